@@ -3,22 +3,30 @@
     @call_rule(torch.lstm)                  # how the tracer runs a call of the captured graph
     def lstm(interpreter, target, args, kwargs): ...
 
+    @op_rule(lambda op: op._schema.is_mutable, order=20)        # and an ATen op on its way
+    def check_write(tracer, op, args, kwargs): ...
+
     CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
     PLAN_CACHES.append(GraphCache())        # where plans are kept
 
-    >>> sorted(getattr(function, "__name__", "") for function in CALLS)[:1]
-    ['gru']
+    >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
+    ['check_empty', 'check_write']
 
 All of them empty, every graph is compiled anew, one with sizes that only the run knows runs
 eagerly, and every call is traced as torch's own rules take it apart.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import fx
 
 from .records import CompileRecord
+
+Op = torch._ops.OpOverload
 
 # --- the tracer -----------------------------------------------------------------------------------
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
@@ -34,6 +42,63 @@ def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
         return rule
 
     return register
+
+
+# (tracer, op, args, kwargs) -> what the op gives, or NotImplemented: the next rule is asked, in the
+# end the tracer itself.  A rule may record nodes, or raise CannotTrace.
+OpRule = Callable[[Any, Op, tuple, dict[str, Any]], Any]
+OP_RULES: list[tuple[int, Callable[[Op], bool], OpRule]] = []
+
+
+def op_rule(when: Callable[[Op], bool], order: int) -> Callable[[OpRule], OpRule]:
+    """Register a rule for the ATen ops for which when(op) holds; `order` says which comes first."""
+
+    def register(rule: OpRule) -> OpRule:
+        OP_RULES.append((order, when, rule))
+        rules_of.cache_clear()
+        return rule
+
+    return register
+
+
+@functools.cache
+def rules_of(op: Op) -> list[OpRule]:
+    """The rules for this op, in their order."""
+    found = [(order, rule) for order, when, rule in OP_RULES if when(op)]
+    return [rule for _, rule in sorted(found, key=operator.itemgetter(0))]
+
+
+# --- what eager's kernels do ----------------------------------------------------------------------
+# (op, args, kwargs) -> why eager has no kernel for this call, or ""
+Refusal = Callable[[Op, tuple, dict[str, Any]], str]
+REFUSALS: list[Refusal] = []
+# (op, args, kwargs, its fake results) -> the same, lying in memory as eager's kernel lays them out
+Layouts = Callable[[Op, tuple, dict[str, Any], Any], Any]
+LAYOUTS: list[Layouts] = []
+
+
+def refuses(rule: Refusal) -> Refusal:
+    """Decorator: this function knows calls for which eager has no kernel."""
+    REFUSALS.append(rule)
+    return rule
+
+
+def lays_out(rule: Layouts) -> Layouts:
+    """Decorator: this function knows the strides of results."""
+    LAYOUTS.append(rule)
+    return rule
+
+
+def refusal(op: Op, args: tuple, kwargs: dict[str, Any]) -> str:
+    """Why eager has no kernel for this call; "" if it has one, or nobody knows."""
+    return next((why for rule in REFUSALS if (why := rule(op, args, kwargs))), "")
+
+
+def in_eager_layout(op: Op, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
+    """Fake results as eager's kernel lays them out, as far as that is known."""
+    for rule in LAYOUTS:
+        out = rule(op, args, kwargs, out)
+    return out
 
 
 # --- the driver -----------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from miniinductor import eager_support
 from miniinductor.autograd.tracer import trace
 from miniinductor.exceptions import CannotTrace, DataDependent
+from miniinductor.extras import eager_support
 
 aten = torch.ops.aten
 

@@ -24,8 +24,9 @@ Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_auto
 eagerly).
 """
 
-import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx
@@ -35,7 +36,7 @@ from torch.fx._lazy_graph_module import (
 )  # its Python is written when somebody calls it: few are
 
 from ..checks import may_raise
-from ..eager_support import refusal
+from ..hooks import refusal
 from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same, same_sizes
 
@@ -49,14 +50,25 @@ def with_graph(gm, graph, name="FunctionalGraph"):
     return made
 
 
-def _inverse(dims):
-    order = [0] * len(dims)
-    for i, d in enumerate(dims):
-        order[d % len(dims)] = i
-    return order
+# what a view op makes of the old value of its source (a node) and the view's new value: the new
+# value of the source.  (functionalizer, node that writes, view, new value) -> (source, new value)
+Inverse = Callable[["Functionalizer", fx.Node, fx.Node, fx.Node], tuple[fx.Node, fx.Node]]
+INVERSES: dict[Any, Inverse] = {}
+# (functionalizer, node, its args, its kwargs as they are now) -> args, kwargs
+ARGUMENTS: dict[Any, Callable[["Functionalizer", fx.Node, tuple, dict], tuple[tuple, dict]]] = {}
 
 
-RESHAPES = (
+def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
+    """Decorator: this function pushes writes through views that these ops make."""
+
+    def register(inverse: Inverse) -> Inverse:
+        INVERSES.update(dict.fromkeys(ops, inverse))
+        return inverse
+
+    return register
+
+
+@inverts(
     aten.view.default,
     aten.reshape.default,
     aten._unsafe_view.default,
@@ -65,40 +77,60 @@ RESHAPES = (
     aten.squeeze.dim,
     aten.squeeze.dims,
 )
-SAME_ELEMENTS = {  # views that only rearrange: the inverse is again a view
-    **dict.fromkeys(
-        RESHAPES, lambda value, source, args: (aten.reshape.default, (value, list(source.shape)))
-    ),
-    aten.t.default: lambda value, source, args: (aten.t.default, (value,)),
-    aten.transpose.int: lambda value, source, args: (aten.transpose.int, (value, *args[1:])),
-    aten.permute.default: lambda value, source, args: (
-        aten.permute.default,
-        (value, _inverse(args[1])),
-    ),
-}
-PART_OF = {  # views that select: the inverse scatters into the old value
+def reshaped(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+    source = view.args[0]
+    return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
+
+
+@inverts(aten.t.default, aten.transpose.int)
+def turned(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
+
+
+@inverts(aten.permute.default)
+def permuted(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+    source, dims = view.args
+    order = [0] * len(dims)
+    for i, d in enumerate(dims):
+        order[d % len(dims)] = i
+    return source, made.emit(like, aten.permute.default, (value, order))
+
+
+# views that select: the inverse scatters into the old value
+SCATTERS = {
     aten.slice.Tensor: aten.slice_scatter.default,
     aten.select.int: aten.select_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
 }
+
+
+@inverts(*SCATTERS)
+def selected(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+    source, *rest = view.args
+    arguments = (made.read(source), value, *rest)
+    return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
+
+
 # views that only set a bit, which kernels do not see: the ops that compute their values
 LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
     aten._conj.default: aten._conj_physical.default,
 }
-SAME_ELEMENTS.update(
-    {
-        lazy: lambda value, source, args, compute=compute: (compute, (value,))
-        for lazy, compute in LAZY_VIEWS.items()  # each is its own inverse
-    }
-)
+
+
+@inverts(*LAZY_VIEWS)
+def computed(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+    """Each is its own inverse."""
+    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
+
+
 # what counts places from the start of a tensor's memory, wherever in it the tensor begins
 COUNTS_PLACES = {
     aten.as_strided.default,
     aten.as_strided_copy.default,
     aten.as_strided_scatter.default,
 }
-PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
+MAY_BE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
 RENAMED = {  # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
@@ -195,63 +227,28 @@ class Functionalizer:
             self.stamp[node] = self.version[root]
         return self.value[node]
 
-    def arguments(self, node):
+    def arguments(self, node: fx.Node) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        if node.target in COUNTS_PLACES:
-            return self.in_its_memory(node, args, kwargs)
-        return args, kwargs
-
-    def in_its_memory(self, node, args, kwargs):
-        """Arguments of as_strided, which counts strides and offset of its own.  The tensor that
-        stands for a written one may begin elsewhere in its memory, or lie there in other
-        strides."""
-        names = [argument.name for argument in node.target._schema.arguments]
-        written = (dict(zip(names, node.args)) | node.kwargs)["self"]
-        given = dict(zip(names, args)) | kwargs
-        before, now = written.meta["val"], given["self"].meta["val"]
-        if now is before:
-            return args, kwargs
-        if not same_sizes(before.stride(), now.stride()):
-            raise CannotFunctionalize(
-                "as_strided of a written tensor whose new value lies otherwise"
-            )
-        offset = given.get("storage_offset")
-        if offset is not None:
-            offset += now.storage_offset() - before.storage_offset()
-            if not (isinstance(offset, int) and offset >= 0):
-                raise CannotFunctionalize("as_strided begins before the tensor that it is given")
-            given["storage_offset"] = offset
-        return tuple(given[name] for name in names if name in given), {}
+        rule = ARGUMENTS.get(node.target)
+        if rule is None and node.target in COUNTS_PLACES:
+            raise CannotFunctionalize(f"{node.target} counts places in memory")
+        return (args, kwargs) if rule is None else rule(self, node, args, kwargs)
 
     def write(self, node, value):
         """The storage behind `node` (perhaps a view) now holds `value` there."""
         root, at, whole = self.root[node], node, value
         while at is not root:
-            source = at.args[0]
-            if at.target is operator.getitem:
-                source, whole = self._scatter_piece(at, whole)
-            elif at.target in SAME_ELEMENTS:
-                whole = self.emit(
-                    node, *SAME_ELEMENTS[at.target](whole, source.meta["val"], at.args)
-                )
-            elif at.target is aten.as_strided.default:
-                whole = self._scatter_strided(node, source, whole, *at.args[1:])
-            elif at.target in PART_OF:
-                whole = self.emit(
-                    node, PART_OF[at.target], (self.read(source), whole, *at.args[1:]), at.kwargs
-                )
-            else:
+            inverse = INVERSES.get(at.target)
+            if inverse is None:
                 raise CannotFunctionalize(f"write through {at.target}")
-            at = source
+            at, whole = inverse(self, node, at, whole)
         whole = self.in_layout_of(root, whole)
         self.value[root] = whole
         self.version[root] += 1
         self.stamp[root] = self.version[root]
-        self.value[node], self.stamp[node] = (
-            value if node is not root else whole,
-            self.version[root],
-        )
+        self.value[node] = whole if node is root else value
+        self.stamp[node] = self.version[root]
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
 
@@ -274,67 +271,6 @@ class Functionalizer:
             node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
         )
         return self.emit(node, aten.copy.default, (memory, value))
-
-    def _scatter_piece(self, piece, value):
-        """A write to one output of split or unbind: (the tensor that was split, its new value)."""
-        call, index = piece.args
-        source = call.args[0]
-        if call.target not in PIECES:
-            raise CannotFunctionalize(f"write to an output of {call.target}")
-        if call.target is aten.unbind.int:
-            dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
-            return source, self.emit(
-                piece, aten.select_scatter.default, (self.read(source), value, dim, index)
-            )
-        dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
-        sizes = [p.shape[dim] for p in call.meta["val"]]
-        start = sum(sizes[:index])
-        return source, self.emit(
-            piece,
-            aten.slice_scatter.default,
-            (self.read(source), value, dim, start, start + sizes[index]),
-        )
-
-    def _scatter_strided(self, like, source, value, size, stride, offset=None):
-        """`source` with `value` at the places that as_strided(size, stride, offset) reads.
-        (aten.as_strided_scatter counts the offset from the start of the storage, which several
-        buffers of generated code share.)"""
-        whole = source.meta["val"]
-        start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
-        if not whole.is_contiguous() or start < 0:
-            raise CannotFunctionalize("write through as_strided of a tensor that is not contiguous")
-        if (
-            start == 0
-            and math.prod(size) == whole.numel()
-            and list(stride) == [math.prod(size[k + 1 :]) for k in range(len(size))]
-        ):
-            return self.emit(like, aten.reshape.default, (value, list(whole.shape)))
-        place = {"device": whole.device}
-        at = self.emit(like, aten.full.default, ([1], start), {"dtype": torch.int64, **place})
-        for n, step in zip(size, stride):  # the position of each element, dimension by dimension
-            steps = self.emit(
-                like, aten.mul.Tensor, (self.emit(like, aten.arange.default, (n,), place), step)
-            )
-            at = self.emit(
-                like,
-                aten.reshape.default,
-                (
-                    self.emit(
-                        like,
-                        aten.add.Tensor,
-                        (self.emit(like, aten.unsqueeze.default, (at, 1)), steps),
-                    ),
-                    [-1],
-                ),
-            )
-        flat = self.emit(like, aten.reshape.default, (self.read(source), [-1]))
-        new = self.emit(
-            like,
-            aten.index_put.default,
-            (flat, [at], self.emit(like, aten.reshape.default, (value, [-1]))),
-        )
-        new.meta["in_range"] = True  # the places are those of a view
-        return self.emit(like, aten.reshape.default, (new, list(whole.shape)))
 
     def result(self, node):
         """What `node` holds when the program has ended.  A tensor that was written has the strides
@@ -363,7 +299,7 @@ class Functionalizer:
         self.new.eliminate_dead_code(is_impure_node=lambda n: is_needed(n) or is_refused(n))
         return self.new
 
-    def call(self, node):
+    def call(self, node: fx.Node) -> None:
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.is_mutable:
             return self.call_in_place(node, schema)
@@ -376,17 +312,21 @@ class Functionalizer:
         else:
             value = self.emit(node, node.target, args, kwargs)
         self.own(node, value)
-        source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
-        if source is not None and (
-            is_view(node.target)
-            or node.target in (aten.reshape.default, aten._unsafe_view.default)
-            or node.target is operator.getitem
-            and self.root.get(source) is not source
-        ):
-            self.root[node] = self.root[source]
-            self.stamp[node] = self.version[self.root[source]]
+        if self.shares_memory(node):
+            self.root[node] = self.root[node.args[0]]
+            self.stamp[node] = self.version[self.root[node]]
 
-    def call_in_place(self, node, schema):
+    def shares_memory(self, node: fx.Node) -> bool:
+        """Is it a view of its first argument?"""
+        source = node.args[0] if node.args else None
+        if not isinstance(source, fx.Node):
+            return False
+        if node.target is operator.getitem:  # of a split; other results are tensors of their own
+            return self.root.get(source) is not source
+        return is_view(node.target) or node.target in MAY_BE_VIEWS
+
+    def call_in_place(self, node: fx.Node, schema: Any) -> None:
+        """The functional form of a call that writes, and what it writes."""
         target, written = functional_form(node.target)
         given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
         given.update(zip([a.name for a in schema.arguments], node.args))
@@ -394,6 +334,17 @@ class Functionalizer:
         victims = [given[name] for name in written]
         if any(isinstance(victim, (list, tuple)) for victim in victims):
             raise CannotFunctionalize(f"{node.target} writes to lists of tensors")
+        result = self.emit(node, target, *self.arguments_of(target, given))
+        for victim, new in zip(victims, self.new_values(node, result, len(victims))):
+            self.write(victim, self.as_victim(node, victim, new))
+        if isinstance(node.meta["val"], tuple) and node.meta["val"]:
+            # batch norm: its statistics are written, its results are read by getitem
+            self.own(node, result)
+        elif len(victims) == 1:  # the node's own value is its victim
+            node.replace_all_uses_with(victims[0])
+
+    def arguments_of(self, target: Any, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """(args, kwargs) of the functional form, of what the call that writes was given."""
         wanted = [a for a in target._schema.arguments if a.name in given]
         args = [given[a.name] for a in wanted if not a.kwarg_only]
         kwargs = {
@@ -401,30 +352,26 @@ class Functionalizer:
         }
         if target is aten.zeros_like.default:
             args = args[:1]
-        args, kwargs = fx.map_arg((args, kwargs), self.read)
-        result = self.emit(node, target, args, kwargs)
-        results = [result]
-        if len(victims) > 1 or isinstance(result.meta["val"], (tuple, list)):
-            results = [
-                self.emit(node, operator.getitem, (result, i))
-                for i in range(len(result.meta["val"]))
-            ]
-            results = results[-len(victims) :]
-        for victim, new in zip(victims, results):
-            have, want = new.meta["val"], victim.meta["val"]
-            if not torch.can_cast(have.dtype, want.dtype):
-                raise CannotFunctionalize(f"{node.target} of {have.dtype} into {want.dtype}")
-            if have.dtype != want.dtype:
-                new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
-            if not same_sizes(have.shape, want.shape):
-                raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
-            self.write(victim, self.in_layout_of(victim, new))
-        if isinstance(node.meta["val"], tuple) and node.meta["val"]:
-            self.own(
-                node, result
-            )  # batch norm: its statistics are written, its results are read by getitem
-        elif len(victims) == 1:  # the node's own value is its victim
-            node.replace_all_uses_with(victims[0])
+        return fx.map_arg((tuple(args), kwargs), self.read)
+
+    def new_values(self, node: fx.Node, result: fx.Node, count: int) -> list[fx.Node]:
+        """The new values of the `count` tensors that the call wrote: its last results."""
+        value = result.meta["val"]
+        if count == 1 and not isinstance(value, (tuple, list)):
+            return [result]
+        results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(value))]
+        return results[-count:]
+
+    def as_victim(self, node: fx.Node, victim: fx.Node, new: fx.Node) -> fx.Node:
+        """The new value in the dtype and the strides of what is written."""
+        have, want = new.meta["val"], victim.meta["val"]
+        if not torch.can_cast(have.dtype, want.dtype):
+            raise CannotFunctionalize(f"{node.target} of {have.dtype} into {want.dtype}")
+        if have.dtype != want.dtype:
+            new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
+        if not same_sizes(have.shape, want.shape):
+            raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
+        return self.in_layout_of(victim, new)
 
 
 def functionalize(gm):

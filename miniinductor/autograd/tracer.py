@@ -15,11 +15,11 @@ sub-classes of Tensor.
 
 import contextlib
 import functools
-import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
@@ -30,38 +30,16 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from .. import config
-from ..eager_layouts import strides_in_eager
-from ..eager_support import refusal
+from .. import coverage
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
-from ..foreign import ours, together
-from ..hooks import CALLS
+from ..foreign import together
+from ..hooks import CALLS, Op, in_eager_layout, refusal, rules_of
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from .functionalize import functional_form, graph_module, is_view
 
 aten = torch.ops.aten
-RESIZING = {
-    aten.resize_.default,
-    aten.resize_as_.default,
-    aten.set_.source_Tensor,
-    aten.set_.default,
-    aten.set_.source_Storage,
-    aten.set_.source_Storage_storage_offset,
-}
-OWN_DROPOUT = {
-    F.dropout,
-    torch.dropout,
-    F.dropout1d,
-    F.dropout2d,
-    F.dropout3d,
-    F.alpha_dropout,
-    F.feature_alpha_dropout,
-}
-RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
-FEW = 4096  # elements
-# Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
-LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
+SAME_VALUE = {aten.detach.default, aten.alias.default}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
@@ -79,27 +57,6 @@ def _autocast(**options):
 def ambient_autocast():
     """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
     return _autocast(cache_enabled=False)
-
-
-def ambient(function):
-    """`function` without arguments, to be called later with gradients, autocast and this package's
-    switches as they are now."""
-    recording, switches = torch.is_grad_enabled(), config.switches()
-    autocast = [
-        (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
-    ]
-
-    def called():
-        with contextlib.ExitStack() as stack:
-            for context in (
-                torch.set_grad_enabled(recording),
-                config.patch(**switches),
-                *[torch.autocast(d, dtype, enabled) for d, dtype, enabled in autocast],
-            ):
-                stack.enter_context(context)
-            return function()
-
-    return called
 
 
 def no_autocast():
@@ -161,8 +118,7 @@ class Tracer(TorchDispatchMode):
         self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised = set()
-        # ids of tensors of which an as_strided() of a part has reached other parts
-        self.reached_around = set()
+        self.noted = {}  # what rules of coverage keep about this trace
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor, node):
@@ -181,6 +137,11 @@ class Tracer(TorchDispatchMode):
         """`tensor` is op(source, ...) and shares its memory."""
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self._made_by[id(tensor)] = (source, step)
+
+    def share_as(self, tensor, like):
+        """`tensor` has been derived as `like` was."""
+        if id(like) in self._made_by:
+            self._made_by[id(tensor)] = self._made_by[id(like)]
 
     def derivation(self, tensor, ends=()):
         """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
@@ -203,43 +164,11 @@ class Tracer(TorchDispatchMode):
                 continue
             given = args[place] if place < len(args) else kwargs.get(argument.name)
             for tensor in given if isinstance(given, (tuple, list)) else (given,):
-                self.check_mode_of(tensor)
                 while (
                     id(tensor) in self._made_by and self._made_by[id(tensor)][1][0] is not data_of
                 ):
                     tensor = self._made_by[id(tensor)][0]
                 self.versions_raised.add(id(tensor))
-
-    def note_reach(self, source, out):
-        """`out` is source.as_strided(...): does it read what `source`, a part, does not have?
-
-        When the whole is written later, autograd makes the history of `out` anew: of an eager
-        tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of
-        what lies around the part is lost."""
-        root = self.derivation(source)[0]
-        first, last = span_of(source)
-        start, end = span_of(out)
-        if root is not source and (start < first or end > last):
-            self.reached_around.add(id(root))
-
-    def check_reach(self, args, kwargs):
-        """Raise CannotTrace if this write makes autograd give a wrong history to an earlier
-        as_strided()."""
-        met = []
-        of_tensors((args, kwargs), met.append)
-        if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
-            return
-        if any(id(self.derivation(t)[0]) in self.reached_around for t in met):
-            raise CannotTrace("a write after as_strided() of a part that reaches around the part")
-
-    def check_mode_of(self, tensor):
-        """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know
-        that they were made in inference mode."""
-        if torch.is_inference_mode_enabled() or not isinstance(tensor, torch.Tensor):
-            return
-        modes = [mode for *_, mode in self.derivation(tensor)[1]]
-        if tensor.is_inference() or "inference" in modes:
-            raise CannotTrace("a write to what was made in inference mode, outside of it")
 
     def constant(self, tensor, path=None):
         """The get_attr node of a real tensor, which the captured graph has at `path`.
@@ -299,52 +228,52 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
-        refuse_what_eager_refuses(func, args, kwargs)
-        if func._schema.is_mutable:
-            refuse_overlap(func, args, kwargs)
-        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
-            # eager draws in the order of memory; the functional form in that of the indices
-            written = written_argument(func, args, kwargs)
-            order = sorted(
-                range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True
-            )
-            if order != sorted(order):
-                if written is not args[0]:
-                    raise CannotTrace(f"{func} draws into memory of another order")
-                with self:
-                    func(written.permute(order), *args[1:], **kwargs)
-                return written
-        if func in (aten.detach.default, aten.alias.default):
+        for asked in rules_of(func):
+            out = asked(self, func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        if func in SAME_VALUE:
             with self.fake_mode:  # another tensor object, the same value: no node
                 out = func(self.to_fake(args[0]))
             self.bind(out, self.node_of(args[0]))
             self.share(out, self.to_fake(args[0]), func)
             return out
-        rule = self.decompositions.get(func)
-        if rule is not None and refusal(func, args, kwargs):
-            rule = None  # the eager kernel raises
+        out = self.taken_apart(func, args, kwargs)
+        return self.record(func, args, kwargs) if out is NotImplemented else out
+
+    def taken_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the op gives, by simpler ops; NotImplemented: it is one of those."""
+        rule = self.rule_for(func, args, kwargs)
         if rule is not None:
             known = len(self._alive)
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
-                out = self.in_eager_layout(func, args, kwargs, out)
+                out = self.in_layout_of_op(func, args, kwargs, out)
                 if not is_view(func):
                     self.forget_inner_views(out, known)
                 return out
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
-        functional = functional_of(func) if func._schema.is_mutable else None
-        rule = self.decompositions.get(functional)
-        if rule is not None and not refusal(functional, args, kwargs):
-            with self:  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
+        if func._schema.is_mutable:
+            return self.written_apart(func, args, kwargs)
+        return NotImplemented
+
+    def rule_for(self, func: Op | None, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        """The op's decomposition, unless eager refuses the call: then its kernel is to raise."""
+        rule = self.decompositions.get(func)
+        return None if rule is None or refusal(func, args, kwargs) else rule
+
+    def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
+        rule = self.rule_for(functional_of(func), args, kwargs)
+        if rule is not None:
+            with self:
                 out = rule(*args, **kwargs)
                 if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
                     return args[0].copy_(out)
-        if torch.Tag.inplace_view in func.tags:
-            return self.record_inplace_view(func, args, kwargs)
-        return self.record(func, args, kwargs)
+        return NotImplemented
 
     def forget_inner_views(self, out, known):
         """The results of a decomposition are no views of what it made on the way.
@@ -357,107 +286,63 @@ class Tracer(TorchDispatchMode):
             if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
                 self._made_by.pop(id(leaf), None)
 
-    def in_eager_layout(self, func, args, kwargs, out):
+    def in_layout_of_op(self, func: Op, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
         """The result of a decomposition, in the strides that the op itself gives where an argument
         is not contiguous."""
-        strided = []
-        of_tensors((args, kwargs), lambda t: None if t.is_contiguous() else strided.append(t))
-        if gives_what_it_is_given(func) or not strided:
+        met: list[torch.Tensor] = []
+        of_tensors((args, kwargs), met.append)
+        if gives_what_it_is_given(func) or all(t.is_contiguous() for t in met):
             return out
         wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
         leaves, spec = pytree.tree_flatten(out)
         for i, (have, want) in enumerate(zip(leaves, wanted)):
-            if (
-                isinstance(have, torch.Tensor)
-                and same_sizes(have.shape, want.shape)
-                and any(
-                    n not in (0, 1) and not same(a, b)
-                    for n, a, b in zip(sizes(have.shape), have.stride(), want.stride())
-                )
-            ):
+            if isinstance(have, torch.Tensor) and lies_otherwise(have, want):
                 order = sorted(
                     range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True
                 )
+                back = [order.index(d) for d in range(want.dim())]
                 with self:
-                    leaves[i] = (
-                        have.permute(order)
-                        .contiguous()
-                        .permute([order.index(d) for d in range(want.dim())])
-                    )
+                    leaves[i] = have.permute(order).contiguous().permute(back)
         return pytree.tree_unflatten(leaves, spec)
 
-    def fake_result(self, func, args, kwargs):
+    def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
-        fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
-        with self.fake_mode:
-            out = func(*fake_args, **fake_kwargs)
-            if gives_what_it_is_given(func):
-                return out
-            if isinstance(out, torch.Tensor):
-                return in_strides(out, *strides_in_eager(func, fake_args, fake_kwargs, [out]))
-            leaves, spec = pytree.tree_flatten(out)
-            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-            made = [leaves[i] for i in places]
-            for i, strides in zip(places, strides_in_eager(func, fake_args, fake_kwargs, made)):
-                leaves[i] = in_strides(leaves[i], strides)
-        return pytree.tree_unflatten(leaves, spec)
-
-    def record_inplace_view(self, func, args, kwargs):
-        """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of
-        what it was."""
-        tensor, node = args[0], self.node_of(args[0])
-        if node.op != "call_function" or func in RESIZING:
-            raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
-        functional = functional_form(func)[0]
-        with self.fake_mode:
-            node.meta["val"] = old = aten.alias(tensor)  # the old node keeps the old shape
-            func(*args, **kwargs)
-        view = self.graph.call_function(functional, (node, *args[1:]), kwargs)
-        view.meta.update(self.meta)
-        self.bind(old, node)
-        if id(tensor) in self._made_by:
-            self._made_by[id(old)] = self._made_by[id(tensor)]
-        self.share(tensor, old, functional, args[1:], kwargs)
-        self.bind(tensor, view)
-        return tensor
-
-    def record(self, func, args, kwargs):
         try:
             with self.fake_mode:
-                if (
-                    func in LIFT
-                ):  # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
-                    func = aten.lift_fresh_copy.default
-                    out = aten.lift_fresh.default(*args)
-                else:
-                    written = [(t, tuple(t.shape)) for t in out_tensors(func, kwargs)]
-                    out = self.fake_result(func, args, kwargs)
-                    if any(tuple(t.shape) != shape for t, shape in written):
-                        raise CannotTrace(f"{func} resizes its out= tensor")
+                if func in LIFT:  # given the real tensor, the fake remembers its value
+                    return aten.lift_fresh.default(*args)
+                fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
+                out = func(*fake_args, **fake_kwargs)
+                return in_eager_layout(func, fake_args, fake_kwargs, out)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
+
+    def record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A node for the op as it is; returns its fake result."""
+        out = self.fake_result(func, args, kwargs)
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if out is not None and not made:
             return out  # a question about a size, a device, ...: answered, not recorded
         if any(t.layout != torch.strided for t in made):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
-        node = self.graph.call_function(func, *self.nodes_of((tuple(args), dict(kwargs))))
+        recorded = aten.lift_fresh_copy.default if func in LIFT else func
+        node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
         node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
         if func._schema.is_mutable:
             self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
-            if self.reached_around:
-                self.check_reach(*of_tensors((args, kwargs), self.to_fake))
-        if is_view(func):
-            source = self.to_fake(args[0])
-            if isinstance(out, (tuple, list)):
-                for number, piece in enumerate(out):
-                    self.share(piece, out, operator.getitem, (number,))
-            if out is not source:
-                self.share(out, source, func, args[1:], kwargs)
-            if func is aten.as_strided.default:
-                self.note_reach(source, out)
+        if is_view(recorded):
+            self.share_view(out, recorded, args, kwargs)
         return out
+
+    def share_view(self, out: Any, func: Op, args: tuple, kwargs: dict[str, Any]) -> None:
+        """`out`, one view or several, is what this op made of its first argument."""
+        source = self.to_fake(args[0])
+        if isinstance(out, (tuple, list)):
+            for number, piece in enumerate(out):
+                self.share(piece, out, operator.getitem, (number,))
+        if out is not source:
+            self.share(out, source, func, args[1:], kwargs)
 
     def bind_output(self, out, node):
         if isinstance(out, torch.Tensor) and (
@@ -476,125 +361,16 @@ class Tracer(TorchDispatchMode):
                 self.bind_output(item, child)
 
 
+def lies_otherwise(have: torch.Tensor, want: torch.Tensor) -> bool:
+    """Have two tensors of one shape different strides?  Those of a size of 1 say nothing."""
+    steps = zip(sizes(have.shape), have.stride(), want.stride())
+    differ = [n not in (0, 1) and not same(a, b) for n, a, b in steps]
+    return same_sizes(have.shape, want.shape) and any(differ)
+
+
 def gives_what_it_is_given(func) -> bool:
     """Does it return its arguments, or views of them?"""
     return any(result.alias_info for result in func._schema.returns)
-
-
-def in_strides(fake, strides):
-    """A fake tensor like this one, in these strides; itself where it has them."""
-    if all(map(same, fake.stride(), strides)):
-        return fake
-    return fake.new_empty_strided(fake.shape, strides)
-
-
-def refuse_what_eager_refuses(func, args, kwargs) -> None:
-    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of
-    nothing): fake tensors often do not know.
-
-    With so few numbers one can ask the kernel itself, on zeros.  In place of a symbol stands the
-    size of this call: what is refused for one size runs eagerly for all."""
-    met = []
-    of_tensors((args, kwargs), met.append)
-    if all(0 not in shape_of(t) for t in met) or torch.Tag.nondeterministic_seeded in func.tags:
-        return
-    if any(None in shape_of(t) or math.prod(shape_of(t)) > FEW for t in met):
-        return
-
-    def zeros(t):
-        if t.layout is not torch.strided:
-            raise CannotTrace(f"{func} of a tensor that is not strided")
-        strides = [hint(n, 1) for n in t.stride()]
-        return torch.empty_strided(shape_of(t), strides, dtype=t.dtype, device=t.device).zero_()
-
-    with _disable_current_modes(), torch.no_grad():
-        real_args, real_kwargs = pytree.tree_map_only(
-            torch.SymInt, hint, of_tensors((args, kwargs), zeros)
-        )
-        try:
-            func(*real_args, **real_kwargs)
-        except ours(RuntimeError, IndexError, ValueError) as error:
-            raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
-
-
-def shape_of(t) -> list:
-    """Its sizes in this call, None for one that only the run knows."""
-    return [hint(n) for n in t.shape]
-
-
-def out_tensors(func, kwargs) -> list[torch.Tensor]:
-    """The tensors that the call is given to write its results into."""
-    given = [kwargs.get(argument.name) for argument in func._schema.arguments if argument.is_out]
-    return [tensor for tensor in given if isinstance(tensor, torch.Tensor)]
-
-
-def refuse_overlap(func, args, kwargs) -> None:
-    """Raise CannotTrace where the call writes memory that has several elements in one place, or
-    that it also reads, in another layout: `x.add_(x.t())`.  Most of eager's kernels raise there.
-
-    Sizes that are symbols are taken for what they were in this call: what is refused runs eagerly,
-    which is right for all sizes."""
-    written, given = [], []
-    for place, argument in enumerate(func._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        of_tensors(value, (written if is_written else given).append)
-    if any(has_elements_in_one_place(t) for t in written):
-        raise CannotTrace(f"{func} writes several elements to one place in memory")
-    by_memory = {}
-    for t in written:
-        by_memory.setdefault(t.untyped_storage()._cdata, []).append(t)
-    for other in given:
-        for t in by_memory.get(other.untyped_storage()._cdata, ()):
-            if overlap_in_part(t, other):
-                raise CannotTrace(f"{func} writes to what it also reads, laid out otherwise")
-
-
-def as_in_this_call(t) -> tuple:
-    """(sizes, strides, offset) of a strided tensor in the call that is traced."""
-    numbers = [hint(n, 2) for n in (*t.shape, *t.stride(), t.storage_offset())]
-    return numbers[: t.dim()], numbers[t.dim() : -1], numbers[-1]
-
-
-def span_of(t) -> tuple:
-    """(the first, the last place in its memory) of a tensor, in the call that is traced."""
-    shape, strides, offset = as_in_this_call(t)
-    return offset, offset + sum((n - 1) * step for n, step in zip(shape, strides))
-
-
-def has_elements_in_one_place(t) -> bool:
-    """Is it expanded?"""
-    if t.layout is not torch.strided:
-        return False
-    shape, strides, _ = as_in_this_call(t)
-    return 0 not in shape and any(n > 1 and step == 0 for n, step in zip(shape, strides))
-
-
-def overlap_in_part(a, b) -> bool:
-    """Do two tensors in one memory, each without holes, share some of it, but not all alike?
-    (Of tensors with holes eager does not say, so it computes.)"""
-    if a.layout is not torch.strided or b.layout is not torch.strided or a is b:
-        return False
-    about, other = as_in_this_call(a), as_in_this_call(b)
-    if about == other or not (is_without_holes(*about[:2]) and is_without_holes(*other[:2])):
-        return False
-    start, end = about[2], about[2] + math.prod(about[0])
-    other_start, other_end = other[2], other[2] + math.prod(other[0])
-    if (start, end) == (other_start, other_end):
-        return about[1] != other[1]
-    return start < other_end and other_start < end
-
-
-def is_without_holes(shape, strides) -> bool:
-    """Do its elements fill the memory from the first to the last, each in a place of its own?"""
-    expected = 1
-    for step, n in sorted(zip(strides, shape)):
-        if n == 1:
-            continue
-        if step != expected:
-            return False
-        expected *= n
-    return 0 not in shape
 
 
 def of_tensors(tree, change):
@@ -602,14 +378,6 @@ def of_tensors(tree, change):
     return fx.node.map_aggregate(
         tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
     )
-
-
-def written_argument(func, args, kwargs):
-    """The first tensor that the call writes: x of x.normal_(), y of rand(2, out=y)."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            return args[place] if place < len(args) else kwargs[argument.name]
-    raise AssertionError(f"{func} writes nothing")
 
 
 @functools.cache
@@ -718,20 +486,17 @@ class OriginInterpreter(fx.Interpreter):
         return rule(self, target, args, kwargs)
 
     def plain_call(self, target, args, kwargs):
-        if stays_whole(target, args):
-            with torch._C._DisablePythonDispatcher():
-                return super().call_function(target, args, kwargs)
+        """The call as torch's own rules take it apart."""
         out = super().call_function(target, args, kwargs)
-        if target in RESAMPLING and isinstance(out, torch.Tensor) and same(out.numel(), 0):
-            raise CannotTrace("eager may refuse to make an image without pixels")
         if target is getattr and args[1] == "data":
             self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
         return out
 
     def call_method(self, target, args, kwargs):
-        if target in LOOKS_CLOSER:
-            with torch._C._DisablePythonDispatcher():
-                return super().call_method(target, args, kwargs)
+        rule = CALLS.get(target, OriginInterpreter.plain_method)
+        return rule(self, target, args, kwargs)
+
+    def plain_method(self, target, args, kwargs):
         return super().call_method(target, args, kwargs)
 
     def get_attr(self, target, args, kwargs):
@@ -740,27 +505,6 @@ class OriginInterpreter(fx.Interpreter):
             return tensor
         self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
-
-
-def stays_whole(target, args) -> bool:
-    """Would Python's rule for this function split it before it reaches us, though eager draws, or
-    rounds, or looks at values in a way of its own?"""
-    if target in OWN_DROPOUT or getattr(target, "__name__", "") in LOOKS_CLOSER:
-        return True
-    images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    return target in RESAMPLING and any(map(resampled_unlike_eager, images))
-
-
-def resampled_unlike_eager(image) -> bool:
-    """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
-    another way than eager's kernels, for this tensor?"""
-    if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
-        return True
-    if image.dim() == 5 and not image.is_contiguous():
-        return True
-    dimensions = zip(image.shape, image.stride())
-    reach = 1 + sum((hint(n, 1) - 1) * hint(step, 0) for n, step in dimensions)
-    return reach < hint(image.numel(), 0)  # elements share memory
 
 
 def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):
@@ -795,6 +539,7 @@ def run_traced(function, args, decompositions=None, as_program=lambda mode, args
 def trace(function, args, decompositions=None):
     """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
     `function` returned.  Raises as `run_traced`."""
+    coverage.load()
     with torch.no_grad():
         tracer, _, out = run_traced(function, args, decompositions)
     tracer.graph.output(tracer.nodes_of(out))

@@ -28,6 +28,7 @@ beside it. Mirrors FxGraphCache (torch/_inductor/codecache.py) and
 torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -52,7 +53,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import config, coverage
-from ..autograd.tracer import ambient
 from ..foreign import faults, ours
 from ..hooks import PLAN_CACHES
 from ..records import CompileRecord, Later
@@ -86,6 +86,27 @@ LIBRARIES = {
     "einops",
 }  # whose functions have names that last
 LARGEST = 4096  # bytes of a constant that is kept by value
+
+
+def ambient(function):
+    """`function` without arguments, to be called later with gradients, autocast and this package's
+    switches as they are now."""
+    recording, switches = torch.is_grad_enabled(), config.switches()
+    autocast = [
+        (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
+    ]
+
+    def called():
+        with contextlib.ExitStack() as stack:
+            for context in (
+                torch.set_grad_enabled(recording),
+                config.patch(**switches),
+                *[torch.autocast(d, dtype, enabled) for d, dtype, enabled in autocast],
+            ):
+                stack.enter_context(context)
+            return function()
+
+    return called
 
 
 class Uncachable(Exception):

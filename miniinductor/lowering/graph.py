@@ -25,7 +25,7 @@ from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
 from ..devices import recomputes
-from ..eager_support import refusal
+from ..hooks import refusal
 from ..exceptions import CannotLower
 from ..ir import (
     Buffer,

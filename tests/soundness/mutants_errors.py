@@ -107,7 +107,7 @@ def wrapped_positions():
 
 @mutant("errors: every dtype has a kernel", "errors --count 100 --modes inductor")
 def no_dtype_question():
-    from miniinductor import eager_support
+    from miniinductor.extras import eager_support
 
     eager_support._ask = lambda *question: ""
 

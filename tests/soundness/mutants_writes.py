@@ -20,13 +20,14 @@ What no test of numbers can see, and why there is no mutant for it:
     input at another place are refused by the comparison of places first.
 """
 
+import operator
 from typing import Any
 from unittest import mock
 
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import foreach, in_place, memory
+from miniinductor import coverage, foreach, in_place, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
@@ -139,23 +140,27 @@ def replay() -> None:
 
 @mutant("functionalization: a write through one output of split or unbind", CPU, AOT)
 def pieces() -> None:
-    original = functionalize.Functionalizer._scatter_piece
+    coverage.load()
+    original = functionalize.INVERSES[operator.getitem]
 
-    def scatter_piece(self: Any, piece: Any, value: Any) -> Any:
+    def scatter_piece(made: Any, like: Any, piece: Any, value: Any) -> Any:
         call, _ = piece.args
         before = piece.args
         piece.args = (call, 0)
         try:
-            return original(self, piece, value)
+            return original(made, like, piece, value)
         finally:
             piece.args = before
 
-    functionalize.Functionalizer._scatter_piece = scatter_piece
+    functionalize.INVERSES[operator.getitem] = scatter_piece
 
 
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
-    functionalize.Functionalizer.in_its_memory = lambda self, node, args, kwargs: (args, kwargs)
+    coverage.load()
+    functionalize.ARGUMENTS.update(
+        dict.fromkeys(functionalize.COUNTS_PLACES, lambda made, node, args, kwargs: (args, kwargs))
+    )
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)

@@ -21,9 +21,10 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .eager_support import FEW, SYMBOLIC, are_plain
-from .foreign import ours
-from .ops import exact_key
-from .sizes.symbols import hint, same
+from ..foreign import ours
+from ..hooks import lays_out
+from ..ops import exact_key
+from ..sizes.symbols import hint, same
 
 aten = torch.ops.aten
 Numbers = tuple[Any, ...]  # sizes or strides, symbols among them
@@ -42,6 +43,28 @@ BY_ORDER = {
 # whose results are new tensors, row by row, however their arguments lie
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default}
 _answers: dict[tuple, list[Layout]] = {}
+
+
+@lays_out
+def as_in_eager(op: torch._ops.OpOverload, args: tuple, kwargs: dict, out: Any) -> Any:
+    """The fake results `out`, lying in memory as eager's kernel lays them out."""
+    if any(result.alias_info for result in op._schema.returns):
+        return out  # what the op was given, or views of that
+    if isinstance(out, torch.Tensor):
+        return in_strides(out, *strides_in_eager(op, args, kwargs, [out]))
+    leaves, spec = pytree.tree_flatten(out)
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    made = [leaves[i] for i in places]
+    for i, strides in zip(places, strides_in_eager(op, args, kwargs, made)):
+        leaves[i] = in_strides(leaves[i], strides)
+    return pytree.tree_unflatten(leaves, spec)
+
+
+def in_strides(fake: torch.Tensor, strides: Numbers) -> torch.Tensor:
+    """A fake tensor like this one, in these strides; itself where it has them."""
+    if all(map(same, fake.stride(), strides)):
+        return fake
+    return fake.new_empty_strided(fake.shape, strides)
 
 
 def strides_in_eager(
@@ -78,8 +101,7 @@ def collect(leaf: Any, tensors: list[torch.Tensor]) -> None:
 
 def is_new(op: torch._ops.OpOverload, tensors: list[torch.Tensor]) -> bool:
     """Does the op's kernel choose the memory of its results?  It may be asked, then."""
-    given = any(result.alias_info for result in op._schema.returns)
-    return not given and torch.Tag.nondeterministic_seeded not in op.tags and are_plain(tensors)
+    return torch.Tag.nondeterministic_seeded not in op.tags and are_plain(tensors)
 
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:

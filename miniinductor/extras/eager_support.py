@@ -15,6 +15,7 @@ padding) is asked with the sizes that are given, if they are small.  Answers are
 process.  Left out: GPUs, where asking would launch kernels while others may be recorded.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +24,12 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .foreign import ours
-from .ops import exact_key
+from ..autograd.tracer import Tracer, of_tensors
+from ..exceptions import CannotTrace
+from ..foreign import ours
+from ..hooks import op_rule, refuses
+from ..ops import exact_key
+from ..sizes.symbols import hint
 
 ABOUT_DTYPES = re.compile(
     r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I
@@ -55,6 +60,7 @@ Sizes = Callable[[torch.Tensor], list[int]]
 _answers: dict[tuple, str] = {}
 
 
+@refuses
 def refusal(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
@@ -161,3 +167,35 @@ def _error(
         except ours(Exception) as error:
             return str(error).split("\n")[0] or type(error).__name__
     return ""
+
+
+@op_rule(lambda op: torch.Tag.nondeterministic_seeded not in op.tags, order=10)
+def check_empty(tracer: Tracer, op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
+    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of
+    nothing): fake tensors often do not know.
+
+    With so few numbers one can ask the kernel itself, on zeros.  In place of a symbol stands the
+    size of this call: what is refused for one size runs eagerly for all."""
+    met: list[torch.Tensor] = []
+    of_tensors((args, kwargs), met.append)
+    shapes = [[hint(n) for n in t.shape] for t in met]  # None: only the run knows
+    if all(0 not in shape for shape in shapes):
+        return NotImplemented
+    if any(None in shape or math.prod(shape) > FEW for shape in shapes):
+        return NotImplemented
+
+    def zeros(t: torch.Tensor) -> torch.Tensor:
+        if t.layout is not torch.strided:
+            raise CannotTrace(f"{op} of a tensor that is not strided")
+        shape, strides = [hint(n) for n in t.shape], [hint(n, 1) for n in t.stride()]
+        return torch.empty_strided(shape, strides, dtype=t.dtype, device=t.device).zero_()
+
+    with _disable_current_modes(), torch.no_grad():
+        real_args, real_kwargs = pytree.tree_map_only(
+            torch.SymInt, hint, of_tensors((args, kwargs), zeros)
+        )
+        try:
+            op(*real_args, **real_kwargs)
+        except ours(RuntimeError, IndexError, ValueError) as error:
+            raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
+    return NotImplemented

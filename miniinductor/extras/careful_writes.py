@@ -1,0 +1,207 @@
+"""Ops that write, where the recorded graph alone would not show what eager does: memory that
+overlaps, draws in the order of memory, tensors whose shape changes, results that do not fit.
+
+In:   an op with its arguments, on its way into the tracer's graph.  Out: what the op gives, recorded
+      in another way; or NotImplemented, and the tracer goes on; or CannotTrace is raised.
+
+    x.add_(x.t())           # CannotTrace: eager raises, or reads what it has just written
+    x.t().uniform_()        # drawn as x.uniform_(): eager draws in the order of memory
+    y.unsqueeze_(0)         # from here on y stands for a view of what it was
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..autograd.functionalize import functional_form
+from ..autograd.tracer import Tracer, is_composite, of_tensors
+from ..exceptions import CannotTrace
+from ..hooks import op_rule
+from ..sizes.symbols import hint
+
+aten = torch.ops.aten
+Op = torch._ops.OpOverload
+Numbers = Sequence[int]
+RESIZING = {
+    aten.resize_.default,
+    aten.resize_as_.default,
+    aten.set_.source_Tensor,
+    aten.set_.default,
+    aten.set_.source_Storage,
+    aten.set_.source_Storage_storage_offset,
+}
+REACHED = "reached around"  # the tracer notes: ids of tensors of which an as_strided() of a part
+# has reached other parts
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    met: list[torch.Tensor] = []
+    of_tensors(tree, met.append)
+    return met
+
+
+def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
+    """The tensors that the call writes; those that it only reads."""
+    written: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
+    for place, argument in enumerate(op._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        (written if is_written else read).extend(tensors_in(value))
+    return written, read
+
+
+# --- what is not traced ---------------------------------------------------------------------------
+@op_rule(lambda op: op._schema.is_mutable, order=20)
+def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """Raise CannotTrace for writes to memory that eager would refuse, or whose history autograd
+    would make otherwise.
+
+    Sizes that are symbols are taken for what they were in this call: what is refused runs eagerly,
+    which is right for all sizes."""
+    written, read = written_and_read(op, args, kwargs)
+    if any(has_elements_in_one_place(t) for t in written):
+        raise CannotTrace(f"{op} writes several elements to one place in memory")
+    by_memory: dict[int, list[torch.Tensor]] = {}
+    for t in written:
+        by_memory.setdefault(t.untyped_storage()._cdata, []).append(t)
+        check_mode_of(tracer, tracer.to_fake(t))
+    for other in read:
+        for t in by_memory.get(other.untyped_storage()._cdata, ()):
+            if overlap_in_part(t, other):
+                raise CannotTrace(f"{op} writes to what it also reads, laid out otherwise")
+    if REACHED in tracer.noted:
+        check_reach(tracer, [tracer.to_fake(t) for t in [*written, *read]])
+    return NotImplemented
+
+
+def check_mode_of(tracer: Tracer, tensor: torch.Tensor) -> None:
+    """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know that
+    they were made in inference mode."""
+    if torch.is_inference_mode_enabled():
+        return
+    modes = [mode for *_, mode in tracer.derivation(tensor)[1]]
+    if tensor.is_inference() or "inference" in modes:
+        raise CannotTrace("a write to what was made in inference mode, outside of it")
+
+
+@op_rule(lambda op: op is aten.as_strided.default, order=40)
+def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """Record source.as_strided(...), and whether it reads what `source`, a part, does not have.
+
+    When the whole is written later, autograd makes the history of the result anew: of an eager
+    tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of what
+    lies around the part is lost."""
+    out, source = tracer.record(op, args, kwargs), tracer.to_fake(args[0])
+    root = tracer.derivation(source)[0]
+    first, last = span_of(source)
+    start, end = span_of(out)
+    if root is not source and (start < first or end > last):
+        tracer.noted.setdefault(REACHED, set()).add(id(root))
+    return out
+
+
+def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
+    """Raise CannotTrace if this write makes autograd give a wrong history to an earlier
+    as_strided()."""
+    if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
+        return
+    if any(id(tracer.derivation(t)[0]) in tracer.noted[REACHED] for t in met):
+        raise CannotTrace("a write after as_strided() of a part that reaches around the part")
+
+
+# --- what is recorded in another way --------------------------------------------------------------
+@op_rule(
+    lambda op: op._schema.is_mutable and torch.Tag.nondeterministic_seeded in op.tags, order=30
+)
+def draw_in_order_of_memory(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """Eager draws in the order of memory; the functional form in that of the indices."""
+    written = written_and_read(op, args, kwargs)[0][0]
+    order = sorted(range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True)
+    if order == sorted(order):
+        return NotImplemented
+    if written is not args[0]:
+        raise CannotTrace(f"{op} draws into memory of another order")
+    with tracer:
+        op(written.permute(order), *args[1:], **kwargs)
+    return written
+
+
+@op_rule(lambda op: torch.Tag.inplace_view in op.tags and not is_composite(op), order=40)
+def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what
+    it was."""
+    tensor, node = args[0], tracer.node_of(args[0])
+    if node.op != "call_function" or op in RESIZING:
+        raise CannotTrace(f"{op} changes the shape of an input, or of memory itself")
+    functional = functional_form(op)[0]
+    with tracer.fake_mode:
+        node.meta["val"] = old = aten.alias(tensor)  # the old node keeps the old shape
+        op(*args, **kwargs)
+    view = tracer.graph.call_function(functional, (node, *args[1:]), kwargs)
+    view.meta.update(tracer.meta)
+    tracer.bind(old, node)
+    tracer.share_as(old, tensor)
+    tracer.share(tensor, old, functional, args[1:], kwargs)
+    tracer.bind(tensor, view)
+    return tensor
+
+
+@op_rule(lambda op: any(a.is_out for a in op._schema.arguments) and not is_composite(op), order=40)
+def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """An op that is given the tensors for its results must not resize them."""
+    written = [(t, tuple(t.shape)) for t in written_and_read(op, args, kwargs)[0]]
+    out = tracer.record(op, args, kwargs)
+    if any(tuple(t.shape) != shape for t, shape in written):
+        raise CannotTrace(f"{op} resizes its out= tensor")
+    return out
+
+
+# --- memory in the call that is traced ------------------------------------------------------------
+def as_in_this_call(t: torch.Tensor) -> tuple[Numbers, Numbers, int]:
+    """(sizes, strides, offset) of a strided tensor."""
+    numbers = [hint(n, 2) for n in (*t.shape, *t.stride(), t.storage_offset())]
+    return numbers[: t.dim()], numbers[t.dim() : -1], numbers[-1]
+
+
+def span_of(t: torch.Tensor) -> tuple[int, int]:
+    """(the first, the last place in its memory) of a tensor."""
+    shape, strides, offset = as_in_this_call(t)
+    return offset, offset + sum((n - 1) * step for n, step in zip(shape, strides))
+
+
+def has_elements_in_one_place(t: torch.Tensor) -> bool:
+    """Is it expanded?"""
+    if t.layout is not torch.strided:
+        return False
+    shape, strides, _ = as_in_this_call(t)
+    return 0 not in shape and any(n > 1 and step == 0 for n, step in zip(shape, strides))
+
+
+def overlap_in_part(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Do two tensors in one memory, each without holes, share some of it, but not all alike?
+    (Of tensors with holes eager does not say, so it computes.)"""
+    if a.layout is not torch.strided or b.layout is not torch.strided or a is b:
+        return False
+    about, other = as_in_this_call(a), as_in_this_call(b)
+    if about == other or not (is_without_holes(*about[:2]) and is_without_holes(*other[:2])):
+        return False
+    start, end = about[2], about[2] + math.prod(about[0])
+    other_start, other_end = other[2], other[2] + math.prod(other[0])
+    if (start, end) == (other_start, other_end):
+        return about[1] != other[1]
+    return start < other_end and other_start < end
+
+
+def is_without_holes(shape: Numbers, strides: Numbers) -> bool:
+    """Do its elements fill the memory from the first to the last, each in a place of its own?"""
+    expected = 1
+    for step, n in sorted(zip(strides, shape)):
+        if n == 1:
+            continue
+        if step != expected:
+            return False
+        expected *= n
+    return 0 not in shape

@@ -1,0 +1,68 @@
+"""Calls that torch's Python rules take apart otherwise than eager computes them: they stay whole.
+
+In:   a call of the captured graph: of dropout, of a function that looks at dtypes or targets, of one
+      that makes an image in another size.
+Out:  the same call, of which the tracer sees the ATen op itself.
+
+    F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..exceptions import CannotTrace
+from ..hooks import call_rule
+from ..sizes.symbols import hint, same
+
+DROPOUT = {
+    F.dropout,
+    torch.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
+# Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
+LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
+HOMES = (torch, F, torch._C._nn, torch._VF, torch.ops.aten)
+FUNCTIONS = {getattr(home, name) for home in HOMES for name in LOOKS_CLOSER if hasattr(home, name)}
+
+
+@call_rule(*DROPOUT, *FUNCTIONS)
+def whole(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    with torch._C._DisablePythonDispatcher():
+        return interpreter.plain_call(target, args, kwargs)
+
+
+@call_rule(*LOOKS_CLOSER)
+def whole_method(interpreter: Any, target: str, args: tuple, kwargs: dict) -> Any:
+    with torch._C._DisablePythonDispatcher():
+        return interpreter.plain_method(target, args, kwargs)
+
+
+@call_rule(*RESAMPLING)
+def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+    if any(map(unlike_eager, images)):
+        return whole(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
+    if isinstance(out, torch.Tensor) and same(out.numel(), 0):
+        raise CannotTrace("eager may refuse to make an image without pixels")
+    return out
+
+
+def unlike_eager(image: torch.Tensor) -> bool:
+    """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
+    another way than eager's kernels, for this tensor?"""
+    if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
+        return True
+    if image.dim() == 5 and not image.is_contiguous():
+        return True
+    dimensions = zip(image.shape, image.stride())
+    reach = 1 + sum((hint(n, 1) - 1) * hint(step, 0) for n, step in dimensions)
+    return reach < hint(image.numel(), 0)  # elements share memory
