@@ -142,3 +142,19 @@ def test_two_objects_of_one_class():
     for first, second in itertools.product(kinds, kinds):
         expected = answers(x, first(), second())[1]
         assert minidynamo.compile(answers, backend="eager")(x, first(), second())[1] == expected
+
+
+def grown(x, values):
+    def growing():
+        for n in (1, 2, 8):
+            values.add(90 + n)
+            yield n
+
+    made = [values.union, values.difference, values.intersection, values.symmetric_difference]
+    return x + 1, [sorted(method(growing())) for method in made], sorted(values)
+
+
+def test_sets_that_grow_while_an_operation_walks():
+    """The tracer raised a KeyError."""
+    x = torch.ones(2)
+    assert minidynamo.compile(grown, backend="eager")(x, {7, 8})[1:] == grown(x, {7, 8})[1:]
