@@ -244,8 +244,15 @@ class GuardFunction:
         self.parameters = name_parameters(parameters, text)
         self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
         self.called = dict(zip(parameters, self.parameters))
-        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
-        self.check = self.namespace["check"]
+        self.check = types.FunctionType(compile_first.__code__, self.namespace, "check")
+        self.namespace["check"] = self.check
+        self.namespace["compile_check"] = self._compile
+
+    def _compile(self):
+        """Give `check` the code of its text: many an entry is made and never asked."""
+        made = {}
+        exec(compile(self.source, "<minidynamo guard>", "exec"), made)
+        self.check.__code__ = made["check"].__code__
 
     # ---- what lasts while nothing that was read on the way has been written
     def _lasts(self, node):
@@ -482,6 +489,12 @@ class GuardFunction:
         if node.kind == "local":
             return self.called[node.key]
         return node.expr(self._evaluable(node.base) if node.base is not None else None)
+
+
+def compile_first(*parameters):
+    """What a guard function's `check` does in its first call, in the names of the guard function."""
+    compile_check()  # noqa: F821
+    return check(*parameters)  # noqa: F821
 
 
 def answer_failure(error):
