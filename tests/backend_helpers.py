@@ -30,6 +30,7 @@ def make_graph(function, *tensors):
 
 def build(graph, record):
     """The callable of a lowered graph."""
+    coverage.load()
     return build_program(graph, record).start()
 
 

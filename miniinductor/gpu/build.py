@@ -39,7 +39,7 @@ import torch
 from .. import config
 from ..foreign import ours
 from ..runtime.build import CompilerError, cache_folder, strip_comments, write_whole
-from .kernel_writer import with_wide_indices
+from .helpers import with_wide_indices
 
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments

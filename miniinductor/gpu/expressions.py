@@ -1,14 +1,14 @@
 """Tile ops in, Triton expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Value`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Value`s;
-      what has to be computed
-is named through `self.temporary`.
+In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Tile`s;
+      what has to be computed is named through `self.make`.
 
-    >>> writer.add(Value("tmp0", torch.float32, {"x"}), Value("1.5", torch.float32))        # tmp1 = tmp0 + 1.5
-    Value(text='tmp1', dtype=torch.float32, inner=frozenset({'x'}))
+    >>> x = Tile("tmp0", torch.float32, frozenset("x"))
+    >>> writer.add(x, Tile("1.5", torch.float32, is_literal=True))        # tmp1 = tmp0 + 1.5
+    Tile(text='tmp1', dtype=torch.float32, axes=frozenset({'x'}), is_literal=False)
 
-Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in HELPERS,
-and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while they are
+Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in
+helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while they are
 computed with; a conversion to them rounds.
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
@@ -16,13 +16,17 @@ Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ..sizes.printing import index_text
 from ..sizes.symbols import Size
-from ..codegen.common import Value
+from .tile_plan import TilePlan
+from .tiles import NO_AXES, Axes, Line, Scope, Tile, noted
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {
@@ -78,76 +82,6 @@ LIBDEVICE = {
     },
 }
 
-# Functions that a kernel carries when it uses them; names that occur in a text are carried too.
-HELPERS = {
-    "larger": """
-def larger(a, b):                       # a NaN wins, as in torch
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)""",
-    "smaller": """
-def smaller(a, b):
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)""",
-    "multiply": """
-def multiply(a, b):
-    return a * b""",
-    "reciprocal": """
-def reciprocal(x):                      # the bits of tl.div_rn(1, x) for all 2**32 floats, in fewer instructions
-    return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
-    "argument_of_larger": """
-def argument_of_larger(a, i, b, j):     # the first of equals; a NaN is larger than everything
-    a_wins = (a > b) | ((a != a) & (b == b))
-    equal = (a == b) | ((a != a) & (b != b))
-    first = a_wins | (equal & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)""",
-    "argument_of_smaller": """
-def argument_of_smaller(a, i, b, j):
-    a_wins = (a < b) | ((a != a) & (b == b))
-    equal = (a == b) | ((a != a) & (b != b))
-    first = a_wins | (equal & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)""",
-    "log_of_sum": """
-def log_of_sum(a, b):                   # of exp(a) + exp(b)
-    top, low = larger(a, b), smaller(a, b)
-    return tl.where((top == low) & (tl.abs(top) == float("inf")), top, top + libdevice.log1p(libdevice.exp(low - top)))""",
-    "integer_floordiv": """
-def integer_floordiv(a, b):             # `//` and `%` of integers truncate in Triton
-    quotient = a // b
-    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)""",
-    "integer_remainder": """
-def integer_remainder(a, b):
-    rest = a % b
-    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)""",
-    "integer_maximum": """
-def integer_maximum(a, b):
-    return tl.maximum(a, b)""",
-    "integer_minimum": """
-def integer_minimum(a, b):
-    return tl.minimum(a, b)""",
-    "float_remainder": """
-def float_remainder(a, b):
-    rest = libdevice.fmod(a, b)
-    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)""",
-    "float_floordiv": """
-def float_floordiv(a, b):               # torch's: from the remainder, so that it is exact
-    rest = libdevice.fmod(a, b)
-    quotient = (a - rest) / b
-    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
-    whole = tl.floor(quotient)
-    whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
-    whole = tl.where(quotient == 0, libdevice.copysign(quotient * 0, a / b), whole)
-    return tl.where(b == 0, a / b, whole)""",
-    "integer_pow": """
-def integer_pow(base, exponent):
-    result = base * 0 + 1
-    negative = exponent < 0
-    minus_one = base == base * 0 - 1  # Triton 3.9 refuses to compare an unsigned tensor with -1
-    small = tl.where(base == 1, result, tl.where(minus_one, tl.where(exponent % 2 == 0, result, -result), result * 0))
-    for _ in tl.static_range(6):
-        result = tl.where((exponent & 1) != 0, result * base, result)
-        base = base * base
-        exponent = exponent >> 1
-    return tl.where(negative, small, result)""",
-}
-
 
 def triton_type(dtype: torch.dtype) -> str:
     return "tl.int1" if dtype is torch.bool else "tl." + str(dtype).removeprefix("torch.")
@@ -157,118 +91,194 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in NARROW else dtype
 
 
-def literal(value: object, dtype: torch.dtype) -> str:
+def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return str(bool(value))
     if not dtype.is_floating_point:  # wraps, as a Python number does in torch
         bits = 8 * dtype.itemsize
-        value = int(value) % (1 << bits)
-        return str(value - (1 << bits) if dtype.is_signed and value >> bits - 1 else value)
-    value = float(value)
+        whole = int(value) % (1 << bits)
+        return str(whole - (1 << bits) if dtype.is_signed and whole >> bits - 1 else whole)
+    number = float(value)
     if dtype is not torch.float64:
-        value = torch.tensor(value, dtype=torch.float32).item()
-    return repr(value) if math.isfinite(value) else f'float("{value}")'
+        number = torch.tensor(number, dtype=torch.float32).item()
+    return repr(number) if math.isfinite(number) else f'float("{number}")'
+
+
+class Index(NamedTuple):
+    """An index as text: the axes along which it changes, and the names that it reads."""
+
+    text: str
+    axes: Axes
+    reads: frozenset[str]
+
+
+class NotOnline(Exception):
+    """A node uses the maximum of the online softmax for something else than exp(v - max)."""
+
+
+@dataclass(frozen=True)
+class Pending(Tile):
+    """What stands for a maximum that is still being found; only the online softmax may use it."""
+
+    state: str = ""  # "max", "shifted" (v - max) or "exp"
+    maximum: Any = None  # its Accumulator
 
 
 class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
+    plan: TilePlan
+
+    def __init__(self) -> None:
+        self.origin = ""  # the FX node whose value is computed; a body that is played sets it
+        self.outside = Scope()  # what does not change along r
+        self.scope = self.outside
+        self.mask: Tile | None = None  # of the `masked` blocks around
+        self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
+        self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
+        self.asserts = False  # does the kernel check indices?
+        self.narrow: dict[tuple[str, torch.dtype], Tile] = {}  # float32 values as they were before
+
     # -- values ------------------------------------------------------------------------------------
-    def solid(self, value: Value) -> Value:
+    def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
+        """The value of an expression of these operands; it varies as they do."""
+        axes = NO_AXES.union(*[operand.axes for operand in operands])
+        return self.named(template.format(*operands), dtype, axes, reads_of(*operands))
+
+    def named(
+        self,
+        expression: str,
+        dtype: torch.dtype,
+        axes: Axes,
+        reads: frozenset[str],
+        is_early: bool = False,
+    ) -> Tile:
+        """Name a value where it is known: what does not change along r, before the loop over r."""
+        name = self.scope.lookup(expression)
+        if name is None:
+            scope = self.scope if "r" in axes else self.outside
+            name = scope.name(expression, reads, self.origin, is_early)
+        return Tile(name, dtype, axes)
+
+    def line(self, text: str, *reads: frozenset[str]) -> None:
+        """A line without a value of its own."""
+        self.scope.code.append(self.noted_line(text, *reads))
+
+    def noted_line(self, text: str, *reads: frozenset[str]) -> Line:
+        return Line(noted(text, self.origin), reads=frozenset().union(*reads))
+
+    def solid(self, value: Tile) -> Tile:
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""
-        if not self.is_literal(value):
+        if not value.is_literal:
             return value
-        text = f"tl.full([], {value}, {triton_type(compute_dtype(value.dtype))})"
-        return self.temporary(text, value.dtype, frozenset())
+        kind = triton_type(compute_dtype(value.dtype))
+        return self.named(f"tl.full([], {value}, {kind})", value.dtype, NO_AXES, frozenset())
 
-    def is_literal(self, value: Value) -> bool:
-        return value.text in self.literals
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Tile:
+        result = Tile(literal(value, dtype), dtype, is_literal=True)
+        # a Python number may be rounded to float32
+        return self.solid(result) if dtype is torch.float64 else result
 
-    def literal_value(self, text: str, dtype: torch.dtype) -> Value:
-        self.literals.add(text)
-        return Value(text, dtype, frozenset())
+    # -- indices and masks -------------------------------------------------------------------------
+    def index(self, expr: sympy.Expr) -> Index:
+        """An index, printed; sizes in it become arguments."""
+        axes, reads = NO_AXES, set()
+        for symbol in expr.free_symbols:
+            if symbol in self.symbol_axes:
+                axes |= self.symbol_axes[symbol]
+                reads.add(symbol.name)
+            elif symbol in self.plan.axis_of:
+                axes |= {self.plan.axis_of[symbol]}
+            elif symbol not in self.plan.fixed:
+                self.symbols.add(symbol)
+        return Index(index_text(expr, "triton"), axes, frozenset(reads))
 
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
-        text = literal(value, dtype)
-        result = self.literal_value(text, dtype)
-        return (
-            self.solid(result) if dtype is torch.float64 else result
-        )  # a Python number may be rounded to float32
+    def mask_text(self, axes: Axes) -> str:
+        """Which elements along these axes exist; "" for all."""
+        masks = [axis.mask for axis in self.plan.axes if axis.mask and axis.name in axes]
+        if self.mask is not None:
+            masks.append(self.mask.text)
+        return " & ".join(masks)
 
-    def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
+    def mask_reads(self) -> frozenset[str]:
+        return frozenset() if self.mask is None else reads_of(self.mask)
+
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Tile:
         expr = sympy.sympify(expr)
         if expr.is_Integer:
             return self.constant(int(expr), dtype)
-        axes = self.axes_of(expr)
-        text = self.index(expr)
-        text = f"({text})" if not text.isidentifier() else text
-        return self.temporary(f"{text}.to({triton_type(compute_dtype(dtype))})", dtype, axes)
+        index = self.index(expr)
+        text = index.text if index.text.isidentifier() else f"({index.text})"
+        kind = triton_type(compute_dtype(dtype))
+        return self.named(f"{text}.to({kind})", dtype, index.axes, index.reads)
 
-    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, size = self.solid(value), self.index(sympy.sympify(size))
+    def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+        index, end = self.solid(value), self.index(sympy.sympify(size)).text
         if wrap_neg:
-            index = self.temporary(
-                f"tl.where({index} < 0, {index} + {size}, {index})", value.dtype, index.inner
-            )
-        mask = self.mask_text(index.inner)
-        inside = f"(0 <= {index}) & ({index} < {size})"
+            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
+        mask = self.mask_text(index.axes)
+        unless = f" | ~({mask})" if mask else ""
+        inside = f"(0 <= {index}) & ({index} < {end})"
         self.asserts = True
         # eager's kernels end the process' CUDA context in the same way
-        self.scope.add(
-            f'tl.device_assert({inside}{f" | ~({mask})" if mask else ""}, "index out of range in self")'
-        )
+        text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
+        self.scope.code.append(Line(text, reads=reads_of(index) | self.mask_reads()))
         symbol = sympy.Symbol(index.text, integer=True)
-        self.symbol_axes[symbol] = index.inner
+        self.symbol_axes[symbol] = index.axes
         return symbol
 
     # -- conversions -------------------------------------------------------------------------------
-    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
+    def to_dtype(self, x: Tile, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Tile:
         source = x.dtype
         if dtype == source:
             return x
-        if self.is_literal(x):
-            number = eval(x.text, {"float": float})
-            if not dtype.is_floating_point and not (
-                isinstance(number, float) and not math.isfinite(number)
-            ):
-                return self.constant(bool(number) if dtype is torch.bool else int(number), dtype)
-            if dtype.is_floating_point:
-                return self.constant(torch.tensor(number, dtype=dtype).item(), dtype)
+        if x.is_literal:
+            folded = self.folded(x, dtype)
+            if folded is not None:
+                return folded
             x = self.solid(x)
         if dtype in NARROW:
-            wide = self.to_dtype(x, torch.float32) if source not in NARROW else x
-            narrow = self.temporary(f"{wide}.to({triton_type(dtype)})", dtype, x.inner)
-            value = self.temporary(f"{narrow}.to(tl.float32)", dtype, x.inner)
-            self.raw[value.text, dtype] = narrow.text
-            return value
+            return self.rounded(x, dtype)
         if compute_dtype(source) == dtype:
-            return Value(x.text, dtype, x.inner)
+            return replace(x, dtype=dtype)
         if dtype is torch.bool:
-            return self.temporary(f"{x} != 0", dtype, x.inner)
-        text = x.text
-        if (
-            source.is_floating_point and dtype.itemsize < 4
-        ):  # through int: a negative one wraps, as in C
-            text = f"{text}.to(tl.int32)"
-        return self.temporary(f"{text}.to({triton_type(dtype)})", dtype, x.inner)
+            return self.make("{} != 0", dtype, x)
+        if source.is_floating_point and dtype.itemsize < 4:
+            # through int: a negative one wraps, as in C
+            return self.make(f"{{}}.to(tl.int32).to({triton_type(dtype)})", dtype, x)
+        return self.make(f"{{}}.to({triton_type(dtype)})", dtype, x)
+
+    def folded(self, x: Tile, dtype: torch.dtype) -> Tile | None:
+        """A literal, converted now; None for what is not finite and must become an integer."""
+        number = eval(x.text, {"float": float})
+        if dtype.is_floating_point:
+            return self.constant(torch.tensor(number, dtype=dtype).item(), dtype)
+        if isinstance(number, float) and not math.isfinite(number):
+            return None
+        return self.constant(bool(number) if dtype is torch.bool else int(number), dtype)
+
+    def rounded(self, x: Tile, dtype: torch.dtype) -> Tile:
+        """The value in 16 bits, and in 32 again to compute with."""
+        wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
+        narrow = self.make(f"{{}}.to({triton_type(dtype)})", dtype, wide)
+        value = self.make("{}.to(tl.float32)", dtype, narrow)
+        self.narrow[value.text, dtype] = narrow
+        return replace(value, axes=x.axes)
 
     # -- control -----------------------------------------------------------------------------------
-    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
+    def alike(self, a: Any, b: Any) -> tuple[Tile, Tile]:
         """At most one of two operands is a bare literal; Python numbers take the other's dtype."""
-        if not isinstance(a, Value):
+        if not isinstance(a, Tile):
             a = self.constant(a, b.dtype)
-        if not isinstance(b, Value):
+        if not isinstance(b, Tile):
             b = self.constant(b, a.dtype)
-        return (self.solid(a) if self.is_literal(b) else a), b
+        return (self.solid(a) if b.is_literal else a), b
 
-    def where(self, condition: Value, a: Value, b: Value) -> Value:
+    def where(self, condition: Tile, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
-        condition = self.solid(condition)
-        return self.temporary(
-            f"tl.where({condition}, {a}, {b})", a.dtype, condition.inner | a.inner | b.inner
-        )
+        return self.make("tl.where({}, {}, {})", a.dtype, self.solid(condition), a, b)
 
-    def masked(self, mask: Value, body: Callable[[], Value], other: object) -> Value:
+    def masked(self, mask: Tile, body: Callable[[], Tile], other: bool | int | float) -> Tile:
         before, mask = self.mask, self.solid(mask)
         self.mask = mask if before is None else self.binary("bitwise_and", before, mask)
         value = body()
@@ -276,96 +286,75 @@ class TritonExpressions(OpsHandler):
         return self.where(mask, value, self.constant(other, value.dtype))
 
     # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
-    def rand(self, seed: Value, offset: Value) -> Value:
-        bits = self.temporary(
-            f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)",
-            torch.uint32,
-            seed.inner | offset.inner,
+    def rand(self, seed: Tile, offset: Tile) -> Tile:
+        bits = self.make(
+            "tl.randint({}, {}.to(tl.int32)).to(tl.uint32)", torch.uint32, seed, self.solid(offset)
         )
-        return self.temporary(
-            f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner
-        )  # as the C++ prelude
+        # as the C++ prelude
+        return self.make("({} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits)
 
     # -- families ----------------------------------------------------------------------------------
-    def unary(self, op: str, x: Value) -> Value:
+    def unary(self, op: str, x: Tile) -> Tile:
         x = self.solid(x)
-        if op == "neg":
-            # Triton's unary minus is 0 - x, which loses the sign of zero
-            return self.temporary(
-                f"{x} * -1.0" if x.dtype.is_floating_point else f"-{x}", x.dtype, x.inner
-            )
         if op in TESTS:
-            return self.temporary(TESTS[op].format(x), torch.bool, x.inner)
-        if op == "bitwise_not":
-            return self.temporary(f"~{x}", x.dtype, x.inner)
-        if op == "signbit":
-            bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
-            return self.temporary(
-                f"{x}.to({bits}, bitcast=True) < 0" if x.dtype.is_floating_point else f"{x} < 0",
-                torch.bool,
-                x.inner,
-            )
-        if op == "sign":
-            kind = triton_type(compute_dtype(x.dtype))
-            return self.temporary(f"({x} > 0).to({kind}) - ({x} < 0).to({kind})", x.dtype, x.inner)
-        if op == "reciprocal":
-            return self.truediv(self.constant(1.0, x.dtype), x)
-        if op == "sigmoid":
-            return self.reciprocal(self.add(self.constant(1.0, x.dtype), self.exp(self.neg(x))))
-        if op == "sqrt":
-            return self.temporary(
-                f"tl.{'sqrt' if x.dtype is torch.float64 else 'sqrt_rn'}({x})", x.dtype, x.inner
-            )
+            return self.make(TESTS[op], torch.bool, x)
+        if op in RULES:
+            return RULES[op](self, x)
         if op in IN_TRITON:
-            return self.temporary(f"tl.{op}({x})", x.dtype, x.inner)
-        return self.temporary(f"libdevice.{LIBDEVICE[op]}({x})", x.dtype, x.inner)
+            return self.make(f"tl.{op}({{}})", x.dtype, x)
+        return self.make(f"libdevice.{LIBDEVICE[op]}({{}})", x.dtype, x)
 
-    def truediv(self, a: Value, b: Value) -> Value:
+    def truediv(self, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
         if a.dtype is torch.float64:
-            text = f"{a} / {b}"
-        else:
-            text = (
-                f"reciprocal({b})"
-                if a.text == "1.0"
-                else f"tl.div_rn({self.solid(a)}, {self.solid(b)})"
-            )
-        return self.temporary(text, a.dtype, a.inner | b.inner)
+            return self.make("{} / {}", a.dtype, a, b)
+        if a.text == "1.0":
+            return self.make("reciprocal({})", a.dtype, b)
+        return self.make("tl.div_rn({}, {})", a.dtype, self.solid(a), self.solid(b))
 
-    def binary(self, op: str, a: Value, b: Value) -> Value:
+    def binary(self, op: str, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
-        axes, is_float = a.inner | b.inner, a.dtype.is_floating_point
+        is_float = a.dtype.is_floating_point
         same = None if is_float else unchanged(op, a, b)
         if same is not None:
             return same
         if op in LOGICAL:
-            a, b = (v if v.dtype is torch.bool else self.to_dtype(v, torch.bool) for v in (a, b))
-            return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, axes)
+            a, b = self.to_dtype(a, torch.bool), self.to_dtype(b, torch.bool)
+            return self.make(f"{{}} {LOGICAL[op]} {{}}", torch.bool, a, b)
+        if op in COMPARISON:
+            if a.dtype is torch.bool:
+                a, b = self.as_numbers(a), self.as_numbers(b)
+            return self.make(f"{{}} {INFIX[op]} {{}}", torch.bool, a, b)
         if op in INFIX and not (op == "truncdiv" and is_float):
-            if op in COMPARISON and a.dtype is torch.bool:
-                a, b = (
-                    self.temporary(f"{self.solid(v)}.to(tl.int32)", torch.int32, v.inner)
-                    for v in (a, b)
-                )
-            dtype = torch.bool if op in COMPARISON else a.dtype
-            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, axes)
+            return self.make(f"{{}} {INFIX[op]} {{}}", a.dtype, a, b)
         if op in ("maximum", "minimum"):
-            return self.temporary(extremum(op, a, b), a.dtype, axes)
-        return self.temporary(self.call_text(op, self.solid(a), self.solid(b)), a.dtype, axes)
+            return self.make(extremum(op, a.dtype), a.dtype, a, b)
+        return self.call(op, self.solid(a), self.solid(b))
 
-    def call_text(self, op: str, a: Value, b: Value) -> str:
+    def as_numbers(self, truth: Tile) -> Tile:
+        return self.make("{}.to(tl.int32)", torch.int32, self.solid(truth))
+
+    def call(self, op: str, a: Tile, b: Tile) -> Tile:
         """An operation that is a function of a library, or of the helpers."""
         is_float = a.dtype.is_floating_point
-        if op == "fmod" and not is_float:
-            return f"{a} % {b}"
         if op == "truncdiv":
-            return f"libdevice.trunc({self.truediv(a, b)})"
+            return self.make("libdevice.trunc({})", a.dtype, self.truediv(a, b))
+        if op == "fmod" and not is_float:
+            return self.make("{} % {}", a.dtype, a, b)
         if op in ("floordiv", "remainder") or op == "pow" and not is_float:
-            return f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
-        return f"libdevice.{LIBDEVICE[op]}({a}, {b})"
+            kind = "float" if is_float else "integer"
+            return self.make(f"{kind}_{op}({{}}, {{}})", a.dtype, a, b)
+        return self.make(f"libdevice.{LIBDEVICE[op]}({{}}, {{}})", a.dtype, a, b)
 
 
-def unchanged(op: str, a: Value, b: Value) -> Value | None:
+def reads_of(*operands: Tile) -> frozenset[str]:
+    """The names that these values have.  Raises NotOnline where one is not known yet."""
+    if any(isinstance(operand, Pending) for operand in operands):
+        raise NotOnline
+    return frozenset(operand.text for operand in operands if not operand.is_literal)
+
+
+def unchanged(op: str, a: Tile, b: Tile) -> Tile | None:
     """The operand that an integer operation gives back: x + 0, x - 0, x * 1; or None."""
     neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
     if neutral is None:
@@ -375,12 +364,54 @@ def unchanged(op: str, a: Value, b: Value) -> Value | None:
     return b if a.text == neutral and op != "sub" else None
 
 
-def extremum(op: str, a: Value, b: Value) -> str:
+def extremum(op: str, dtype: torch.dtype) -> str:
     """NaN wins."""
-    if a.dtype is torch.bool:
-        return f"{a} {'|' if op == 'maximum' else '&'} {b}"
-    nan = ", propagate_nan=tl.PropagateNan.ALL" if a.dtype.is_floating_point else ""
-    return f"tl.{op}({a}, {b}{nan})"
+    if dtype is torch.bool:
+        return "{} | {}" if op == "maximum" else "{} & {}"
+    nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating_point else ""
+    return f"tl.{op}({{}}, {{}}{nan})"
+
+
+# --- ops of one operand that are more than a call -------------------------------------------------
+def neg(writer: TritonExpressions, x: Tile) -> Tile:
+    """Triton's unary minus is 0 - x, which loses the sign of zero."""
+    return writer.make("{} * -1.0" if x.dtype.is_floating_point else "-{}", x.dtype, x)
+
+
+def bitwise_not(writer: TritonExpressions, x: Tile) -> Tile:
+    return writer.make("~{}", x.dtype, x)
+
+
+def signbit(writer: TritonExpressions, x: Tile) -> Tile:
+    if not x.dtype.is_floating_point:
+        return writer.make("{} < 0", torch.bool, x)
+    bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
+    return writer.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, x)
+
+
+def sign(writer: TritonExpressions, x: Tile) -> Tile:
+    kind = triton_type(compute_dtype(x.dtype))
+    return writer.make(f"({{0}} > 0).to({kind}) - ({{0}} < 0).to({kind})", x.dtype, x)
+
+
+def reciprocal(writer: TritonExpressions, x: Tile) -> Tile:
+    return writer.truediv(writer.constant(1.0, x.dtype), x)
+
+
+def sigmoid(writer: TritonExpressions, x: Tile) -> Tile:
+    """1 / (1 + exp(-x))"""
+    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.exp(neg(writer, x)))
+    return reciprocal(writer, below)
+
+
+def sqrt(writer: TritonExpressions, x: Tile) -> Tile:
+    name = "sqrt" if x.dtype is torch.float64 else "sqrt_rn"
+    return writer.make(f"tl.{name}({{}})", x.dtype, x)
+
+
+RULES: dict[str, Callable[[TritonExpressions, Tile], Tile]] = {
+    rule.__name__: rule for rule in (neg, bitwise_not, signbit, sign, reciprocal, sigmoid, sqrt)
+}
 
 
 def _install(names, family):

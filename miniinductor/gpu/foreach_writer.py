@@ -15,7 +15,9 @@ multi_tensor_apply.
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import sympy
 
@@ -24,7 +26,8 @@ from ..codegen.common import Kernel
 from .kernel_writer import TritonKernelWriter
 from .block_sizes import foreach_config
 from .launch import Launch
-from .tile_plan import TilePlan, noted
+from .tile_plan import TilePlan
+from .tiles import Code, Line
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -33,7 +36,7 @@ class TritonForeachWriter(TritonKernelWriter):
     """Writes the body of the first part; the others differ in their pointers and number of
     elements."""
 
-    def __init__(self, group: Foreach, *context: object):
+    def __init__(self, group: Foreach, *context: Any):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
@@ -52,55 +55,59 @@ class TritonForeachWriter(TritonKernelWriter):
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of every part, part by part."""
-        first = list(map(self.memory, self.parts[0][1]))
+        memory = self.memory
+        first = [memory.place(name) for name in self.parts[0][1]]
         return [
-            (f"{pointer}_{k}", self.memory(names[first.index(name)]))
+            (f"{pointer}_{k}", memory.place(names[first.index(name)]))
             for k, (_, names) in enumerate(self.parts)
-            for name, pointer in self.pointers.items()
+            for name, pointer in memory.pointers.items()
         ]
 
     def grid_lines(self) -> list[str]:
-        [axis], own = self.plan.axes, list(self.pointers.values())
+        [axis], own = self.plan.axes, list(self.memory.pointers.values())
+        names, firsts = ", ".join(own), ", ".join([f"{pointer}_0" for pointer in own])
         lines = [
             "block = tl.program_id(0)",
-            f"first, size, {', '.join(own)} = {self.firsts[0]}, {self.counts[0]}, {', '.join(f'{p}_0' for p in own)}",
+            f"first, size, {names} = {self.firsts[0]}, {self.counts[0]}, {firsts}",
         ]
         for k in range(1, len(self.parts)):
-            chosen = {"first": self.firsts[k], "size": self.counts[k]} | {
-                p: f"{p}_{k}" for p in own
-            }
+            chosen = {"first": f"{self.firsts[k]}", "size": f"{self.counts[k]}"}
+            chosen |= {pointer: f"{pointer}_{k}" for pointer in own}
             lines += [
                 f"here = block >= {self.firsts[k]}",
                 "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
             ]
         return lines + axis.lines("(block - first) * XBLOCK")
 
-    def kernel(self, body: list[str], launch: Launch, blocks: list[str]) -> Kernel:
-        places, first = self.places(), self.parts[0][1]
-        launch = Launch(
+    def body(self) -> list[Code]:
+        about = f"# {len(self.parts)} times the same, with other buffers; the first:"
+        return [Line(about), *super().body()]
+
+    def parameters(self) -> list[str]:
+        return [parameter for parameter, _ in self.places()]
+
+    def launch(self) -> Launch:
+        memory, names = self.memory, [name for _, name in self.places()]
+        return Launch(
             "foreach",
             self.plan.sizes,
             self.plan.configs,
-            [self.buffers[n].layout.dtype for _, n in places],
+            [memory.dtype(name) for name in names],
             False,
-            [self.reach(n) for _, n in places],
+            [memory.reach(name) for name in names],
         )
-        kernel = super().kernel(
-            [
-                noted(f"# {len(self.parts)} times the same, with other buffers; the first:", ""),
-                *body,
-            ],
-            launch,
-            blocks,
+
+    def kernel(self, code: Sequence[Code]) -> Kernel:
+        """The kernel of all parts; those of a part stand where the first part's stand there."""
+        kernel, first = super().kernel(code), self.parts[0][1]
+        places = [first.index(name) for name in kernel.stored]
+        reads = [first.index(name) for name in kernel.read]
+        stored = [names[place] for _, names in self.parts for place in places]
+        return replace(
+            kernel,
+            summary="foreach_" + kernel.summary,
+            arguments=[name for _, name in self.places()],
+            stored=stored,
+            read=[names[place] for _, names in self.parts for place in reads],
+            reruns=len(stored) > 1,
         )
-        own = ", ".join(self.pointers.values())
-        kernel.source = kernel.source.replace(
-            f"NAME({own}", f"NAME({', '.join(p for p, _ in places)}", 1
-        )
-        kernel.summary, kernel.arguments = "foreach_" + kernel.summary, [n for _, n in places]
-        kernel.stored, kernel.read = (
-            [names[first.index(n)] for _, names in self.parts for n in some]
-            for some in (self.stored, self.read)
-        )
-        kernel.reruns = len(kernel.stored) > 1
-        return kernel

@@ -32,674 +32,483 @@ is known, and a kernel for rows in one tile brings a looped one along for longer
 descending to CTA clusters.
 """
 
-import itertools
-import re
-from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import sympy
 import torch
 
+from ..codegen.common import Kernel, indent, origin_text, summary
 from ..dependencies import int_or_none
-from ..sizes.printing import index_text
-from ..sizes.symbols import hint, sizes
+from ..ir import Buffer
+from ..nodes import Group, Node
+from ..sizes.symbols import Size, hint, sizes
 from ..sizes.symbols import size as as_size
-from ..codegen.common import (
-    Kernel,
-    Scope,
-    Value,
-    indent,
-    origin_text,
-    summary,
-)
-from .launch import LARGEST_INT32, Launch
-from .split_reductions import extreme
-from .tile_plan import noted, plan_tiles, size_text
-from .expressions import (
-    HELPERS,
-    NARROW,
-    TritonExpressions,
-    compute_dtype,
-    literal,
-    triton_type,
-)
+from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of, triton_type
+from .helpers import with_imports, with_wide_indices
+from .launch import Launch
+from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
+from .tile_plan import TilePlan, plan_tiles, size_text
+from .tiles import NO_AXES, Axes, Code, Line, Loop, Scope, Tile, plain, texts, without_dead_lines
 
-NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
-PENDING = "@"  # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
+MOST_LOADS = 8  # that wait in registers until they are used
 
-# kind -> (start, how two values combine, how a tile becomes one column)
-REDUCERS = {
-    "sum": ("0", "{a} + {b}", "tl.sum({a}, 1)"),
-    "prod": ("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
-    "max": ("lowest", "larger({a}, {b})", "tl.reduce({a}, 1, larger)"),
-    "min": ("highest", "smaller({a}, {b})", "tl.reduce({a}, 1, smaller)"),
-    "any": ("0", "{a} | {b}", "tl.max({a}, 1)"),
-    "argmax": ("lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"),
-    "argmin": (
-        "highest",
-        "argument_of_smaller({a}, {b})",
-        "tl.reduce(({a}), 1, argument_of_smaller)",
-    ),
-}
 
-SCANS = {  # kind -> (start, how two values combine, the tile's running values)
-    "sum": ("0", "{} + {}", "tl.cumsum({}, 1)"),
-    "prod": ("1", "{} * {}", "tl.cumprod({}, 1)"),
-    "logaddexp": ('float("-inf")', "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"),
-}
+@dataclass
+class Memory:
+    """The buffers of a kernel: what it takes, reads and stores."""
+
+    buffers: Mapping[str, Buffer]
+    keep: set[str]  # whose values must be in memory afterwards
+    overwritten: Mapping[str, str]  # buffer -> the input that is written in place
+    pointers: dict[str, str] = field(default_factory=dict)  # buffer -> the parameter's name
+    stored: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+    def place(self, name: str) -> str:
+        """The buffer that holds it: an input that is written in place, or its own."""
+        return self.overwritten.get(name, name)
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.buffers[name].layout.dtype
+
+    def pointer(self, name: str, written: bool) -> str:
+        name = self.place(name)
+        if name not in self.pointers:
+            kind = "out" if written else "in"
+            if name in self.overwritten.values():
+                kind = "inout"
+            number = sum(p.startswith(kind) for p in self.pointers.values())
+            self.pointers[name] = f"{kind}{number}"
+        return self.pointers[name]
+
+    def reach(self, name: str) -> Size:
+        """Elements from the first to the last one of a buffer."""
+        layout = self.buffers[name].layout
+        if 0 in layout.size:
+            return 0
+        steps = zip(sizes(layout.size), sizes(layout.stride))
+        return as_size(1 + sum((n - 1) * s for n, s in steps))
+
+
+@dataclass
+class RowLoop:
+    """What goes on in a loop over r."""
+
+    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
+    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
+    deferred: list[tuple[str, sympy.Expr, Tile, str | None]] = field(default_factory=list)
+    is_online: bool = False  # a maximum that is still being found may be used
+
+    def holds(self, value: Tile) -> bool:
+        return any(accumulator.name == value.text for accumulator in self.accumulators)
+
+    def forget(self, count: int) -> None:
+        """Keep only the first accumulators."""
+        for accumulator in self.accumulators[count:]:
+            if isinstance(accumulator, OnlineSum):
+                accumulator.maximum.online = None
+        del self.accumulators[count:]
+
+    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
+        """The accumulator whose result will be stored in this buffer."""
+        for stored, _, value, _ in self.deferred:
+            if stored == name:
+                return next(a for a in self.accumulators if a.name == value.text)
+        return None
 
 
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
-    def __init__(self, group, buffers, keep, order=None, overwritten={}, any_row=False):
-        """any_row: a loop over rows whose length is symbolic, however short this run's are."""
-        self.group, self.buffers, self.keep, self.order, self.any_row = (
-            group,
-            buffers,
-            set(keep),
-            order,
-            any_row,
-        )
-        self.overwritten, self.origin, self.last = (
-            overwritten,
-            "",
-            [],
-        )  # last: stores over memory that the kernel reads
-        self.nodes, self.before = list(group.nodes), []  # before: nodes of a template
-        self.pointers, self.values, self.raw = {}, {}, {}
-        self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
-        self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred, self.is_online = [], [], False
-        self.symbols = set()
-        # values of buffers of which a maximum is taken: the lowest number beyond a row's end
-        self.padded = set()
+    def __init__(
+        self,
+        group: Group,
+        buffers: Mapping[str, Buffer],
+        keep: Sequence[str] | set[str],
+        order: Mapping[str, int] | None = None,
+        overwritten: Mapping[str, str] | None = None,
+        any_row: bool = False,
+    ):
+        """order: places of FX nodes, for comments.  any_row: a loop over rows whose length is
+        symbolic, however short this run's are."""
+        super().__init__()
+        self.group, self.order, self.any_row = group, order, any_row
+        self.memory = Memory(buffers, set(keep), overwritten or {})
+        self.before: list[Any] = []  # nodes of a template
+        self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
+        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
+        self.last: list[Line] = []  # stores over memory that the kernel reads
+        self.node = ""  # whose body is played
+        self.replaying = False  # for its value alone
+        self.row = RowLoop()
 
-    # -- writing -----------------------------------------------------------------------------------
-    def make_plan(self):
-        return plan_tiles(self.nodes, self.buffers, self.keep, self.any_row)
+    # -- the kernel --------------------------------------------------------------------------------
+    def make_plan(self) -> TilePlan:
+        memory = self.memory
+        return plan_tiles(self.group.nodes, memory.buffers, memory.keep, self.any_row)
 
-    def write(self):
+    def write(self) -> Kernel:
         self.plan = self.make_plan()
-        self.outside = self.scope = Scope()
+        return self.kernel([*self.body(), *self.last_stores()])
+
+    def body(self) -> list[Code]:
         if self.plan.kind == "looped":
             for stage in range(-1, max(self.plan.stage.values()) + 1):
                 self.write_stage(stage)
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        launch = Launch(
+        return [*plain(self.grid_lines()), *self.outside.code]
+
+    def last_stores(self) -> list[Line]:
+        if not self.last:
+            return []
+        return [Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"), *self.last]
+
+    def blocks(self) -> list[str]:
+        """Names of the block sizes, which are constants of a compilation."""
+        stages = ["STAGES"] if self.plan.kind == "looped" else []
+        return [axis.block for axis in self.plan.axes] + stages
+
+    def launch(self) -> Launch:
+        memory = self.memory
+        return Launch(
             self.plan.kind,
             self.plan.sizes,
             self.plan.configs,
-            [self.buffers[n].layout.dtype for n in self.pointers],
+            [memory.dtype(name) for name in memory.pointers],
             self.asserts,
-            [self.reach(n) for n in self.pointers],
-        )
-        if self.plan.kind == "persistent" and not isinstance(self.plan.sizes["r"], int):
-            launch.longer = TritonKernelWriter(
-                self.group, self.buffers, self.keep, self.order, self.overwritten, any_row=True
-            ).write()
-        stages = ["STAGES"] if self.plan.kind == "looped" else []
-        last = (
-            ["tl.debug_barrier()" + " " * 50 + "# every thread has read", *self.last]
-            if self.last
-            else []
-        )
-        return self.kernel(
-            self.grid_lines() + self.outside.lines + last,
-            launch,
-            [a.block for a in self.plan.axes] + stages,
+            [memory.reach(name) for name in memory.pointers],
+            longer=self.longer(),
         )
 
-    def kernel(self, body, launch, blocks):
+    def longer(self) -> Kernel | None:
+        """The kernel for rows that are longer than a tile."""
+        if self.plan.kind != "persistent" or isinstance(self.plan.sizes["r"], int):
+            return None
+        memory = self.memory
+        context = (self.group, memory.buffers, memory.keep, self.order, memory.overwritten)
+        return TritonKernelWriter(*context, any_row=True).write()
+
+    def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
-        notes, nodes = [], [*self.before, *self.plan.nodes]
-        for name, pointer in self.pointers.items():
-            layout = self.buffers[name].layout
-            notes.append(
-                f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
-                f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}"
-            )
-        origins = {o for n in nodes for o in n.buffer.origins}
-        body = loads_first(without_dead_lines(body), self.most_loads())
-        symbols = {
-            s
-            for n in (*launch.sizes.values(), *launch.extents)
-            if not isinstance(n, int)
-            for s in n.free_symbols
-        }
-        symbols = sorted(symbols | self.symbols, key=str)
-        launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
-        parameters = [
-            *self.pointers.values(),
-            *launch.symbols,
-            *[f"{b}: tl.constexpr" for b in blocks],
-        ]
+        launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
+        body = texts(without_dead_lines(code), self.most_loads())
+        symbols = sorted(self.symbols | symbols_of(launch), key=str)
+        launch.symbols = tuple(symbol.name for symbol in symbols)
+        launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
+        constants = [f"{block}: tl.constexpr" for block in self.blocks()]
+        parameters = ", ".join([*self.parameters(), *launch.symbols, *constants])
         lines = [
             "@triton.jit",
-            f"def NAME({', '.join(parameters)}):",
-            *indent(
-                [
-                    f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
-                    *notes,
-                    *body,
-                ]
-            ),
+            f"def NAME({parameters}):",
+            *indent([*self.comments(nodes), *body]),
         ]
         source = with_imports("\n".join(lines) + "\n")
         if not symbols and launch.is_wide(()):
             source = with_wide_indices(source)
         return Kernel(
             source,
-            [*self.pointers, *symbols],
-            list(self.stored),
-            list(self.read),
+            [*memory.pointers, *symbols],
+            list(memory.stored),
+            list(memory.read),
             summary(nodes, self.order),
             reruns=self.reads_again(),
             launch=launch,
         )
 
-    def reads_again(self):
+    def parameters(self) -> list[str]:
+        return list(self.memory.pointers.values())
+
+    def comments(self, nodes: Sequence[Any]) -> list[str]:
+        """What the kernel computes, and what its pointers are."""
+        origins = {origin for node in nodes for origin in node.buffer.origins}
+        names = ", ".join(node.buffer.name for node in nodes)
+        lines = [f"# computes {names}{origin_text(origins, self.order, limit=12)}"]
+        for name, pointer in self.memory.pointers.items():
+            buffer = self.memory.buffers[name]
+            about = str(buffer.layout.dtype).removeprefix("torch.")
+            made_of = origin_text(getattr(buffer, "origins", ()), self.order, limit=3)
+            lines.append(f"# {pointer}: {name}, {about}{list(sizes(buffer.layout.size))}{made_of}")
+        return lines
+
+    def reads_again(self) -> bool:
         """A loop may read a value again, and for a second result it may be loaded twice, in other
         threads."""
-        return self.group.is_reduction or len(self.stored) > 1
+        return self.group.is_reduction or len(self.memory.stored) > 1
 
-    def most_loads(self):
+    def most_loads(self) -> int:
         """How many tiles may wait in registers until they are used."""
-        return (
-            8
-            if self.plan.kind != "persistent"
-            else min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
-        )
+        if self.plan.kind != "persistent":
+            return MOST_LOADS
+        return min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
 
-    def grid_lines(self):
+    def grid_lines(self) -> list[str]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
+        first, *others = self.plan.axes
         if self.plan.kind == "tile":  # x first: programs that run together write whole rows
-            y, x = self.plan.axes
+            [x] = others
             tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
             return [
-                *y.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
+                *first.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
                 *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK"),
             ]
-        return self.plan.axes[0].lines("tl.program_id(0) * XBLOCK") + (
-            self.plan.axes[1].lines("") if self.plan.kind == "persistent" else []
-        )
+        lines = first.lines("tl.program_id(0) * XBLOCK")
+        if self.plan.kind == "persistent":
+            lines += others[0].lines("")
+        return lines
 
-    def reach(self, name):
-        """Elements from the first to the last one of a buffer."""
-        layout = self.buffers[name].layout
-        return (
-            as_size(1 + sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride))))
-            if 0 not in layout.size
-            else 0
-        )
-
-    def play(self, node):
-        self.node = node
+    # -- nodes -------------------------------------------------------------------------------------
+    def play(self, node: Node) -> None:
+        self.node = node.name
         if len(self.plan.nodes) > 1:
-            self.scope.add(f"# {node.name}")
+            self.scope.code.append(Line(f"# {node.name}"))
         self.plan.bodies[node.name].play(self)
 
-    def write_stage(self, stage):
+    def replay(self, name: str) -> Tile:
+        """The value of an element of an earlier loop: cheaper computed than stored."""
+        before = (self.node, self.replaying)
+        self.node, self.replaying = name, True
+        self.plan.bodies[name].play(self)
+        self.node, self.replaying = before
+        return self.values[name]
+
+    def write_stage(self, stage: int) -> None:
         """A loop over r for the inner nodes of a stage, then what follows per row."""
-        axis, outside = self.plan.axes[1], self.outside
+        plan = self.plan
+        members = [node for node in plan.nodes if plan.stage[node.name] == stage]
+        # other elements are computed where they are needed
         inner = [
-            n
-            for n in self.plan.nodes
-            if self.plan.stage[n.name] == stage
-            and self.plan.is_inner(n.name)
-            and (n.is_reduction or n.name in self.keep)
-        ]  # other elements are computed where they are needed
+            node
+            for node in members
+            if plan.is_inner(node.name) and (node.is_reduction or node.name in self.memory.keep)
+        ]
         if inner:
-            self.accumulators, self.deferred = [], []
-            self.scope = Scope(outside)
-            for node in inner:
-                self.play(node)
-            for name in () if self.plan.columns else self.plan.sums_of_exp():
-                if self.plan.stage[name] == stage + 1 and self.try_online(self.plan.makers[name]):
-                    self.plan.stage[name] = stage
-            lines, self.scope = self.scope.lines, outside
-            for accumulator in self.accumulators:
-                outside.add(accumulator.declaration)
-            # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
-            outside.add(
-                f"for r_start in tl.range(0, {size_text(axis.numel)}, RBLOCK, num_stages=STAGES):"
-            )
-            outside.lines += indent(
-                axis.lines("r_start")
-                + lines
-                + [line for a in self.accumulators for line in a.update]
-            )
-            self.values = {
-                n: v
-                for n, v in self.values.items()
-                if n not in self.plan.makers or "r" not in v.inner
-            }
-            finished = {a.name: a for a in self.accumulators}
-            self.accumulators = []
-            for name, index, value, mode in self.deferred:
-                self.store(name, index, finished[value.text].finish(self), mode)
-        for node in self.plan.nodes:
-            if self.plan.stage[node.name] == stage and not self.plan.is_inner(node.name):
+            self.write_loop(stage, inner)
+        for node in plan.nodes:
+            if plan.stage[node.name] == stage and not plan.is_inner(node.name):
                 self.play(node)
 
+    def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
+        plan, outside, row = self.plan, self.outside, RowLoop()
+        self.row, self.scope = row, Scope(outside)
+        for node in nodes:
+            self.play(node)
+        for name in [] if plan.columns else plan.sums_of_exp():
+            if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
+                plan.stage[name] = stage
+        inside, self.scope = self.scope.code, outside
+        outside.code += [accumulator.declaration() for accumulator in row.accumulators]
+        # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
+        end = size_text(plan.axes[1].numel)
+        header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
+        updates = [line for accumulator in row.accumulators for line in accumulator.update()]
+        outside.code.append(
+            Loop(header, [*plain(plan.axes[1].lines("r_start")), *inside, *updates])
+        )
+        self.values = {
+            name: value
+            for name, value in self.values.items()
+            if name not in plan.makers or "r" not in value.axes
+        }
+        finished = {accumulator.name: accumulator for accumulator in row.accumulators}
+        self.row = RowLoop()
+        for name, index, value, mode in row.deferred:
+            self.store(name, index, finished[value.text].finish(self), mode)
+
     # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
-    def try_online(self, node):
+    def try_online(self, node: Node) -> bool:
         """Play `node` with the running maximum in place of the maximum.  False, and nothing
         changed, where it needs more."""
-        scope, values = self.scope, dict(self.values)
-        before = (
-            list(scope.lines),
-            dict(scope.known),
-            list(self.outside.lines),
-            dict(self.outside.known),
-        )
-        self.is_online, count = True, len(self.accumulators)
+        values, count = dict(self.values), len(self.row.accumulators)
+        before, outside = self.scope.snapshot(), self.outside.snapshot()
+        self.row.is_online = True
         try:
             self.play(node)
             done = True
         except NotOnline:
-            (scope.lines, scope.known, self.outside.lines, self.outside.known), done = before, False
-            del self.accumulators[count:]
-        self.is_online, self.values = False, values
+            self.scope.restore(before)
+            self.outside.restore(outside)
+            self.row.forget(count)
+            done = False
+        self.row.is_online, self.values = False, values
         return done
 
-    def pending(self, value, state):
-        """The accumulator of a maximum, if `value` is its `state` (max, shifted, exp)."""
-        text = getattr(value, "text", "")
-        return next((a for a in self.accumulators if text == f"{PENDING}{state} {a.name}"), None)
-
-    def sub(self, a, b):
-        maximum = self.pending(b, "max")
+    def sub(self, a: Tile, b: Tile) -> Tile:
+        maximum = pending(b, "max")
         if maximum is None:
             return self.binary("sub", a, b)
-        if a.text != maximum.value.text:
+        if not isinstance(maximum, Accumulator) or a.text != maximum.value.text:
             raise NotOnline
-        return Value(f"{PENDING}shifted {maximum.name}", a.dtype, a.inner)
+        return Pending("shifted", a.dtype, a.axes, state="shifted", maximum=maximum)
 
-    def exp(self, x):
-        maximum = self.pending(x, "shifted")
-        return (
-            self.unary("exp", x)
-            if maximum is None
-            else Value(f"{PENDING}exp {maximum.name}", x.dtype, x.inner)
-        )
+    def exp(self, x: Tile) -> Tile:
+        maximum = pending(x, "shifted")
+        if maximum is None:
+            return self.unary("exp", x)
+        return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
 
-    # -- indices and masks -------------------------------------------------------------------------
-    def index(self, expr):
-        """Print an index; sizes in it become arguments."""
-        self.symbols |= {
-            s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.plan.axis_of
-        }
-        return index_text(expr, "triton")
+    # -- tiles of memory ---------------------------------------------------------------------------
+    def shape(self, axes: Axes | None = None) -> str:
+        """Of a tile that varies along these axes, or along all."""
+        sides = [
+            axis.block if axes is None or axis.name in axes else "1" for axis in self.plan.axes
+        ]
+        return f"[{', '.join(sides)}]"
 
-    def axes_of(self, expr):
-        """The axes along which an index changes."""
-        axes = set()
-        for symbol in expr.free_symbols:
-            axes |= (
-                self.symbol_axes[symbol]
-                if symbol in self.symbol_axes
-                else {self.plan.axis_of[symbol]}
-                if symbol in self.plan.axis_of
-                else set()
-            )
-        return frozenset(axes)
+    def all_axes(self, inner: bool) -> Axes:
+        return frozenset(axis.name for axis in self.plan.axes if inner or axis.name != "r")
 
-    def mask_text(self, axes):
-        """Which elements along these axes exist; "" for all."""
-        masks = [a.mask for a in self.plan.axes if a.mask and a.name in axes]
-        return " & ".join(masks + ([self.mask.text] if self.mask is not None else []))
-
-    def shape(self, axes=None):
-        return (
-            "["
-            + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.plan.axes)
-            + "]"
-        )
-
-    def all_axes(self, inner):
-        return frozenset(a.name for a in self.plan.axes if inner or a.name != "r")
-
-    def element(self, name, index, axes, written):
-        """The pointers to elements, as a tile that varies along `axes` at least."""
-        name = self.memory(name)
-        if name not in self.pointers:
-            kind = "inout" if name in self.overwritten.values() else "out" if written else "in"
-            self.pointers[name] = f"{kind}{sum(p.startswith(kind) for p in self.pointers.values())}"
-        text, own = self.index(index), self.axes_of(index)
-        if not axes <= own:
-            text = (
-                f"tl.full({self.shape(axes)}, {text}, tl.int32)"
-                if not own
-                else f"tl.broadcast_to({text}, {self.shape(axes | own)})"
-            )
+    def element(
+        self, name: str, index: sympy.Expr, axes: Axes, written: bool
+    ) -> tuple[str, Axes, frozenset[str]]:
+        """The pointers to elements, as a tile that varies along `axes` at least; the axes along
+        which it does, and what it reads."""
+        pointer, (text, own, reads) = self.memory.pointer(name, written), self.index(index)
+        if not own and axes:
+            text = f"tl.full({self.shape(axes)}, {text}, tl.int32)"
+        elif not axes <= own:
+            text = f"tl.broadcast_to({text}, {self.shape(axes | own)})"
         elif not text.isalnum():
             text = f"({text})"
-        return f"{self.pointers[name]} + {text}"
+        return f"{pointer} + {text}", own, reads
 
-    def memory(self, name):
-        """The buffer that holds it: an input that is written in place, or its own."""
-        return self.overwritten.get(name, name)
-
-    def temporary(self, expression, dtype, axes):
-        """Name a value where it is known: what does not change along r, before the loop over r."""
-        if PENDING in expression:
-            raise NotOnline
-        scope = self.scope if "r" in axes else self.outside
-        name = self.scope.lookup((expression, None))
-        if name is None:
-            name = scope.temporary(expression, None)
-            scope.lines[-1] = noted(scope.lines[-1], self.origin)
-        return Value(name, dtype, axes)
-
-    def line(self, text):
-        """A line without a value of its own."""
-        self.scope.add(noted(text, self.origin))
-
-    # -- memory ------------------------------------------------------------------------------------
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> Tile:
         if name in self.values:
             return self.values[name]
-        dtype = self.buffers[name].layout.dtype
-        if self.is_online:
-            for stored, _, value, _ in self.deferred:
-                if stored == name:
-                    return Value(f"{PENDING}max {value.text}", dtype, frozenset("x"))
-        if (
-            name in self.plan.makers and name != self.node.name
-        ):  # elements of an earlier loop: cheaper computed than stored
-            return self.replay(self.plan.makers[name])
-        if int_or_none(self.buffers[name].layout.numel) == 0:
+        dtype = self.memory.dtype(name)
+        maximum = self.row.maximum(name) if self.row.is_online else None
+        if maximum is not None:
+            return Pending("max", dtype, frozenset("x"), state="max", maximum=maximum)
+        if name in self.plan.makers and name != self.node:
+            return self.replay(name)
+        if int_or_none(self.memory.buffers[name].layout.numel) == 0:
             return self.constant(0, dtype)
-        if name not in self.stored and name not in self.read:
-            self.read.append(name)
-        axes = self.axes_of(index)
-        pointed = self.mask.inner if self.mask is not None else frozenset()
-        mask = self.mask_text(axes | pointed)
-        text = self.element(name, index, pointed, False)
+        if name not in self.memory.stored and name not in self.memory.read:
+            self.memory.read.append(name)
+        return self.load_tile(name, index)
+
+    def load_tile(self, name: str, index: sympy.Expr) -> Tile:
+        dtype = self.memory.dtype(name)
+        pointed = NO_AXES if self.mask is None else self.mask.axes
+        target, own, reads = self.element(name, index, pointed, False)
+        axes = own | pointed
+        mask = self.mask_text(axes)
         # what one loop reads once should not drive out what others will read
-        once = (
-            ', eviction_policy="evict_first"'
-            if self.plan.streams and axes == self.all_axes(True)
-            else ""
-        )
-        padding = (
-            'float("-inf")'
-            if name in self.plan.maxima and "r" in axes and self.mask is None
-            else "0"
-        )
-        text = (
-            f"tl.load({text}, {mask}, other={padding}{once})" if mask else f"tl.load({text}{once})"
-        )
-        value = self.temporary(
-            f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed
-        )
-        if padding != "0":
+        streams = self.plan.streams and own == self.all_axes(True)
+        once = ', eviction_policy="evict_first"' if streams else ""
+        is_padded = name in self.plan.maxima and "r" in own and self.mask is None
+        padding = 'float("-inf")' if is_padded else "0"
+        other = f", {mask}, other={padding}" if mask else ""
+        text = f"tl.load({target}{other}{once})"
+        if dtype in NARROW:
+            text += ".to(tl.float32)"
+        reads |= self.mask_reads()
+        is_early = not reads and target.startswith("in") and not target.startswith("inout")
+        value = self.named(text, dtype, axes, reads, is_early)
+        if is_padded:
             self.padded.add(value.text)
         return value
 
-    def replay(self, node):
-        before, self.node, self.replaying = (self.node, self.replaying), node, True
-        self.plan.bodies[node.name].play(self)
-        self.node, self.replaying = before
-        return self.values[node.name]
-
-    def store(self, name, index, value, mode=None):
-        if any(a.name == value.text for a in self.accumulators):
-            self.deferred.append((name, index, value, mode))
+    def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
+        if self.row.holds(value):
+            self.row.deferred.append((name, index, value, mode))
             return
-        dtype = self.buffers[name].layout.dtype
+        dtype = self.memory.dtype(name)
         if mode is None:
-            self.values[name] = Value(value.text, dtype, value.inner)
-        if name not in self.keep or self.replaying:
+            self.values[name] = replace(value, dtype=dtype)
+        if name not in self.memory.keep or self.replaying:
             return
-        if name not in self.stored:
-            self.stored.append(name)
-        axes = self.all_axes(self.plan.is_inner(name) and not self.plan.makers[name].is_reduction)
-        target, mask = self.element(name, index, axes, True), self.mask_text(axes)
-        text = self.raw.get((value.text, dtype)) or (
-            f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW else value.text
-        )
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"a Triton kernel that stores with {mode}")
-        mask = f", {mask}" if mask else ""
+        if name not in self.memory.stored:
+            self.memory.stored.append(name)
+        is_element = self.plan.is_inner(name) and not self.plan.makers[name].is_reduction
+        axes = self.all_axes(is_element)
+        target, _, reads = self.element(name, index, axes, True)
+        mask = self.mask_text(axes)
+        condition = f", {mask}" if mask else ""
+        reads |= self.mask_reads()
+        text, reads_value = self.as_stored(value, dtype)
         if mode == "atomic_add":
-            self.line(f'tl.atomic_add({target}, {self.solid(value)}{mask}, sem="relaxed")')
-        elif name in self.overwritten:
-            self.last.append(noted(f"tl.store({target}, {text}{mask})", self.origin))
+            solid = self.solid(value)
+            text = f'tl.atomic_add({target}, {solid}{condition}, sem="relaxed")'
+            self.line(text, reads, reads_of(solid))
+        elif name in self.memory.overwritten:
+            text = f"tl.store({target}, {text}{condition})"
+            self.last.append(self.noted_line(text, reads, reads_value))
         else:
-            self.line(f"tl.store({target}, {text}{mask})")
+            self.line(f"tl.store({target}, {text}{condition})", reads, reads_value)
+
+    def as_stored(self, value: Tile, dtype: torch.dtype) -> tuple[str, frozenset[str]]:
+        """A value in the buffer's dtype, and what that reads."""
+        narrow = self.narrow.get((value.text, dtype))
+        if narrow is not None:
+            return narrow.text, reads_of(narrow)
+        if dtype in NARROW:
+            solid = self.solid(value)
+            return f"{solid}.to({triton_type(dtype)})", reads_of(solid)
+        return value.text, reads_of(value)
 
     # -- reductions --------------------------------------------------------------------------------
-    def scan(self, dtype, kind, value):
-        if not self.plan.is_inner(self.node.name):  # one element
+    def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
+        if not self.plan.is_inner(self.node):  # one element
             return value
-        start, combine, whole = SCANS[kind]
-        value, kind = self.solid(value), triton_type(dtype)
-        tile = (
-            value
-            if value.inner == self.all_axes(True)
-            else f"tl.broadcast_to({value}, {self.shape()})"
-        )
-        whole = as_narrow(whole.format(tile), dtype)
+        rule, value, axes = SCANS[kind], self.solid(value), self.all_axes(True)
+        spread = f"tl.broadcast_to({value}, {self.shape()})"
+        tile = value.text if value.axes == axes else spread
+        whole = as_narrow(rule.whole.format(tile), dtype)
         if self.plan.kind == "persistent":
-            return self.temporary(whole, dtype, self.all_axes(True))
+            return self.named(whole, dtype, axes, reads_of(value))
         carry = self.outside.fresh("carry")  # the last element of the tile before
-        self.outside.add(noted(f"{carry} = tl.full([XBLOCK, 1], {start}, {kind})", self.origin))
-        result = self.temporary(combine.format(carry, whole), dtype, self.all_axes(True))
-        self.line(
-            f"{carry} = tl.sum(tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {result}, 0), 1)[:, None]"
-        )
+        start = f"{carry} = tl.full([XBLOCK, 1], {rule.start}, {triton_type(dtype)})"
+        self.outside.code.append(self.noted_line(start))
+        result = self.named(rule.combine.format(carry, whole), dtype, axes, reads_of(value))
+        last = "tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1"
+        text = f"{carry} = tl.sum(tl.where({last}, {result}, 0), 1)[:, None]"
+        self.line(text, reads_of(result))
         return result
 
-    def reduction(self, dtype, src_dtype, kind, value, flat_index):
-        maximum = self.pending(value, "exp")
+    def reduction(
+        self,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        kind: str,
+        value: Tile,
+        flat_index: sympy.Expr,
+    ) -> Tile:
+        maximum = pending(value, "exp")
         if maximum is not None:
-            if kind != "sum" or maximum.kind != "max":
-                raise NotOnline
-            maximum.sum_of_exp = self.outside.fresh("acc")
-            maximum.full = maximum.full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
-            self.accumulators.append(OnlineSum(maximum))
-            return Value(maximum.sum_of_exp, dtype, self.all_axes(True))
-        if not self.plan.is_inner(self.node.name):  # one element: nothing to reduce
-            return (
-                self.constant(0, dtype)
-                if kind.startswith("arg")
-                else self.to_dtype(value, torch.bool if kind == "any" else dtype)
-            )
-        element = torch.int32 if kind == "any" else dtype if kind in ("sum", "prod") else src_dtype
-        if value.dtype != element:
-            value = (
-                self.to_dtype(value, torch.bool)
-                if kind == "any" and value.dtype is not torch.bool
-                else value
-            )
-            value = self.to_dtype(value, element)
-        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
+            return self.online_sum(maximum, kind, dtype)
+        if not self.plan.is_inner(self.node):  # one element: nothing to reduce
+            if kind.startswith("arg"):
+                return self.constant(0, dtype)
+            return self.to_dtype(value, torch.bool if kind == "any" else dtype)
+        element = dtype if kind in ("sum", "prod") else src_dtype
+        if kind == "any":
+            element = torch.int32
+            if value.dtype not in (element, torch.bool):
+                value = self.to_dtype(value, torch.bool)
+        value = self.to_dtype(value, element)
+        padded = value.text in self.padded
+        accumulator = Accumulator(self, kind, element, dtype, value, flat_index, padded)
         if self.plan.kind == "persistent":
             return accumulator.whole(self)
-        self.accumulators.append(accumulator)
-        return Value(accumulator.name, dtype, self.all_axes(True))
+        self.row.accumulators.append(accumulator)
+        return accumulator.running()
+
+    def online_sum(self, maximum: Accumulator, kind: str, dtype: torch.dtype) -> Tile:
+        if kind != "sum" or maximum.kind != "max":
+            raise NotOnline
+        maximum.online = OnlineSum(self, maximum, dtype)
+        self.row.accumulators.append(maximum.online)
+        return maximum.online.running()
 
 
-def as_narrow(text, dtype):
-    """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
-    narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
-    return f"{text}.to({triton_type(dtype)})" if narrow else text
-
-
-class NotOnline(Exception):
-    """A node uses the maximum for something else than exp(v - max)."""
-
-
-class Accumulator:
-    """A reduction under way: its tile of partial results, or, where the row is one tile, the row
-    itself."""
-
-    def __init__(self, writer, kind, element, dtype, value, flat_index):
-        self.kind, self.dtype, self.element = kind, dtype, compute_dtype(element)
-        start, self.combining, self.ending = REDUCERS[kind]
-        if kind in ("max", "min") and not element.is_floating_point:
-            self.combining, self.ending = f"tl.{kind}imum({{a}}, {{b}})", f"tl.{kind}({{a}}, 1)"
-        self.start = (
-            literal(extreme(self.element, start == "lowest"), self.element)
-            if start in ("lowest", "highest")
-            else f"{start}.0"
-            if self.element.is_floating_point
-            else start
-        )
-        self.has_index, self.mask, self.padded = (
-            kind.startswith("arg"),
-            writer.plan.axes[1].mask,
-            value.text in writer.padded,
-        )
-        self.name = writer.outside.fresh("acc")
-        typed, full = triton_type(self.element), writer.shape()
-        self.full = f"tl.full({full}, {self.start}, {typed})"
-        self.value = writer.solid(value)
-        spread = value.inner != writer.all_axes(True)
-        self.term = f"tl.broadcast_to({self.value}, {full})" if spread else self.value.text
-        self.index = f"tl.broadcast_to({writer.index(flat_index)}, {full}).to(tl.int64)"
-        self.no_index = f"tl.full({full}, {LARGEST_INT32}, tl.int64)"
-        self.sum_of_exp, self.result = (
-            None,
-            None,
-        )  # the online sum that follows this maximum; the finished column
-
-    @property
-    def declaration(self):
-        return (
-            f"{self.name}, {self.name}_index = {self.full}, {self.no_index}"
-            if self.has_index
-            else f"{self.name} = {self.full}"
-        )
-
-    @property
-    def update(self):
-        """What one step of the loop does."""
-        name, (term, index) = self.name, self.inside()
-        if self.has_index:
-            pair = f"{name}, {name}_index"
-            return [f"{pair} = {self.combining.format(a=pair, b=f'{term}, {index}')}"]
-        if (
-            self.sum_of_exp
-        ):  # each group of neighbours keeps its own maximum, and its sum relative to that
-            total, top = self.sum_of_exp, f"{name}_new"
-            return [
-                f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
-                f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
-                f'base = tl.where({top} == float("-inf"), 0.0, {top})',
-                f"{total} = {total} * tl.exp({name} - base) + tl.sum(tl.exp(groups - base[:, :, None]), 2)",
-                f"{name} = {top}",
-            ]
-        text = self.combining.format(a=name, b=self.value)
-        return [
-            f"{name} = tl.where({self.mask}, {text}, {name})" if self.mask else f"{name} = {text}"
-        ]
-
-    def inside(self):
-        """Value and index, with what lies beyond the end of the row made neutral."""
-        if not self.mask or self.padded and self.kind == "max":
-            return self.term, self.index
-        return (
-            f"tl.where({self.mask}, {self.term}, {self.start})",
-            f"tl.where({self.mask}, {self.index}, {LARGEST_INT32})",
-        )
-
-    def whole(self, writer):
-        term, index = self.inside()
-        return self.column(writer, f"{term}, {index}" if self.has_index else term)
-
-    def finish(self, writer):
-        return self.column(
-            writer, f"{self.name}, {self.name}_index" if self.has_index else self.name
-        )
-
-    def column(self, writer, tile):
-        text = self.ending.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
-        text = (
-            f"{text} != 0"
-            if self.kind == "any"
-            else text
-            if self.has_index
-            else as_narrow(text, self.element)
-        )
-        self.result = writer.temporary(text, self.dtype, frozenset("x"))
-        return self.result
-
-
-class OnlineSum:
-    """sum(exp(v - max)), updated together with its maximum."""
-
-    update = ()
-
-    def __init__(self, maximum):
-        self.maximum, self.name = maximum, maximum.sum_of_exp
-
-    @property
-    def declaration(self):
-        return f"{self.name} = {self.maximum.full.replace(self.maximum.start, '0.0')}"
-
-    def finish(self, writer):
-        top = self.maximum
-        text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
-        return writer.temporary(text, top.dtype, frozenset("x"))
-
-
-def without_dead_lines(lines):
-    """Without temporaries that nobody uses: the wide copy of a value that is only stored."""
-    while True:
-        used = Counter(
-            name for line in lines for name in re.findall(r"\btmp\d+\b", line.split("  # ")[0])
-        )
-        kept = [
-            line for line in lines if not (m := re.match(r" *(tmp\d+) = ", line)) or used[m[1]] > 1
-        ]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
-
-
-def loads_first(lines, most):
-    """Loads that wait for nothing stand before all computation, up to `most` in a block of lines,
-    so that they are under way together."""
-
-    def waits(line):
-        load = re.match(r" *tmp\d+ = (tl\.load\(in\d+ .*)", line.split("  # ")[0])
-        return load is None or re.search(r"\btmp\d", load[1])
-
-    def ordered(block):
-        first = next(
-            (k for k, line in enumerate(block) if re.match(r" *tmp\d+ = ", line)), len(block)
-        )
-        first -= first > 0 and block[first - 1].lstrip().startswith("#")
-        early = [line for line in block[first:] if not waits(line)][:most]
-        rest = [line for line in block[first:] if line not in early]
-        return (
-            block
-            if [line for line in block[first:] if "#" != line.lstrip()[0]][: len(early)] == early
-            else block[:first] + early + rest
-        )
-
-    blocks = itertools.groupby(lines, lambda line: len(line) - len(line.lstrip()))
-    return [line for _, block in blocks for line in ordered(list(block))]
-
-
-def with_wide_indices(source):
-    """The kernel with indices of 64 bits."""
-    return re.sub(r"tl\.(program_id\(\d\)|arange\(0, \w+\))(?!\.to)", r"tl.\1.to(tl.int64)", source)
-
-
-def with_imports(text):
-    """The kernel as a complete file: imports, and the helper functions it uses."""
-    needed, frontier = {}, [text]
-    while frontier:
-        words = {word for part in frontier for word in re.findall(r"[a-z_]\w*", part)}
-        frontier = [HELPERS[n] for n in HELPERS if n in words and n not in needed]
-        needed |= {n: HELPERS[n] for n in HELPERS if n in words}
-    helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
-    libdevice = (
-        "from triton.language.extra import libdevice\n" if "libdevice." in text + helpers else ""
-    )
-    return f"import triton\nimport triton.language as tl\n{libdevice}\n\n{helpers}{text}"
+def symbols_of(launch: Launch) -> set[sympy.Symbol]:
+    """The sizes that a launch depends on."""
+    numbers = [n for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int)]
+    return {symbol for number in numbers for symbol in number.free_symbols}

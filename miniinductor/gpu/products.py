@@ -26,7 +26,6 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import jinja2
 import sympy
@@ -39,14 +38,14 @@ from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from ..codegen.common import Kernel, Scope, Value
 from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
 from .launch import Launch, needs_64_bits
 from .tile_plan import Axis, TilePlan
+from .tiles import Code, Line, Tile, plain
 from .block_sizes import Config, product_configs
 from .build import race
-from .expressions import NARROW, triton_type
+from .expressions import NARROW, reads_of, triton_type
 
 aten = torch.ops.aten
 PRODUCTS = {
@@ -305,22 +304,22 @@ class MatmulWriter(TritonKernelWriter):
         outer = common_loops(self.group.outer, sizes_of(self.product))
         parts = cut_loops(outer, (math.prod(batch), rows, columns))
         self.batch = BatchIndex("batch", *parts[0], "")
-        self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
         sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
         configs = configs_of(sizes)
         self.cut = {a for a, n in sizes.items() if any(n % c.block(a) for c in configs)}
         axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
         for axis in axes:
             axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
-        ordered = in_data_flow_order(self.nodes)
+        ordered = in_data_flow_order(self.group.nodes)
         return TilePlan(
             kind="product",
             axes=axes,
             sizes=sizes,
             configs=configs,
             nodes=ordered,
-            bodies={n.name: n.body.split_to(outer, ()) for n in self.nodes},
+            bodies={n.name: n.body.split_to(outer, ()) for n in ordered},
             stage={node.name: 0 for node in ordered},
+            fixed=frozenset(variable for variable, _ in self.batch.loops),
         )
 
     def reads_again(self) -> bool:
@@ -331,29 +330,15 @@ class MatmulWriter(TritonKernelWriter):
         position = PRODUCTS[self.product.op][number]
         return None if position is None else self.product.args[position]
 
-    def write(self) -> Kernel:
-        self.plan = self.make_plan()
-        self.outside = self.scope = Scope()
+    def body(self) -> list[Code]:
         a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
-        self.node = SimpleNamespace(name=self.product.name)
-        element = frozenset("mn")
-        value = Value("product", torch.float32, element)
-        if self.operand(0) is not None:
-            value = self.add(value, self.to_dtype(self.load(*self.bias()), torch.float32))
-        dtype = self.product.layout.dtype
-        self.values[self.product.name] = Value(value.text, dtype, element)
-        if self.product.name in self.keep:
-            self.stored.append(self.product.name)
-            target, mask = (
-                self.element(self.product.name, self.linear(self.product.layout), element, True),
-                self.mask_text(element),
-            )
-            self.scope.add(
-                f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})"
-            )
-        for node in self.plan.nodes:
-            self.play(node)
-        wide = needs_64_bits([self.reach(name) for name in self.pointers])
+        self.write_epilogue()
+        wide = ""
+        if needs_64_bits([self.memory.reach(name) for name in self.memory.pointers]):
+            wide = ".to(tl.int64)"
+        rows, columns = self.plan.axes
+        is_exact = self.product.layout.dtype in NARROW
+        is_batch = len(self.product.layout.size) == 3
         text = template().render(
             rows=self.plan.sizes["m"],
             columns=self.plan.sizes["n"],
@@ -361,26 +346,40 @@ class MatmulWriter(TritonKernelWriter):
             band=BAND,
             a=a,
             b=b,
-            epilogue=self.outside.lines,
-            wide=".to(tl.int64)" if wide else "",
-            precision="" if dtype in NARROW else f', input_precision="{float32_precision()}"',
-            batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}")
-            if len(self.product.layout.size) == 3
-            else [],
-            row=self.plan.axes[0].lines("(top + within % height) * MBLOCK"),
-            column=self.plan.axes[1].lines("within // height * NBLOCK"),
+            wide=wide,
+            precision="" if is_exact else f', input_precision="{float32_precision()}"',
+            batch=self.batch.lines(f"tl.program_id(1){wide}") if is_batch else [],
+            row=rows.lines("(top + within % height) * MBLOCK"),
+            column=columns.lines("within // height * NBLOCK"),
         )
-        arguments = list(self.pointers)
-        launch = ProductLaunch(
-            self.plan.kind,
-            self.plan.sizes,
-            self.plan.configs,
-            [self.buffers[n].layout.dtype for n in arguments],
-            self.asserts,
-            [self.reach(n) for n in arguments],
-            batch=math.prod(sizes_of(self.product)[:-2]),
-        )
-        return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
+        return [*plain(text.splitlines()), *self.outside.code]
+
+    def write_epilogue(self) -> None:
+        """What follows the template: the bias, the store of the product, the group."""
+        name, dtype = self.product.name, self.product.layout.dtype
+        self.node, element = name, frozenset("mn")
+        value = Tile("product", torch.float32, element)
+        if self.operand(0) is not None:
+            bias = self.to_dtype(self.load(*self.bias()), torch.float32)
+            value = self.binary("add", value, bias)
+        self.values[name] = replace(value, dtype=dtype)
+        if name in self.memory.keep:
+            self.memory.stored.append(name)
+            target, _, reads = self.element(name, self.linear(self.product.layout), element, True)
+            mask = self.mask_text(element)
+            condition = f", {mask}" if mask else ""
+            text = f"tl.store({target}, {value}.to({triton_type(dtype)}){condition})"
+            self.scope.code.append(Line(text, reads=reads | reads_of(value)))
+        for node in self.plan.nodes:
+            self.play(node)
+
+    def blocks(self) -> list[str]:
+        return ["MBLOCK", "NBLOCK", "KBLOCK"]
+
+    def launch(self) -> Launch:
+        launch = super().launch()
+        batch = math.prod(sizes_of(self.product)[:-2])
+        return ProductLaunch(**{**vars(launch), "batch": batch})
 
     def linear(self, layout: Layout | None, view: BufferView | None = None) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
@@ -424,8 +423,9 @@ class MatmulWriter(TritonKernelWriter):
             for axis in axes
             if axis in self.cut
         ]
-        self.read.append(source)
-        pointer = self.pointers.setdefault(source, f"in{len(self.pointers)}")
+        pointers = self.memory.pointers
+        self.memory.read.append(source)
+        pointer = pointers.setdefault(source, f"in{len(pointers)}")
         dtype = self.product.layout.dtype
         return {
             "about": f"{source}{[int(n) for n in view.size]}",

@@ -25,6 +25,7 @@ from ..sizes.printing import index_text
 from ..sizes.symbols import Size, hint, is_multiple
 from ..sizes.symbols import size as as_size
 from .block_sizes import Config, block_configs, persistent_limit
+from .tiles import noted
 
 LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
 LEAST_SIDE = 8  # of a tile of two axes
@@ -68,10 +69,6 @@ class Axis:
         return noted(f"{variable} = {text}", f"< {size_text(size)}")
 
 
-def noted(line: str, comment: str) -> str:
-    return f"{line:66}  # {comment}" if comment else line
-
-
 def size_text(n: Size) -> str:
     """A number of elements, in brackets where it is an expression."""
     text = index_text(n, "triton")
@@ -93,6 +90,7 @@ class TilePlan:
     streams: bool = False  # what its one loop reads, it reads once
     # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
     maxima: frozenset[str] = frozenset()
+    fixed: frozenset[sympy.Symbol] = frozenset()  # variables with one value in a whole program
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}

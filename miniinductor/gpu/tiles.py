@@ -1,0 +1,160 @@
+"""Tiles under computation: values with the axes along which they vary, and lines that know what they
+read and make.
+
+    >>> scope = Scope()
+    >>> scope.name("in0 * 2", frozenset()), scope.name("in0 * 2", frozenset())      # once
+    ('tmp0', 'tmp0')
+    >>> scope.code
+    [Line(text='tmp0 = in0 * 2', makes='tmp0', reads=frozenset(), is_early=False)]
+
+A line is never parsed again: what it reads is said when it is made.  From that follows which lines
+nobody needs (`without_dead_lines`), and which loads may stand first (`loads_first`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from ..codegen.common import indent
+
+Axes: TypeAlias = frozenset[str]
+NO_AXES: Axes = frozenset()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A value: a name in the kernel, or a literal."""
+
+    text: str
+    dtype: torch.dtype
+    axes: Axes = NO_AXES  # along which it varies: "x", "r", ...
+    is_literal: bool = False  # a Python number, which has no dtype
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    makes: str = ""  # the temporary that it names
+    reads: frozenset[str] = frozenset()  # names of others
+    is_early: bool = False  # a load that waits for nothing
+
+
+@dataclass
+class Loop:
+    header: str
+    body: list[Line]
+
+
+Code: TypeAlias = Line | Loop
+
+
+def noted(line: str, comment: str) -> str:
+    return f"{line:66}  # {comment}" if comment else line
+
+
+def plain(texts: Iterable[str]) -> list[Line]:
+    """Lines that neither make nor read temporaries."""
+    return [Line(text) for text in texts]
+
+
+class Scope:
+    """Lines of one nesting level, and the expressions already computed there (or in a level around
+    it)."""
+
+    def __init__(self, parent: "Scope | None" = None):
+        self.parent = parent
+        self.code: list[Code] = []
+        self.known: dict[str, str] = {}  # expression -> its name
+        self.counter: dict[str, int] = parent.counter if parent else {}
+
+    def fresh(self, prefix: str) -> str:
+        number = self.counter[prefix] = self.counter.get(prefix, -1) + 1
+        return f"{prefix}{number}"
+
+    def lookup(self, expression: str) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if expression in scope.known:
+                return scope.known[expression]
+            scope = scope.parent
+        return None
+
+    def name(
+        self, expression: str, reads: frozenset[str], comment: str = "", is_early: bool = False
+    ) -> str:
+        """The name of a value; an expression is computed once."""
+        name = self.lookup(expression)
+        if name is None:
+            name = self.known[expression] = self.fresh("tmp")
+            text = noted(f"{name} = {expression}", comment)
+            self.code.append(Line(text, name, reads, is_early))
+        return name
+
+    def snapshot(self) -> tuple[list[Code], dict[str, str]]:
+        return list(self.code), dict(self.known)
+
+    def restore(self, before: tuple[list[Code], dict[str, str]]) -> None:
+        self.code, self.known = before
+
+
+# --- a kernel's body ------------------------------------------------------------------------------
+def all_lines(code: Iterable[Code]) -> list[Line]:
+    found: list[Line] = []
+    for piece in code:
+        found += piece.body if isinstance(piece, Loop) else [piece]
+    return found
+
+
+def without_dead_lines(code: Sequence[Code]) -> list[Code]:
+    """Without temporaries that nobody reads: the wide copy of a value that is only stored."""
+    while True:
+        lines = all_lines(code)
+        read = frozenset().union(*[line.reads for line in lines])
+        dead = {line for line in lines if line.makes and line.makes not in read}
+        if not dead:
+            return list(code)
+        code = [
+            without(piece, dead)
+            for piece in code
+            if not isinstance(piece, Line) or piece not in dead
+        ]
+
+
+def without(piece: Code, dead: set[Line]) -> Code:
+    if isinstance(piece, Line):
+        return piece
+    return Loop(piece.header, [line for line in piece.body if line not in dead])
+
+
+def loads_first(block: Sequence[Line], most: int) -> list[Line]:
+    """Loads that wait for nothing stand before all computation, up to `most` of them, so that they
+    are under way together."""
+    first = next((n for n, line in enumerate(block) if line.makes), len(block))
+    if first > 0 and block[first - 1].text.startswith("#"):
+        first -= 1
+    after = list(block[first:])
+    early = [line for line in after if line.is_early][:most]
+    without_comments = [line for line in after if not line.text.startswith("#")]
+    if without_comments[: len(early)] == early:
+        return list(block)
+    return [*block[:first], *early, *[line for line in after if line not in early]]
+
+
+def texts(code: Sequence[Code], most: int) -> list[str]:
+    """The body as text; most: loads that may wait in registers until they are used."""
+    found: list[str] = []
+    block: list[Line] = []
+    for piece in code:
+        if isinstance(piece, Line):
+            block.append(piece)
+            continue
+        block.append(Line(piece.header))
+        found += [line.text for line in loads_first(block, most)]
+        found += indent([line.text for line in loads_first(piece.body, most)])
+        block = []
+    return found + [line.text for line in loads_first(block, most)]
