@@ -40,8 +40,8 @@ import gc
 import math
 import re
 import types
-import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -91,7 +91,7 @@ class Guard:
     is a tuple); `pins` are the objects it names."""
 
     kind: str
-    source: object
+    source: Any  # a Source, a tuple of them, or None
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
@@ -524,13 +524,3 @@ def name_parameters(parameters: list[str], text: str) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
-
-
-def watch(objects, on_death):
-    """Weak references to `objects` that call `on_death` once one of them dies; keep the returned
-    list alive."""
-
-    def dead(_):
-        on_death()
-
-    return [weakref.ref(obj, dead) for obj in objects]
