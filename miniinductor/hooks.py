@@ -7,6 +7,7 @@
     def check_write(tracer, op, args, kwargs): ...
 
     CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
+    JOINERS.append(join_groups)             # several groups of a schedule as one
     PLAN_CACHES.append(GraphCache())        # where plans are kept
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
@@ -19,12 +20,15 @@ eagerly, and every call is traced as torch's own rules take it apart.
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import fx
 
 from .records import CompileRecord
+
+if TYPE_CHECKING:
+    from .nodes import Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
 
@@ -106,6 +110,10 @@ def in_eager_layout(op: Op, args: tuple, kwargs: dict[str, Any], out: Any) -> An
 # None where the graph cannot be cut
 Cutter = Callable[[fx.GraphModule, Callable[..., Any], CompileRecord], Callable[..., Any] | None]
 CUTTERS: list[Cutter] = []
+
+# (schedule, record) -> its nodes, of which some stand for several; in any order
+Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
+JOINERS: list[Joiner] = []
 
 
 class Entry(Protocol):
