@@ -26,6 +26,7 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -96,7 +97,9 @@ class Options:
     generate: bool = True  # False: the functional graph is run by eager kernels (aot_eager)
 
 
-def compile_fx(gm, example_inputs, *, mode=None):
+def compile_fx(
+    gm: fx.GraphModule, example_inputs: Sequence[object], *, mode: str | None = None
+) -> "CompiledGraph":
     """Compile `gm` for inputs like `example_inputs`: the same shapes, strides, dtypes and devices.
 
     mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is
@@ -110,7 +113,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
     return compiled
 
 
-def aot_eager(gm, example_inputs):
+def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
     coverage.load()
     return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
@@ -303,7 +306,7 @@ def generate(
     print_stages(record)
     program.frozen = frozen
     if options.mode == "reduce-overhead":
-        program.refused = replay_refusal(graph, program.device)
+        program.refused = replay_refusal(graph, program.device) or ""
     return program
 
 
@@ -410,7 +413,7 @@ def call_changed(run: Callable, change: Callable, *inputs: object) -> object:
 def start_training(
     gm: fx.GraphModule,
     plan: Plan,
-    parts: Callable[[], Parts],
+    parts: Callable[[], Any],
     options: Options,
     record: CompileRecord,
     entry: Entry | None,
@@ -504,7 +507,7 @@ def is_on_cpu(gm: fx.GraphModule) -> bool:
     return all(t.device.type == "cpu" for t in [*gm.parameters(), *gm.buffers()])
 
 
-def eager_reason(gm: fx.GraphModule, inputs: Sequence[object]) -> str | None:
+def eager_reason(gm: fx.GraphModule, inputs: Sequence[Any]) -> str | None:
     """Why this graph must not be compiled yet, or None."""
     given = [t for t in inputs if not isinstance(t, torch.SymInt)]
     if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
@@ -540,7 +543,7 @@ def layout_of(value: object) -> tuple | None:
 def print_stages(record: CompileRecord) -> None:
     """What MINI_DEBUG asks for, on stderr."""
     stages: tuple[tuple[int, Callable[[], list]], ...] = (
-        (1, lambda: [record.functional_graph.graph]),
+        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
         (2, lambda: [record.loop_ir, record.fused_ir]),
         (3, lambda: record.fusions),
         (4, lambda: [kernel.source for kernel in record.kernels]),

@@ -36,7 +36,7 @@ class FakeMode(FakeTensorMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # the method below needs none of the wrapping that torch's own has
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             out = super().__torch_dispatch__(func, types, args, kwargs)
             correction = CORRECTIONS.get(func)

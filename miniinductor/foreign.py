@@ -99,7 +99,7 @@ def faults() -> tuple:
     return (Exception,) if is_fault(sys.exc_info()[1]) else ()
 
 
-def is_fault(error: BaseException) -> bool:
+def is_fault(error: Any) -> bool:
     """Is it an internal failure: of a known class, raised by the compiler or by a library that it
     uses?"""
     if is_foreign(error) or not has_known_class(error):
@@ -108,7 +108,7 @@ def is_fault(error: BaseException) -> bool:
     return not innermost or is_known_code(innermost[0].tb_frame)
 
 
-def is_foreign(error: BaseException) -> bool:
+def is_foreign(error: Any) -> bool:
     """Does it come from outside of what the program and the compiler do (see above), or stand in
     the place of one that does?"""
     if LOST.error is None:
@@ -273,7 +273,7 @@ def together(take: Callable, *calls: tuple) -> Callable:
 class ThreadState:
     """What compiling changes for this thread, as it is now."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.collecting = gc.isenabled()
         self.recording = torch.is_grad_enabled()
         self.autocast = [

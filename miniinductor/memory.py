@@ -25,7 +25,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -252,7 +252,7 @@ class MemoryPlanner:
                     handed[name] = old
         return handed
 
-    def dying(self, step: Step, name: str, position: int) -> str | None:
+    def dying(self, step: Any, name: str, position: int) -> str | None:
         """A buffer made in this call that the step reads, element by element and for the last time,
         as it makes `name`; or None."""
         if name in self.memory_of or not writes_over(step):
@@ -303,7 +303,7 @@ def writes_over(step: Step) -> bool:
     return allowed and isinstance(step, KernelStep) and not step.kernel.reruns
 
 
-def may_alias(buffer: ExternKernel | MultiOutput) -> bool:
+def may_alias(buffer: Any) -> bool:
     """Can the extern kernel's result share memory with its arguments?"""
     if isinstance(buffer, MultiOutput) or buffer.out_op is not None:
         return False  # (its kernel was asked already)

@@ -18,7 +18,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -133,7 +133,7 @@ class Group:
         return "\n".join(lines)
 
 
-def node_of(buffer: Buffer) -> ExternNode | Group:
+def node_of(buffer: Any) -> ExternNode | Group:
     """A node of its own for an operation of the graph; a loop nest has its fewest loops."""
     if isinstance(buffer, (ExternKernel, MultiOutput)):
         return ExternNode(buffer)

@@ -25,8 +25,8 @@ eagerly).
 """
 
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -41,9 +41,12 @@ from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same, same_sizes
 
 aten = torch.ops.aten
+Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
 
 
-def with_graph(gm, graph, name="FunctionalGraph"):
+def with_graph(
+    gm: fx.GraphModule, graph: fx.Graph, name: str = "FunctionalGraph"
+) -> fx.GraphModule:
     """`gm` with another graph in place of its own."""
     made = graph_module(gm, graph, name)
     made.meta.update(gm.meta)
@@ -52,10 +55,10 @@ def with_graph(gm, graph, name="FunctionalGraph"):
 
 # what a view op makes of the old value of its source (a node) and the view's new value: the new
 # value of the source.  (functionalizer, node that writes, view, new value) -> (source, new value)
-Inverse = Callable[["Functionalizer", fx.Node, fx.Node, fx.Node], tuple[fx.Node, fx.Node]]
+Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
 INVERSES: dict[Any, Inverse] = {}
 # (functionalizer, node, its args, its kwargs as they are now) -> args, kwargs
-ARGUMENTS: dict[Any, Callable[["Functionalizer", fx.Node, tuple, dict], tuple[tuple, dict]]] = {}
+ARGUMENTS: dict[Any, Callable[["Functionalizer", Node, tuple, dict], tuple[tuple, dict]]] = {}
 
 
 def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
@@ -77,18 +80,18 @@ def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
     aten.squeeze.dim,
     aten.squeeze.dims,
 )
-def reshaped(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     source = view.args[0]
     return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
 
 
 @inverts(aten.t.default, aten.transpose.int)
-def turned(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def turned(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
 
 
 @inverts(aten.permute.default)
-def permuted(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     source, dims = view.args
     order = [0] * len(dims)
     for i, d in enumerate(dims):
@@ -105,7 +108,7 @@ SCATTERS = {
 
 
 @inverts(*SCATTERS)
-def selected(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     source, *rest = view.args
     arguments = (made.read(source), value, *rest)
     return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
@@ -119,7 +122,7 @@ LAZY_VIEWS = {
 
 
 @inverts(*LAZY_VIEWS)
-def computed(made: "Functionalizer", like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     """Each is its own inverse."""
     return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
@@ -139,14 +142,14 @@ RENAMED = {  # in-place ops whose functional form has another name
 }
 
 
-def same_layout(a, b):
+def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Do two tensors of one shape lie in memory alike?"""
     return all(
         same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
     )
 
 
-def functional_form(op):
+def functional_form(op: Any) -> tuple[Any, list[str]]:
     """aten.add_.Tensor -> aten.add.Tensor, aten.add.out -> aten.add.Tensor; and the names of the
     written arguments."""
     written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
@@ -164,7 +167,7 @@ def functional_form(op):
     raise CannotFunctionalize(f"no functional form of {op}")
 
 
-def is_needed(node):
+def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 
     Random ops advance the generator, so later draws depend on them; others may raise."""
@@ -175,7 +178,7 @@ def is_needed(node):
     )
 
 
-def is_refused(node):
+def is_refused(node: Node) -> bool:
     """Would eager refuse this call, which nobody reads, for its dtypes?  It then stays to raise."""
     if node.users or not isinstance(node.target, torch._ops.OpOverload):
         return False
@@ -184,7 +187,7 @@ def is_refused(node):
     return node.meta["refused"]
 
 
-def is_view(op):
+def is_view(op: Any) -> bool:
     """Does the op return a view of an argument?"""
     schema = getattr(op, "_schema", None)
     return (
@@ -192,7 +195,13 @@ def is_view(op):
     )
 
 
-def add_node(graph, like, target, args, kwargs=None):
+def add_node(
+    graph: fx.Graph,
+    like: Node,
+    target: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+) -> Node:
     """A new call in `graph`, with its fake value and the origin of node `like`."""
     node = graph.call_function(target, tuple(args), kwargs or {})
     fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
@@ -200,25 +209,31 @@ def add_node(graph, like, target, args, kwargs=None):
     return node
 
 
-def output_of(graph):
+def output_of(graph: fx.Graph) -> Node:
     return next(node for node in reversed(graph.nodes) if node.op == "output")
 
 
 class Functionalizer:
     """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
 
-    def __init__(self, graph):
+    def __init__(self, graph: fx.Graph) -> None:
         self.old, self.new = graph, fx.Graph()
-        self.value, self.root, self.stamp, self.version = {}, {}, {}, {}
-        self.written_inputs, self.results = [], []
+        self.value: dict[Node, Node] = {}
+        self.root: dict[Node, Node] = {}  # the node whose memory it is
+        self.stamp: dict[Node, int] = {}  # the version of the root that `value` shows
+        self.version: dict[Node, int] = {}
+        self.written_inputs: list[Node] = []
+        self.results: list[Node] = []
 
-    def emit(self, like, target, args, kwargs=None):
+    def emit(
+        self, like: Node, target: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None
+    ) -> Node:
         return add_node(self.new, like, target, args, kwargs)
 
-    def own(self, node, value):
+    def own(self, node: Node, value: Node) -> None:
         self.value[node], self.root[node], self.version[node], self.stamp[node] = value, node, 0, 0
 
-    def read(self, node):
+    def read(self, node: Node) -> Node:
         root = self.root[node]
         if self.stamp[node] != self.version[root]:
             args, kwargs = self.arguments(node)
@@ -227,7 +242,7 @@ class Functionalizer:
             self.stamp[node] = self.version[root]
         return self.value[node]
 
-    def arguments(self, node: fx.Node) -> tuple[tuple, dict[str, Any]]:
+    def arguments(self, node: Node) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
         rule = ARGUMENTS.get(node.target)
@@ -235,7 +250,7 @@ class Functionalizer:
             raise CannotFunctionalize(f"{node.target} counts places in memory")
         return (args, kwargs) if rule is None else rule(self, node, args, kwargs)
 
-    def write(self, node, value):
+    def write(self, node: Node, value: Node) -> None:
         """The storage behind `node` (perhaps a view) now holds `value` there."""
         root, at, whole = self.root[node], node, value
         while at is not root:
@@ -252,7 +267,7 @@ class Functionalizer:
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
 
-    def in_layout_of(self, node, value):
+    def in_layout_of(self, node: Node, value: Node) -> Node:
         """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
         functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
         tensor with holes only the order of its strides is kept."""
@@ -264,7 +279,7 @@ class Functionalizer:
             return value
         return self.copied_into(node, wanted, value)
 
-    def copied_into(self, node, wanted, value):
+    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
         """`value` in new memory with the strides of the tensor `wanted`."""
         place = {"dtype": wanted.dtype, "device": wanted.device}
         memory = self.emit(
@@ -272,7 +287,7 @@ class Functionalizer:
         )
         return self.emit(node, aten.copy.default, (memory, value))
 
-    def result(self, node):
+    def result(self, node: Node) -> Node:
         """What `node` holds when the program has ended.  A tensor that was written has the strides
         that it had before, also where no element's place depends on them: in dimensions of size 1,
         and without elements."""
@@ -286,7 +301,7 @@ class Functionalizer:
             return value
         return self.copied_into(node, wanted, value)
 
-    def run(self):
+    def run(self) -> fx.Graph:
         self.results = output_of(self.old).all_input_nodes
         for node in list(self.old.nodes):
             if node.op in ("placeholder", "get_attr"):
@@ -299,7 +314,7 @@ class Functionalizer:
         self.new.eliminate_dead_code(is_impure_node=lambda n: is_needed(n) or is_refused(n))
         return self.new
 
-    def call(self, node: fx.Node) -> None:
+    def call(self, node: Node) -> None:
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.is_mutable:
             return self.call_in_place(node, schema)
@@ -316,7 +331,7 @@ class Functionalizer:
             self.root[node] = self.root[node.args[0]]
             self.stamp[node] = self.version[self.root[node]]
 
-    def shares_memory(self, node: fx.Node) -> bool:
+    def shares_memory(self, node: Node) -> bool:
         """Is it a view of its first argument?"""
         source = node.args[0] if node.args else None
         if not isinstance(source, fx.Node):
@@ -325,7 +340,7 @@ class Functionalizer:
             return self.root.get(source) is not source
         return is_view(node.target) or node.target in MAY_BE_VIEWS
 
-    def call_in_place(self, node: fx.Node, schema: Any) -> None:
+    def call_in_place(self, node: Node, schema: Any) -> None:
         """The functional form of a call that writes, and what it writes."""
         target, written = functional_form(node.target)
         given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
@@ -354,7 +369,7 @@ class Functionalizer:
             args = args[:1]
         return fx.map_arg((tuple(args), kwargs), self.read)
 
-    def new_values(self, node: fx.Node, result: fx.Node, count: int) -> list[fx.Node]:
+    def new_values(self, node: Node, result: Node, count: int) -> list[Node]:
         """The new values of the `count` tensors that the call wrote: its last results."""
         value = result.meta["val"]
         if count == 1 and not isinstance(value, (tuple, list)):
@@ -362,7 +377,7 @@ class Functionalizer:
         results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(value))]
         return results[-count:]
 
-    def as_victim(self, node: fx.Node, victim: fx.Node, new: fx.Node) -> fx.Node:
+    def as_victim(self, node: Node, victim: Node, new: Node) -> Node:
         """The new value in the dtype and the strides of what is written."""
         have, want = new.meta["val"], victim.meta["val"]
         if not torch.can_cast(have.dtype, want.dtype):
@@ -374,7 +389,7 @@ class Functionalizer:
         return self.in_layout_of(victim, new)
 
 
-def functionalize(gm):
+def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, str]]]:
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of
     written inputs)."""
     functionalizer = Functionalizer(gm.graph)

@@ -27,9 +27,9 @@ from it outside only, as in PyTorch.
 
 import bisect
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.utils._pytree as pytree
@@ -39,8 +39,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..exceptions import CannotTrace
 from ..foreign import ours
-from .functionalize import functionalize
+from ..fake_mode import FakeMode
+from .functionalize import Node, functionalize
 from .tracer import (
+    Decompositions,
     OriginInterpreter,
     Tracer,
     ambient_autocast,
@@ -52,6 +54,7 @@ from .tracer import (
 )
 
 aten = torch.ops.aten
+Views: TypeAlias = Sequence[tuple]  # (op, args, kwargs, the tracer's `recording_mode`)
 
 
 @dataclass
@@ -65,8 +68,8 @@ class Output:
     """
 
     kind: str
-    at: object
-    views: tuple = None
+    at: Any
+    views: Views | None = None
 
 
 @dataclass
@@ -91,7 +94,7 @@ class Write:
     the write is recorded by autograd; None: it is written inside (buffers, statistics)."""
 
     primal: int
-    result: int = None
+    result: int | None = None
 
 
 @dataclass
@@ -99,23 +102,23 @@ class Joint:
     """graph: primals and tangents -> ((results, gradients of the primals), new values of written
     primals)."""
 
-    recorded: object = None  # as traced, with writes
-    graph: object = None  # functional
-    outputs: list = field(default_factory=list)  # Output of each leaf
-    order: list = field(default_factory=list)  # in which the leaves are made
-    aliases: list = field(default_factory=list)  # Alias of each result that is one
-    structure: object = None  # pytree of the program's output
-    writes: list = field(default_factory=list)
-    unreached: list = field(default_factory=list)  # primals that results do not depend on
-    uncounted: list = field(default_factory=list)  # primals that are written through `.data` alone
+    recorded: Any = None  # fx.GraphModule, as traced, with writes
+    graph: Any = None  # fx.GraphModule, functional
+    outputs: list[Output] = field(default_factory=list)  # of each leaf
+    order: list[int] = field(default_factory=list)  # in which the leaves are made
+    aliases: list[Alias] = field(default_factory=list)  # of each result that is one
+    structure: Any = None  # pytree of the program's output
+    writes: list[Write] = field(default_factory=list)
+    # primals that results do not depend on; that are written through `.data` alone
+    unreached: list[int] = field(default_factory=list)
+    uncounted: list[int] = field(default_factory=list)
     count: int = 0  # results
-    tangents: list = field(default_factory=list)  # results that get one, in order
-    written: list = field(default_factory=list)  # (op, target), as functionalize gives them
-    symbols: dict = field(
-        default_factory=dict
-    )  # position among the inputs -> name, of inputs that are sizes
+    tangents: list[int] = field(default_factory=list)  # results that get one, in order
+    written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
+    # position among the inputs -> name, of inputs that are sizes
+    symbols: dict[int, str] = field(default_factory=dict)
 
-    def record(self, tracer, name):
+    def record(self, tracer: Tracer, name: str) -> None:
         """What the tracer has recorded, and its functional form."""
         self.recorded = tracer.module(name)
         self.graph, self.written = functionalize(self.recorded)
@@ -125,7 +128,7 @@ class Joint:
             if isinstance(n.meta["val"], torch.SymInt)
         }
 
-    def find_uncounted(self, tracer, objects):
+    def find_uncounted(self, tracer: Tracer, objects: Sequence[Any]) -> None:
         """Which primals are written through `.data` alone, which leaves their version alone?"""
         places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
         outside = not torch.is_inference_mode_enabled()
@@ -141,7 +144,7 @@ class Joint:
                 self.uncounted.append(places[target])
 
     @property
-    def is_plain(self):
+    def is_plain(self) -> bool:
         """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
         return [(o.kind, o.at, o.views) for o in self.outputs] == [
             ("computed", i, None) for i in range(self.count)
@@ -155,24 +158,24 @@ class StandIn(torch.autograd.Function):
     """A tensor that needs gradients and is no leaf, so that the program may write to it."""
 
     @staticmethod
-    def forward(ctx, leaf):
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient
 
 
-def is_tensor(value):
+def is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def needs_gradient(value):
+def needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def with_history(fake_mode, tensor, leaf):
+def with_history(fake_mode: FakeMode, tensor: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor`
     is."""
     if not needs_gradient(tensor):
@@ -184,11 +187,11 @@ def with_history(fake_mode, tensor, leaf):
         return StandIn.apply(leaf)
 
 
-def with_histories(fake_mode, tensors, leaves):
+def with_histories(fake_mode: FakeMode, tensors: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
     return [with_history(fake_mode, tensor, leaf) for tensor, leaf in zip(tensors, leaves)]
 
 
-def check_histories(tensors, objects):
+def check_histories(tensors: Sequence[Any], objects: Sequence[Any]) -> None:
     """Raise CannotTrace if the program has changed whether an input needs gradients other than by
     writing to it: `detach_`, `requires_grad_`.  (Autograd lets nobody write to a leaf that needs
     gradients, so one that has a history now was detached before.)"""
@@ -207,14 +210,16 @@ class BackwardOrigins:
     """Gives each backward op the origin (module, user line) of the forward op that it
     differentiates."""
 
-    def __init__(self, tracer):
-        self.tracer, self.starts, self.metas = tracer, [], []
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.starts: list[int] = []
+        self.metas: list[dict[str, Any]] = []
 
-    def forward(self):
+    def forward(self) -> None:
         self.starts.append(torch._C._autograd._get_sequence_nr())
         self.metas.append(self.tracer.meta)
 
-    def backward(self):
+    def backward(self) -> None:
         node = torch._C._current_autograd_node()
         if node is not None:
             at = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
@@ -226,21 +231,27 @@ class BackwardOrigins:
 
 
 class JointInterpreter(OriginInterpreter):
-    def __init__(self, gm, tracer, origins, attributes):
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        tracer: Tracer,
+        origins: BackwardOrigins,
+        attributes: dict[int, Any],
+    ) -> None:
         super().__init__(gm, tracer)
         self.origins, self.attributes = origins, attributes
 
-    def run_node(self, node):
+    def run_node(self, node: fx.Node) -> Any:
         result = super().run_node(node)
         self.origins.forward()
         return result
 
-    def get_attr(self, target, args, kwargs):
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.attributes[id(self.fetch_attr(target))]
 
 
 @contextlib.contextmanager
-def autograd_errors():
+def autograd_errors() -> Iterator[None]:
     try:
         yield
     except ours(RuntimeError) as error:
@@ -255,7 +266,7 @@ def trace_joint(
     gm: fx.GraphModule,
     inputs: Sequence[Any],
     held: Sequence[torch.Tensor],
-    decompositions: Mapping[Any, Callable] | None = None,
+    decompositions: Decompositions | None = None,
 ) -> Joint:
     """Trace forward and backward of `gm(*inputs)`; `held`: the tensors behind its get_attr nodes.
 
@@ -279,7 +290,7 @@ class JointTrace:
         gm: fx.GraphModule,
         inputs: Sequence[Any],
         held: Sequence[torch.Tensor],
-        decompositions: Mapping[Any, Callable] | None,
+        decompositions: Decompositions | None,
     ) -> None:
         self.gm, self.primals, self.joint = gm, [*inputs, *held], Joint()
         self.arguments, self.held = len(inputs), held
@@ -397,7 +408,9 @@ class JointTrace:
         ]
 
 
-def trace_forward(gm, inputs, decompositions=None):
+def trace_forward(
+    gm: fx.GraphModule, inputs: Sequence[Any], decompositions: Decompositions | None = None
+) -> Joint:
     """The same without gradients: a Joint whose graph gives (results, new values of written
     tensors).
 
@@ -422,7 +435,9 @@ def trace_forward(gm, inputs, decompositions=None):
     return joint
 
 
-def plan_outputs(joint, tracer, flat, objects):
+def plan_outputs(
+    joint: Joint, tracer: Tracer, flat: list[Any], objects: Sequence[Any]
+) -> list[torch.Tensor]:
     """Fill joint.outputs, joint.order and joint.aliases; returns the tensors that the autograd
     function must return.
 
@@ -440,18 +455,23 @@ class OutputPlanner:
     derivation. places: id of a leaf -> where it first stands among the leaves.
     """
 
-    def __init__(self, joint, tracer, flat, objects):
+    def __init__(
+        self, joint: Joint, tracer: Tracer, flat: list[Any], objects: Sequence[Any]
+    ) -> None:
         self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
         self.positions = {id(thing): i for i, thing in enumerate(objects)}
-        self.results, self.where = [], {}
-        self.places, self.made, self.sharing = {}, {}, {}
+        self.results: list[torch.Tensor] = []
+        self.where: dict[int, int] = {}  # id of a result -> its position
+        self.places: dict[int, int] = {}
+        self.made: dict[int, tuple[Any, tuple]] = {}
+        self.sharing: dict[int, list[torch.Tensor]] = {}
         for i, leaf in enumerate(flat):
             if isinstance(leaf, torch.Tensor) and id(leaf) not in self.places:
                 self.places[id(leaf)] = i
                 root, _ = self.made[id(leaf)] = tracer.derivation(leaf)
                 self.sharing.setdefault(id(root), []).append(leaf)
 
-    def plan(self):
+    def plan(self) -> list[torch.Tensor]:
         joint = self.joint
         joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
         depth = [len(self.made[id(leaf)][1]) if id(leaf) in self.made else 0 for leaf in self.flat]
@@ -460,7 +480,7 @@ class OutputPlanner:
             self.check(leaf, output)
         return self.results
 
-    def result(self, tensor):
+    def result(self, tensor: torch.Tensor) -> int:
         """The position among the results of `tensor`, which becomes one."""
         if id(tensor) not in self.where:
             self.where[id(tensor)] = len(self.results)
@@ -495,7 +515,7 @@ class OutputPlanner:
         """What a view is made of, if that is none of the results."""
         if id(root) in self.positions:
             return Output("input", self.positions[id(root)])
-        node = self.tracer.node_of(root)
+        node: Node = self.tracer.node_of(root)
         if node.op == "get_attr":
             return Output("held", self.tracer.constants[node.target])
         return None
@@ -529,7 +549,7 @@ class OutputPlanner:
         self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
         return Output("computed", self.result(leaf))
 
-    def check(self, leaf, output):
+    def check(self, leaf: torch.Tensor, output: Output) -> None:
         """Would the leaf, made as planned, be to autograd what it was when the program ran?"""
         if not isinstance(leaf, torch.Tensor) or output.views is None:
             return
@@ -542,7 +562,7 @@ class OutputPlanner:
                 f"an output is a view whose history would differ: {would_be} instead of {is_now}"
             )
 
-    def source(self, output):
+    def source(self, output: Output) -> torch.Tensor:
         """The fake tensor that a view is made of."""
         if output.kind == "input":
             return self.objects[output.at]
@@ -558,7 +578,7 @@ MODES = {
 }
 
 
-def about_history(tensor, source):
+def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]:
     """What a program can ask of the history of a tensor that was made of `source`."""
     return {
         "requires_grad": tensor.requires_grad,
@@ -568,13 +588,13 @@ def about_history(tensor, source):
     }
 
 
-def is_view_of(tensor, source):
+def is_view_of(tensor: torch.Tensor, source: torch.Tensor) -> bool:
     """Is `tensor` to autograd a view of `source`, or of what that is a view of?"""
     base = source if source._base is None else source._base
     return tensor._base is base
 
 
-def replay(tensor, views):
+def replay(tensor: torch.Tensor, views: Views) -> torch.Tensor:
     """The views that lead from `tensor` to an output, made with autograd on or off as in the
     program."""
     for op, args, kwargs, mode in views:
@@ -583,12 +603,12 @@ def replay(tensor, views):
     return tensor
 
 
-def is_custom(function):
+def is_custom(function: Any) -> bool:
     """Is it the backward of somebody's torch.autograd.Function?"""
     return isinstance(function, torch.autograd.function.BackwardCFunction)
 
 
-def passes_custom_function(leaf, source):
+def passes_custom_function(leaf: torch.Tensor, source: torch.Tensor) -> bool:
     """Does a custom autograd function stand between `source` and its view `leaf`, so that the views
     alone would lose it?"""
     function, end = leaf.grad_fn, source.grad_fn
@@ -599,7 +619,7 @@ def passes_custom_function(leaf, source):
     return False
 
 
-def history_of(tensors):
+def history_of(tensors: Sequence[Any]) -> set[Any]:
     """The functions of autograd through which gradients of these tensors would pass."""
     work, seen = [t.grad_fn for t in tensors], set()
     while work:
@@ -611,14 +631,14 @@ def history_of(tensors):
     return seen
 
 
-def unreached(leaves, history):
+def unreached(leaves: Sequence[Any], history: set[Any]) -> list[int]:
     """Which of the leaves have no part in the history?  Autograd would tell their hooks so, if it
     met them among the arguments of our function; eager does not."""
     met = {id(getattr(function, "variable", None)) for function in history}
     return [i for i, leaf in enumerate(leaves) if needs_gradient(leaf) and id(leaf) not in met]
 
 
-def has_several_outputs(function):
+def has_several_outputs(function: Any) -> bool:
     """Is it the backward of a custom autograd function that gets several gradients?
 
     PyTorch keeps to itself how many: where it does not tell, there may be several."""
@@ -634,11 +654,11 @@ def has_lazy_bits(tensor: torch.Tensor) -> bool:
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
 
 
-def _forget_history(graph):
+def _forget_history(graph: fx.Graph) -> None:
     """Detach every node's fake tensor: the fake autograd graph has done its work."""
     detached = {}
 
-    def detach(value):
+    def detach(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and (value.requires_grad or value.grad_fn is not None):
             if id(value) not in detached:
                 detached[id(value)] = (value, value.detach())

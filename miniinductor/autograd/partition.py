@@ -40,7 +40,7 @@ from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import alike, hint, is_dense
 from . import functionalize
-from .functionalize import add_node, is_needed, with_graph
+from .functionalize import Node, add_node, is_needed, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -81,7 +81,7 @@ def elements(value: torch.Tensor) -> int:
     return math.prod(hint(n, 512) for n in value.shape)
 
 
-def why_saved(node: fx.Node, is_cheap: IsCheap, value: Any = None) -> str:
+def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
     """Why this value must not be computed again, or "" if it may be."""
     if node.op != "call_function":
         return "input"
@@ -124,7 +124,7 @@ def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-def is_tangent(node: fx.Node) -> bool:
+def is_tangent(node: Node) -> bool:
     return node.op == "placeholder" and node.target.startswith("tangent")
 
 
@@ -277,7 +277,7 @@ def base(node: fx.Node) -> fx.Node:
     return node
 
 
-def _root(node: fx.Node) -> fx.Node:
+def _root(node: Node) -> Node:
     while is_view(node):
         node = node.args[0]
     return node

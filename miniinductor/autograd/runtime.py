@@ -30,21 +30,23 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from .. import config
 from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..records import Later
+from ..hooks import Entry
+from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
-from .joint import has_lazy_bits, replay
-from .partition import without_tangents
+from .joint import Joint, has_lazy_bits, replay
+from .partition import Parts, without_tangents
 from .tracer import without_autocast
 
 aten = torch.ops.aten
 
 
-def undisturbed(function):
+def undisturbed(function: Callable) -> Callable:
     """`function`, to be called by autograd wherever `backward()` stands.  A front end that watches
     Python puts its own here, so that it does not watch the backward half being compiled."""
     return function
@@ -67,19 +69,19 @@ class Cut:
 class Plan:
     """What running a compiled graph takes, as plain data: kept on disk."""
 
-    joint: object  # a Joint: how outputs are made of results.  (Its graphs are not kept.)
-    program: object  # of the forward half
-    cut: Cut = None  # training
+    joint: Joint  # how outputs are made of results.  (Its graphs are not kept.)
+    program: Any  # a Program, or what stands for one: of the forward half
+    cut: Any = None  # training: a Cut
     shared_memory: bool = False  # it writes: no two tensors may share memory
     may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         joint = copy.copy(self.joint)
         joint.recorded = joint.graph = None
         return self.__dict__ | {"joint": joint}
 
 
-def cut_of(joint, parts):
+def cut_of(joint: Joint, parts: Parts) -> Cut:
     """What running the halves takes, as plain data."""
     # a saved primal is passed on as it is; the others follow the results
     primals = {
@@ -108,32 +110,35 @@ class Backward:
     and fills in zeros.
     """
 
-    def __init__(self, names, parts, record, compile_graph, start, entry):
+    def __init__(
+        self,
+        names: list[str],
+        parts: Callable[[], Parts],
+        record: CompileRecord,
+        compile_graph: Callable,
+        start: Callable,
+        entry: Entry | None,
+    ) -> None:
         """parts(): the Parts; they are traced again where the forward half came from disk.
         start(program, record): the callable."""
-        self.names, self.parts, self.record, self.compile_graph, self.start, self.entry = (
-            names,
-            parts,
-            record,
-            compile_graph,
-            start,
-            entry,
-        )
-        self.variants = {}
+        self.names, self.parts, self.record = names, parts, record
+        self.compile_graph, self.start, self.entry = compile_graph, start, entry
+        self.variants: dict[tuple[bool, ...], Callable] = {}
 
-    def __call__(self, sizes, saved, given):
+    def __call__(
+        self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
+    ) -> Any:
         arrived = tuple(tangent is not None for tangent in given)
         run = self.variants.get(arrived)
         if run is None:
             run = self.variants[arrived] = ThreadState().around(self.compile, arrived)
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
-        (
-            saved.clear(),
-            given.clear(),
-        )  # each is freed after its last use, while gradients take up memory
+        # each is freed after its last use, while gradients take up memory
+        saved.clear()
+        given.clear()
         return run(tensors)
 
-    def compile(self, arrived):
+    def compile(self, arrived: tuple[bool, ...]) -> Callable:
         part, record = "".join("01"[there] for there in arrived), self.record
         half = record.backward = type(record)(input_graph=record.input_graph)
         for name in ("aten_graph", "joint_graph"):
@@ -153,9 +158,12 @@ class Backward:
             if guards_of(graph) == before:
                 half.keep(self.entry, program, part)
                 return self.started(program, half)
-            reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
+            reason = (
+                "compiling it would assume something of symbolic sizes, but the guards were "
+                "settled with the forward half"
+            )
         except (CannotLower, CompilerError) as error:
-            reason = error
+            reason = str(error)
         except faults() as error:  # of ours: the step goes on with the right numbers
             if config.raise_internal_errors:
                 raise
@@ -163,24 +171,24 @@ class Backward:
         half.notes.append(f"runs with eager kernels: {reason}")
         return lambda tensors: graph(*tensors)[0]
 
-    def graph(self, arrived):
+    def graph(self, arrived: tuple[bool, ...]) -> fx.GraphModule:
         graph = without_tangents(
             self.parts().backward, [name for name, there in zip(self.names, arrived) if not there]
         )
         graph.meta["owned"] = True
         return graph
 
-    def text(self, arrived, name):
+    def text(self, arrived: tuple[bool, ...], name: str) -> str:
         record = type(self.record)(joint_graph=self.record.joint_graph)
         self.compile_graph(self.graph(arrived), record, [])
         return getattr(record, name)
 
-    def started(self, program, half):
+    def started(self, program: Any, half: CompileRecord) -> Callable:
         run = self.start(program, half)
         return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
 
 
-def guards_of(graph):
+def guards_of(graph: fx.GraphModule) -> list[str]:
     """What was assumed of the graph's symbolic sizes so far."""
     sizes = [
         n.meta["val"]
@@ -190,12 +198,12 @@ def guards_of(graph):
     return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
-def held_tensors(gm):
+def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
     """The distinct tensors behind get_attr nodes: parameters and buffers."""
     return list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
 
 
-def inner_writes(forward, joint):
+def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
     """Leave in the forward graph's second output only the writes that autograd does not record."""
     output = next(n for n in forward.graph.nodes if n.op == "output")
     results, writes = output.args[0]
@@ -218,7 +226,7 @@ def connect(
         apply = functools.partial(apply_detached, apply, joint.unreached)
     outside = [w for w in joint.writes if w.result is not None]
 
-    def run(*inputs):
+    def run(*inputs: Any) -> Any:
         results = without_autocast(apply, *inputs, *held)
         if outside:
             primals = [*inputs, *held]
@@ -302,21 +310,21 @@ class Halves:
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
 
 
-def apply_detached(apply, places, *primals):
+def apply_detached(apply: Callable, places: Sequence[int], *primals: Any) -> Any:
     """apply(*primals), where those at `places` take no part in autograd."""
-    primals = list(primals)
+    given = list(primals)
     for place in places:
-        primals[place] = primals[place].detach()
-    return apply(*primals)
+        given[place] = given[place].detach()
+    return apply(*given)
 
 
-def written_by_data(joint):
+def written_by_data(joint: Joint) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """inputs -> the inputs, with `.data` of those that the program writes through `.data` alone:
     autograd does not count such writes."""
     if not joint.uncounted:
         return lambda inputs: inputs
 
-    def changed(inputs):
+    def changed(inputs: Any) -> Sequence[Any]:
         inputs = list(inputs)
         for place in joint.uncounted:
             inputs[place] = inputs[place].data
@@ -331,15 +339,16 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().resolve_neg() if has_lazy_bits(tensor) else tensor
 
 
-def with_outputs(joint, run, held=()):
+def with_outputs(joint: Joint, run: Callable, held: Sequence[torch.Tensor] = ()) -> Callable:
     """`run` with the program's outputs: in their structure, inputs as themselves, views as views of
     what they are views of."""
     plan, order, structure = joint.outputs, joint.order, joint.structure
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
-    def call(*inputs):
+    def call(*inputs: Any) -> Any:
         results = run(*inputs)
-        leaves, made = [None] * len(plan), numbers(*[inputs[i] for i in joint.symbols])
+        leaves: list[Any] = [None] * len(plan)
+        made = numbers(*[inputs[i] for i in joint.symbols])
         for place in order:
             kind, (at, views) = plan[place].kind, made[place]
             if kind == "computed":
@@ -361,11 +370,11 @@ class OnceOnly(torch.autograd.Function):
     differentiates them."""
 
     @staticmethod
-    def forward(ctx, marker, *gradients):
+    def forward(ctx: Any, marker: torch.Tensor, *gradients: Any) -> tuple:
         return tuple(g.detach() for g in gradients)
 
     @staticmethod
-    def backward(ctx, *gradients):
+    def backward(ctx: Any, *gradients: Any) -> tuple:
         raise RuntimeError(
             "compiled code cannot be differentiated twice: its backward half has no derivative. "
             'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.'

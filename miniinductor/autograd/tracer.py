@@ -16,8 +16,8 @@ sub-classes of Tensor.
 import contextlib
 import functools
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 import torch.utils._pytree as pytree
@@ -36,15 +36,16 @@ from ..fake_mode import FakeMode
 from ..foreign import together
 from ..hooks import CALLS, Op, in_eager_layout, refusal, rules_of
 from ..sizes.symbols import hint, same, same_sizes, sizes
-from .functionalize import functional_form, graph_module, is_view
+from .functionalize import Node, functional_form, graph_module, is_view
 
 aten = torch.ops.aten
+Decompositions: TypeAlias = Mapping[Any, Callable]
 SAME_VALUE = {aten.detach.default, aten.alias.default}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
 @contextlib.contextmanager
-def _autocast(**options):
+def _autocast(**options: Any) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
@@ -54,12 +55,12 @@ def _autocast(**options):
         yield
 
 
-def ambient_autocast():
+def ambient_autocast() -> contextlib.AbstractContextManager[None]:
     """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
     return _autocast(cache_enabled=False)
 
 
-def no_autocast():
+def no_autocast() -> contextlib.AbstractContextManager[None]:
     """The casts are in the graph; running it must not cast again."""
     return (
         _autocast(enabled=False)
@@ -68,19 +69,19 @@ def no_autocast():
     )
 
 
-def recording_mode():
+def recording_mode() -> str:
     """How autograd treats a view that is made now: "inference", "grad" or "no_grad"."""
     if torch.is_inference_mode_enabled():
         return "inference"
     return "grad" if torch.is_grad_enabled() else "no_grad"
 
 
-def data_of(tensor):
+def data_of(tensor: torch.Tensor) -> torch.Tensor:
     """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
     return tensor.data
 
 
-def without_autocast(function, *arguments):
+def without_autocast(function: Callable, *arguments: Any) -> Any:
     """function(*arguments), the same.  It is put back by one call of C, so that no exception of a
     signal's handler leaves it off."""
     if not torch._C._is_any_autocast_enabled():
@@ -101,49 +102,53 @@ class Tracer(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(
         cls,
-    ):  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
+    ) -> bool:  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
         return False
 
-    def __init__(self, fake_mode, decompositions=None):
+    def __init__(self, fake_mode: FakeMode, decompositions: Decompositions | None = None) -> None:
         super().__init__()
         self.fake_mode = fake_mode
         self.decompositions = decompositions or {}
         self.graph = fx.Graph()
-        self.constants = {}  # attribute name -> real tensor
-        self.meta = {}
-        self.before_record = (
-            None  # called before each op: the joint trace sets `meta` of backward ops there
-        )
-        self._node_of, self._fake_of, self._alive = {}, {}, []
-        self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
+        self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
+        self.meta: dict[str, Any] = {}
+        # called before each op: the joint trace sets `meta` of backward ops there
+        self.before_record: Callable[[], None] | None = None
+        self._node_of: dict[int, fx.Node] = {}
+        self._fake_of: dict[int, FakeTensor] = {}
+        self._alive: list[Any] = []
+        # id of a tensor that shares memory -> (its source, a step of a view)
+        self._made_by: dict[int, tuple[Any, tuple]] = {}
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
-        self.versions_raised = set()
-        self.noted = {}  # what rules of coverage keep about this trace
+        self.versions_raised: set[int] = set()
+        self.noted: dict[str, Any] = {}  # what rules of coverage keep about this trace
 
     # --- tensors and their nodes ------------------------------------------------------------------
-    def bind(self, tensor, node):
+    def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
         self._node_of[id(tensor)] = node
         self._alive.append(tensor)  # ids stay unique
         node.meta.setdefault("val", tensor)
 
-    def placeholder(self, name, fake):
+    def placeholder(self, name: str, fake: Any) -> fx.Node:
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
             self.bind(fake, node)
         return node
 
-    def share(self, tensor, source, op, args=(), kwargs=None):
+    def share(
+        self, tensor: torch.Tensor, source: Any, op: Any, args: Any = (), kwargs: Any = None
+    ) -> None:
         """`tensor` is op(source, ...) and shares its memory."""
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self._made_by[id(tensor)] = (source, step)
 
-    def share_as(self, tensor, like):
+    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """`tensor` has been derived as `like` was."""
         if id(like) in self._made_by:
             self._made_by[id(tensor)] = self._made_by[id(like)]
 
-    def derivation(self, tensor, ends=()):
+    def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
         """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
 
         ends: ids of tensors; the first of them on the way is the root.
@@ -157,7 +162,7 @@ class Tracer(TorchDispatchMode):
             root = source
         return root, tuple(reversed(steps))
 
-    def note_writes(self, func, args, kwargs):
+    def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
         """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
         for place, argument in enumerate(func._schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
@@ -170,7 +175,7 @@ class Tracer(TorchDispatchMode):
                     tensor = self._made_by[id(tensor)][0]
                 self.versions_raised.add(id(tensor))
 
-    def constant(self, tensor, path=None):
+    def constant(self, tensor: torch.Tensor, path: str | None = None) -> fx.Node:
         """The get_attr node of a real tensor, which the captured graph has at `path`.
 
         `self.h.weight` is `self_h_weight` from here on: no name in generated code begins so."""
@@ -189,7 +194,7 @@ class Tracer(TorchDispatchMode):
             self.bind(fake, node)
         return node
 
-    def node_of(self, tensor):
+    def node_of(self, tensor: torch.Tensor) -> fx.Node:
         node = self._node_of.get(id(tensor))
         if node is None:
             if isinstance(tensor, FakeTensor):
@@ -197,10 +202,10 @@ class Tracer(TorchDispatchMode):
             node = self.constant(tensor)
         return node
 
-    def nodes_of(self, tree):
+    def nodes_of(self, tree: Any) -> Any:
         return of_tensors(tree, self.node_of)
 
-    def to_fake(self, tensor):
+    def to_fake(self, tensor: torch.Tensor) -> Any:
         if isinstance(tensor, FakeTensor):
             return tensor
         if id(tensor) not in self._fake_of:
@@ -208,21 +213,20 @@ class Tracer(TorchDispatchMode):
                 self._fake_of[id(tensor)] = self.fake_mode.from_tensor(tensor, static_shapes=True)
         return self._fake_of[id(tensor)]
 
-    def module(self, name):
+    def module(self, name: str) -> fx.GraphModule:
         """The recorded graph, with the real tensors that it refers to."""
         root = torch.nn.Module()
         for key, tensor in self.constants.items():
-            (
-                root.register_parameter
-                if isinstance(tensor, torch.nn.Parameter)
-                else root.register_buffer
-            )(key, tensor)
+            if isinstance(tensor, torch.nn.Parameter):
+                root.register_parameter(key, tensor)
+            else:
+                root.register_buffer(key, tensor)
         gm = graph_module(root, self.graph, name)
         gm.meta["fake_mode"] = self.fake_mode
         return gm
 
     # --- the loop ---------------------------------------------------------------------------------
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Op, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.before_record is not None:
             self.before_record()
@@ -263,7 +267,7 @@ class Tracer(TorchDispatchMode):
     def rule_for(self, func: Op | None, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         """The op's decomposition, unless eager refuses the call: then its kernel is to raise."""
         rule = self.decompositions.get(func)
-        return None if rule is None or refusal(func, args, kwargs) else rule
+        return None if func is None or rule is None or refusal(func, args, kwargs) else rule
 
     def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
@@ -275,7 +279,7 @@ class Tracer(TorchDispatchMode):
                     return args[0].copy_(out)
         return NotImplemented
 
-    def forget_inner_views(self, out, known):
+    def forget_inner_views(self, out: Any, known: int) -> None:
         """The results of a decomposition are no views of what it made on the way.
 
         `torch.stack` is written as a view of `cat(...)`; to autograd, eager's is a tensor of its
@@ -344,7 +348,7 @@ class Tracer(TorchDispatchMode):
         if out is not source:
             self.share(out, source, func, args[1:], kwargs)
 
-    def bind_output(self, out, node):
+    def bind_output(self, out: Any, node: Node) -> None:
         if isinstance(out, torch.Tensor) and (
             id(out) not in self._node_of
             or node.target is operator.getitem
@@ -368,12 +372,12 @@ def lies_otherwise(have: torch.Tensor, want: torch.Tensor) -> bool:
     return same_sizes(have.shape, want.shape) and any(differ)
 
 
-def gives_what_it_is_given(func) -> bool:
+def gives_what_it_is_given(func: Op) -> bool:
     """Does it return its arguments, or views of them?"""
     return any(result.alias_info for result in func._schema.returns)
 
 
-def of_tensors(tree, change):
+def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """Nested arguments of an op with change(t) in place of each tensor."""
     return fx.node.map_aggregate(
         tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
@@ -381,7 +385,7 @@ def of_tensors(tree, change):
 
 
 @functools.cache
-def functional_of(func):
+def functional_of(func: Op) -> Op | None:
     """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
     arguments, returns = func._schema.arguments, func._schema.returns
     name = func._schema.name.split("::")[1]
@@ -401,7 +405,7 @@ def functional_of(func):
 
 
 @functools.cache
-def is_composite(func):
+def is_composite(func: Op) -> bool:
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return (
@@ -411,11 +415,11 @@ def is_composite(func):
     )  # (prim: no kernels)
 
 
-def new_fake_mode():
+def new_fake_mode() -> FakeMode:
     return FakeMode(allow_non_fake_inputs=True, static_shapes=True)
 
 
-def fake_inputs(fake_mode, values):
+def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:
     """Fake tensors of `fake_mode` like the graph's inputs: real tensors, or (symbolic sizes) fake
     ones and SymInts of whoever captured it."""
     tensors = [id(value) for value in values if isinstance(value, torch.Tensor)]
@@ -424,7 +428,7 @@ def fake_inputs(fake_mode, values):
     if any(isinstance(value, torch.SymInt) for value in values):
         fake_mode.cache_enabled = False  # its keys are made of torch's own symbols
 
-    def fake(value):
+    def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         with torch.inference_mode(value.is_inference()), torch.no_grad():
@@ -439,7 +443,7 @@ def fake_inputs(fake_mode, values):
         return [fake(value) for value in values]
 
 
-def input_name(function, position, value, prefix):
+def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
     """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded
     arguments print."""
     return (
@@ -453,22 +457,24 @@ class OriginInterpreter(fx.Interpreter):
     """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user
     line it came from."""
 
-    def __init__(self, gm, tracer):
+    def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        self.ends = []  # functions that leave what the program has entered (inference mode)
+        self.ends: list[
+            Callable
+        ] = []  # functions that leave what the program has entered (inference mode)
 
-    def run(self, *args):
+    def run(self, *args: Any, **options: Any) -> Any:
         try:
-            return super().run(*args)
+            return super().run(*args, **options)
         except BaseException:
             # now: a mode that is left after the tracer's own would bring them back
             while self.ends:
                 self.ends.pop()()
             raise
 
-    def run_node(self, node):
+    def run_node(self, node: fx.Node) -> Any:
         self.tracer.meta = {"origins": frozenset([node.name])} | {
             key: node.meta[key]
             for key in ("source_line", "stack_trace", "module_path")
@@ -476,7 +482,7 @@ class OriginInterpreter(fx.Interpreter):
         }
         return super().run_node(node)
 
-    def call_function(self, target, args, kwargs):
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):
             super().call_function(target, args, kwargs)
             return self.ends.append(target.ended_by)
@@ -485,21 +491,21 @@ class OriginInterpreter(fx.Interpreter):
         rule = CALLS.get(target, OriginInterpreter.plain_call)
         return rule(self, target, args, kwargs)
 
-    def plain_call(self, target, args, kwargs):
+    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The call as torch's own rules take it apart."""
         out = super().call_function(target, args, kwargs)
         if target is getattr and args[1] == "data":
             self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
         return out
 
-    def call_method(self, target, args, kwargs):
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         rule = CALLS.get(target, OriginInterpreter.plain_method)
         return rule(self, target, args, kwargs)
 
-    def plain_method(self, target, args, kwargs):
+    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         return super().call_method(target, args, kwargs)
 
-    def get_attr(self, target, args, kwargs):
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
         if not isinstance(tensor, torch.Tensor):
             return tensor
@@ -507,7 +513,12 @@ class OriginInterpreter(fx.Interpreter):
         return self.tracer.to_fake(tensor)
 
 
-def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):
+def run_traced(
+    function: Callable,
+    args: Any,
+    decompositions: Decompositions | None = None,
+    as_program: Callable[..., Sequence[Any]] = lambda mode, args, fakes: fakes,
+) -> tuple[Tracer, Sequence[Any], Any]:
     """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or
     symbolic size among `args`.
 
@@ -536,7 +547,9 @@ def run_traced(function, args, decompositions=None, as_program=lambda mode, args
         return tracer, fakes, run(*fakes)
 
 
-def trace(function, args, decompositions=None):
+def trace(
+    function: Callable, args: Any, decompositions: Decompositions | None = None
+) -> fx.GraphModule:
     """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
     `function` returned.  Raises as `run_traced`."""
     coverage.load()

@@ -41,7 +41,7 @@ import pickle
 import struct
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ LIBRARIES = {
 LARGEST = 4096  # bytes of a constant that is kept by value
 
 
-def ambient(function):
+def ambient(function: Callable) -> Callable:
     """`function` without arguments, to be called later with gradients, autocast and this package's
     switches as they are now."""
     recording, switches = torch.is_grad_enabled(), config.switches()
@@ -96,7 +96,7 @@ def ambient(function):
         (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
     ]
 
-    def called():
+    def called() -> Any:
         with contextlib.ExitStack() as stack:
             for context in (
                 torch.set_grad_enabled(recording),
@@ -114,7 +114,7 @@ class Uncachable(Exception):
 
 
 # --- the key --------------------------------------------------------------------------------------
-def text_of(value):
+def text_of(value: Any) -> str:
     """An argument of a node, so that different values have different texts.
 
     By the exact type: a subclass (an enum, a float of NumPy's) may hide what it is behind a
@@ -127,20 +127,20 @@ def text_of(value):
     return target_text(value)
 
 
-def items_text(values):
+def items_text(values: Iterable[Any]) -> str:
     return f"({', '.join(map(text_of, values))})"
 
 
-def dict_text(table):
+def dict_text(table: dict) -> str:
     return f"{{{', '.join(f'{text_of(key)}: {text_of(value)}' for key, value in table.items())}}}"
 
 
-def float_text(value):
+def float_text(value: Any) -> str:
     """Its bits: -0.0 and the kinds of NaN are told apart."""
     return struct.pack("<d", value).hex()
 
 
-def symbolic_text(value):
+def symbolic_text(value: Any) -> str:
     return f"{value.node.expr}={text_of(value.node.hint)}"
 
 
@@ -158,7 +158,7 @@ WRITERS = {  # exact type -> its text
 }
 
 
-def target_text(target):
+def target_text(target: Any) -> str:
     """The name of a function or class of torch or Python."""
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         if str(target).split(".")[0] not in ("aten", "prims", "prim"):
@@ -180,7 +180,7 @@ def target_text(target):
     )
 
 
-def tensor_text(t):
+def tensor_text(t: torch.Tensor) -> str:
     """What compiling may look at."""
     flags = (
         t.requires_grad,
@@ -196,7 +196,7 @@ def tensor_text(t):
     return text_of((*layout, *flags))
 
 
-def graph_text(gm):
+def graph_text(gm: fx.GraphModule) -> str:
     """Every node, one per line; tensors behind get_attr nodes by their description and number."""
     numbers, lines = {}, []
     for node in gm.graph.nodes:
@@ -214,12 +214,12 @@ def graph_text(gm):
     return "\n".join(lines)
 
 
-def shape_env_of(inputs):
+def shape_env_of(inputs: Sequence[Any]) -> Any:
     """Who hands out the symbols of these inputs, or None."""
     return next((v.node.shape_env for v in inputs if isinstance(v, torch.SymInt)), None)
 
 
-def sizes_text(env):
+def sizes_text(env: Any) -> str:
     """What is known of symbolic sizes: their bounds, and every decision so far."""
     rows = [f"{s} {text_of(row.hint)} {row.low} {row.high}" for s, row in env.table.items()]
     if any(row.hint is None for row in env.table.values()):
@@ -274,7 +274,7 @@ ATTENTION = (
 ENVIRONMENT = ("TRITON_INTERPRET",)  # variables that decide what is generated
 
 
-def thread_text():
+def thread_text() -> str:
     """The state of this thread, and the switches of torch and the environment."""
     found = [read() for read in THREAD]
     found += [switch(name) for name in SWITCHES]
@@ -283,7 +283,7 @@ def thread_text():
     return text_of(found)
 
 
-def switch(name):
+def switch(name: str) -> Any:
     """The value of a switch, None where this torch has none of that name."""
     value = torch.backends
     for part in name.split("."):
@@ -292,7 +292,7 @@ def switch(name):
 
 
 @functools.cache
-def source_hash():
+def source_hash() -> str:
     """Of the compiler's files."""
     found = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):
@@ -304,7 +304,7 @@ def source_hash():
 
 
 @functools.cache
-def modules():
+def modules() -> Any:
     """The compiler's modules, all of them imported; without the coverage that is not there."""
     missing = tuple(f"{name}." for name in coverage.absent)
     parts = [
@@ -317,7 +317,7 @@ def modules():
     return {name: importlib.import_module(name) for name in there}
 
 
-def compiler_text():
+def compiler_text() -> str:
     """The compiler as it is in this process: its numbers and switches.  Raises Uncachable where a
     function of it was replaced."""
     found = []
@@ -343,14 +343,14 @@ def compiler_text():
     return "\n".join(found)
 
 
-def is_plain(value):
+def is_plain(value: Any) -> bool:
     """Is it a number, a text, a dtype, or a tuple of such, all of exact types?"""
     if type(value) is tuple:
         return all(map(is_plain, value))
     return type(value) in SIMPLE
 
 
-def check_own(value, where):
+def check_own(value: Any, where: str) -> None:
     home = getattr(value, "__module__", None)
     if isinstance(value, (types.FunctionType, type)) and home and home.split(".")[0] not in OWN:
         raise Uncachable(
@@ -359,7 +359,7 @@ def check_own(value, where):
 
 
 @functools.cache
-def versions_text(cuda):
+def versions_text(cuda: bool) -> str:
     packages = ["sympy", "networkx", "jinja2"] + ["triton"] * bool(
         importlib.util.find_spec("triton")
     )
@@ -379,7 +379,7 @@ def versions_text(cuda):
 
 
 # --- entries --------------------------------------------------------------------------------------
-def open_entry(gm, inputs, mode):
+def open_entry(gm: fx.GraphModule, inputs: Sequence[Any], mode: str | None) -> Any:
     """The entry of this graph.  Raises Uncachable."""
     if config.freezing:
         raise Uncachable("freezing: constants are made of the parameters' values")
@@ -399,7 +399,7 @@ def open_entry(gm, inputs, mode):
     return Entry(hashlib.sha256(repr(parts).encode()).hexdigest()[:40], held, env)
 
 
-def shared_text(values):
+def shared_text(values: Iterable[Any]) -> str:
     """Which of the graph's inputs and tensors are one, and which share memory."""
     first = {}
     same = [first.setdefault(id(value), n) for n, value in enumerate(values)]
@@ -415,16 +415,16 @@ class Entry:
     """held: the tensors that the graph holds, in the order of its module; env: who hands out its
     symbols."""
 
-    def __init__(self, key, held, env):
+    def __init__(self, key: str, held: Any, env: Any) -> None:
         self.key, self.held, self.env = key, held, env
         self.known = (
             0 if env is None else len(env.decisions)
         )  # decisions before anything was compiled
 
-    def path(self, part):
+    def path(self, part: str) -> Any:
         return os.path.join(cache_folder(), f"{self.key}{part}.graph")
 
-    def load(self, part=""):
+    def load(self, part: str = "") -> Any:
         """What `store` was given, or None.  part: "" or a name for one of several things that
         belong to the graph."""
         try:
@@ -441,7 +441,7 @@ class Entry:
         except ours(Exception):  # not there, cut short, or of a library that is gone: made again
             return None
 
-    def store(self, value, part=""):
+    def store(self, value: Any, part: str = "") -> str | None:
         """Why it could not be kept, or None."""
         facts = (
             [(d.fact, d.line) for d in self.env.decisions[self.known :] if not d.proved]
@@ -462,18 +462,18 @@ class Writer(pickle.Pickler):
     """A tensor that the graph's module holds is written as its number; what pickle has no text for,
     as a call that makes or finds it again."""
 
-    def __init__(self, file, held):
+    def __init__(self, file: Any, held: Any) -> None:
         super().__init__(file, protocol=5)
         self.held = held
 
-    def persistent_id(self, value):
+    def persistent_id(self, value: Any) -> Any:
         return (
             next((i for i, t in enumerate(self.held) if t is value), None)
             if isinstance(value, torch.Tensor)
             else None
         )
 
-    def reducer_override(self, value):
+    def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if value.nbytes > LARGEST:
                 raise Uncachable(f"a constant of {value.nbytes} bytes")
@@ -500,22 +500,22 @@ class Writer(pickle.Pickler):
 
 
 class Reader(pickle.Unpickler):
-    def __init__(self, file, held):
+    def __init__(self, file: Any, held: Any) -> None:
         super().__init__(file)
         self.persistent_load = held.__getitem__
 
 
-def torch_object(path):
+def torch_object(path: str) -> Any:
     return operator.attrgetter(path)(torch)
 
 
-def bytes_of(tensor):
+def bytes_of(tensor: torch.Tensor) -> bytes:
     """Its elements, row by row, bit for bit."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return bytes(plain.view(torch.uint8).tolist())
 
 
-def constant(content, dtype, device, shape, stride):
+def constant(content: Any, dtype: torch.dtype, device: Any, shape: Any, stride: Any) -> Any:
     made = torch.empty_strided(shape, stride, dtype=dtype, device=device)
     if content:
         made.copy_(torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape))

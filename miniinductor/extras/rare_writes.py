@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
-from ..autograd.functionalize import ARGUMENTS, COUNTS_PLACES, Functionalizer, inverts
+from ..autograd.functionalize import ARGUMENTS, COUNTS_PLACES, Functionalizer, Node, inverts
 from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same_sizes
 
@@ -24,7 +23,7 @@ PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 
 
 @inverts(operator.getitem)
-def written_piece(made: Functionalizer, like: fx.Node, piece: fx.Node, value: fx.Node) -> tuple:
+def written_piece(made: Functionalizer, like: Node, piece: Node, value: Node) -> tuple:
     """A write to one output of split or unbind: (the tensor that was split, its new value)."""
     call, index = piece.args
     source = call.args[0]
@@ -34,16 +33,16 @@ def written_piece(made: Functionalizer, like: fx.Node, piece: fx.Node, value: fx
     place = 1 if is_unbind else 2
     dim = call.args[place] if len(call.args) > place else call.kwargs.get("dim", 0)
     if is_unbind:
-        where, scatter = (dim, index), aten.select_scatter.default
-    else:
-        sizes = [p.shape[dim] for p in call.meta["val"]]
-        start = sum(sizes[:index])
-        where, scatter = (dim, start, start + sizes[index]), aten.slice_scatter.default
-    return source, made.emit(piece, scatter, (made.read(source), value, *where))
+        where = (made.read(source), value, dim, index)
+        return source, made.emit(piece, aten.select_scatter.default, where)
+    sizes = [p.shape[dim] for p in call.meta["val"]]
+    start = sum(sizes[:index])
+    between = (made.read(source), value, dim, start, start + sizes[index])
+    return source, made.emit(piece, aten.slice_scatter.default, between)
 
 
 @inverts(aten.as_strided.default)
-def written_places(made: Functionalizer, like: fx.Node, view: fx.Node, value: fx.Node) -> tuple:
+def written_places(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple:
     """(aten.as_strided_scatter counts the offset from the start of the storage, which several
     buffers of generated code share.)"""
     source, *where = view.args
@@ -52,13 +51,13 @@ def written_places(made: Functionalizer, like: fx.Node, view: fx.Node, value: fx
 
 def in_places(
     made: Functionalizer,
-    like: fx.Node,
-    source: fx.Node,
-    value: fx.Node,
+    like: Node,
+    source: Node,
+    value: Node,
     size: Sequence[Any],
     stride: Sequence[Any],
     offset: Any = None,
-) -> fx.Node:
+) -> Node:
     """`source` with `value` at the places that as_strided(size, stride, offset) reads."""
     whole = source.meta["val"]
     start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
@@ -82,7 +81,7 @@ def in_places(
     return made.emit(like, aten.reshape.default, (new, shape))
 
 
-def in_its_memory(made: Functionalizer, node: fx.Node, args: tuple, kwargs: dict) -> tuple:
+def in_its_memory(made: Functionalizer, node: Node, args: tuple, kwargs: dict) -> tuple:
     """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
     for a written one may begin elsewhere in its memory, or lie there in other strides."""
     names = [argument.name for argument in node.target._schema.arguments]

@@ -84,7 +84,7 @@ def layer_by_layer(function: Callable, given: dict) -> tuple:
     value, turned = given[key], given.get("batch_first", False)
     if turned:
         value = value.transpose(0, 1)
-    last = [[] for _ in states]
+    last: list[list] = [[] for _ in states]
     for layer in range(layers):
         own_states = [state[layer * rows : (layer + 1) * rows] for state in states]
         call = given | {

@@ -32,13 +32,15 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from . import _launcher
+from . import _launcher  # type: ignore[attr-defined]
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that
 # changes a result:
@@ -61,10 +63,10 @@ PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "c
 KERNELS_PER_FILE = 6
 
 
-def build_kernels(sources):
+def build_kernels(sources: Any) -> list[Any]:
     """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer
     than the compiler can take in time, ..."""
-    unique = {}
+    unique: dict[str, Any] = {}
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
@@ -91,11 +93,13 @@ def build_kernels(sources):
 # characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20
 # minutes
 LONGEST_SOURCE = 2_000_000
-_keep_loaded = {}  # kernel address -> the libraries: never unloaded while the process may call them
+_keep_loaded: dict[
+    Any, Any
+] = {}  # kernel address -> the libraries: never unloaded while the process may call them
 
 
 # --- shared objects -------------------------------------------------------------------------------
-def build_shared_objects(sources):
+def build_shared_objects(sources: Any) -> Any:
     """Load each source's shared object, compiling in parallel those that are not on disk."""
     folder = cache_folder()
     command = compiler_command()
@@ -123,7 +127,7 @@ def build_shared_objects(sources):
 _builds = itertools.count()  # numbers of the folders in which compilers work
 
 
-def compile_sources(sources, place, command):
+def compile_sources(sources: Any, place: Any, command: list[str]) -> Any:
     """{path of a shared object: its source}: make them, side by side, in the folder `place`."""
     running = []
     try:
@@ -150,7 +154,7 @@ def compile_sources(sources, place, command):
                 process.wait()
 
 
-def start_compiler(temporary, command):
+def start_compiler(temporary: str, command: list[str]) -> Any:
     """A process group of its own, since a compiler starts others, which must end with it; what
     they leave lies beside their result."""
     return subprocess.Popen(
@@ -162,7 +166,7 @@ def start_compiler(temporary, command):
     )
 
 
-def remove_folder(path):
+def remove_folder(path: str) -> None:
     """A folder of files, if it is there.  (shutil.rmtree would answer a TimeoutError of a signal's
     handler, too.)"""
     try:
@@ -173,7 +177,7 @@ def remove_folder(path):
         pass
 
 
-def remove_file(path):
+def remove_file(path: str) -> None:
     """If it is there."""
     try:
         os.unlink(path)
@@ -181,13 +185,13 @@ def remove_file(path):
         pass
 
 
-def cannot_write(path, error):
+def cannot_write(path: str, error: OSError) -> CompilerError:
     return CompilerError(
         f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder"
     )
 
 
-def compiler_message(errors, command, source, path):
+def compiler_message(errors: str, command: list[str], source: str, path: str) -> str:
     """What to tell; the source of what was refused is kept beside where the shared object would
     lie."""
     if "No space left" in errors:
@@ -197,7 +201,7 @@ def compiler_message(errors, command, source, path):
     return f"{command[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
 
 
-def write_whole(path, content):
+def write_whole(path: str, content: Any) -> None:
     """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
     nothing behind."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
@@ -210,7 +214,7 @@ def write_whole(path, content):
         raise
 
 
-def sign(path):
+def sign(path: str) -> Any:
     """Append the file's SHA-256 (the loader of shared objects ignores what follows their
     sections)."""
     with open(path, "r+b") as file:
@@ -218,7 +222,7 @@ def sign(path):
         file.write(digest)
 
 
-def load(path):
+def load(path: str) -> Any:
     """The library, or None where there is none or it is damaged."""
     try:
         with open(path, "rb") as file:
@@ -238,7 +242,7 @@ def strip_comments(source: str, sign: str = "//") -> str:
     return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)
 
 
-def cache_key(source, command):
+def cache_key(source: str, command: list[str]) -> str:
     """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
     gives another."""
     text = "\0".join(
@@ -253,10 +257,11 @@ def cache_key(source, command):
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-_fallback_folder, _writable = None, set()
+_fallback_folder: Any = None
+_writable: set[str] = set()
 
 
-def cache_folder():
+def cache_folder() -> str:
     """config.cache_dir, or a folder of this process where that one cannot be written."""
     global _fallback_folder
     folder = config.cache_dir
@@ -285,7 +290,7 @@ def cache_folder():
 
 
 # --- the compiler ---------------------------------------------------------------------------------
-def compiler_command():
+def compiler_command() -> list[str]:
     compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
     if platform.machine() == "x86_64":
         # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug
@@ -304,7 +309,7 @@ def compiler_command():
 
 
 @functools.lru_cache(None)
-def find_compiler(chosen):
+def find_compiler(chosen: str | None) -> str:
     for name in ([chosen] if chosen else []) + ["g++", "clang++"]:
         path = shutil.which(name)
         if path:
@@ -316,14 +321,14 @@ def find_compiler(chosen):
 
 
 @functools.lru_cache(None)
-def compiler_version(path):
+def compiler_version(path: str) -> str:
     return subprocess.run(
         [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True
     ).stdout.strip()
 
 
 @functools.lru_cache(None)
-def cpu_flags():
+def cpu_flags() -> frozenset[str]:
     try:
         with open("/proc/cpuinfo") as file:
             return frozenset(
@@ -334,25 +339,25 @@ def cpu_flags():
 
 
 @functools.lru_cache(None)
-def cpu_name():
+def cpu_name() -> str:
     return (
         platform.machine() + hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
     )
 
 
-def vector_bits():
+def vector_bits() -> int:
     return 512 if "avx512f" in cpu_flags() else 256 if "avx2" in cpu_flags() else 128
 
 
 @functools.lru_cache(None)
-def prelude():
+def prelude() -> str:
     with open(PRELUDE) as file:
         return file.read()
 
 
 # --- calling --------------------------------------------------------------------------------------
 @functools.lru_cache(None)
-def kernel_type():
+def kernel_type() -> type:
     """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while
     torch.profiler runs."""
     _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
@@ -365,7 +370,7 @@ def kernel_type():
 
 
 @functools.lru_cache(None)
-def empty_cpu():
+def empty_cpu() -> Callable:
     """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
     libtorch lacks what that takes or it differs."""
     plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
@@ -397,7 +402,7 @@ def empty_cpu():
     return _launcher.empty_strided if alike else plain
 
 
-def c_function(library, name, call=False):
+def c_function(library: Any, name: str, call: bool = False) -> Any:
     """Address of a C function of libtorch, or what it returns; None where there is none of that
     name."""
     path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")

@@ -15,7 +15,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -56,7 +56,7 @@ class Program:
             for language, device, members in self.kernels:
                 names, kernels, moved = zip(*members)
                 self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
-        scope = self.scope | self.functions
+        scope: dict[str, Any] = self.scope | self.functions
         if "empty_cpu(" in self.source:
             scope["empty_cpu"] = empty_cpu()
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
