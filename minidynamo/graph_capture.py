@@ -48,15 +48,13 @@ from .symbolic_shapes import (
     fake_like,
     symbolic_fake,
 )
-from .variables.base import Lazy
 from .variables.builder import Builder
-from .variables.constant import ConstantVar, argument_of, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
+from .variables.constant import ConstantVar, is_constant_value
+from .variables.containers import DictVar, ListVar, SetVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.lookup import lookup
-from .variables.objects import ObjectVar
-from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
+from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
@@ -682,52 +680,16 @@ class OutputGraph(Builder):
         kind = type(variable)
         if kind is TensorVar or kind is SymVar:
             return variable.fake
-        return (
-            variable.as_constant()
-            if kind is FloatVar or kind is TextVar
-            else self._to_value(variable, self.to_fake)
-        )
+        return variable.argument(self.to_fake)
 
     def to_node(self, variable):
         """The argument as it stands in the graph."""
         kind = type(variable)
         if kind is TensorVar:
             return variable.node
-        return (
-            self.symbolic_node(self.frame, variable.value)
-            if kind is SymVar
-            else self._to_value(variable, self.to_node)
-        )
-
-    def _to_value(self, variable, part):
-        """A constant, or a container of part(item) for each item."""
-        kind = type(variable)
-        if kind is ConstantVar or kind is FloatVar:
-            return argument_of(variable.value)
-        if kind is Lazy:
-            return part(variable.realize(self.frame))
-        if kind is TupleVar or kind is ListVar:
-            items = [part(item) for item in variable.iterate(self.frame)]
-            return (
-                variable.cls(*items)
-                if hasattr(variable.cls, "_fields")
-                else items
-                if kind is ListVar
-                else tuple(items)
-            )
-        if kind is DictVar:
-            return {key.as_constant(): part(value) for key, value in variable.pairs(self.frame)}
-        if kind is SliceVar:
-            return slice(*map(part, variable.parts))
-        identity = variable.identity()
-        if (
-            identity is variable
-            or not callable(identity)
-            and kind is not TextVar
-            or isinstance(variable, ObjectVar)
-        ):
-            raise Break("argument", f"{variable} as an argument of a torch function")
-        return identity
+        if kind is SymVar:
+            return self.symbolic_node(self.frame, variable.value)
+        return variable.argument(self.to_node)
 
     def wrap_result(self, value):
         """A value that a folded call gave: constants and containers of constants; anything else is

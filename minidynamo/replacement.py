@@ -21,11 +21,11 @@ import torch
 from .bytecode import Instruction, assemble, disassemble, emit
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail
-from .reconstruct import Codegen, peek
+from .reconstruct import Codegen
 from .resume import HANDLED, LASTI, NULL, VALUE, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled, Lazy, OpaqueVar
+from .variables.base import Handled, Lazy, OpaqueVar, peek
 from .variables.constant import is_constant_value
 from .variables.exceptions import ExceptionVar
 from .variables.objects import ObjectVar

@@ -12,6 +12,7 @@ one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import sys
 import types
@@ -20,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import runtime
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable, current
-from .constant import ConstantVar
+from .base import Lazy, Variable, current, peek
+from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
 
 if TYPE_CHECKING:
@@ -36,15 +38,13 @@ class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
 
     __slots__ = ()
+    shared = True
 
     def hash_key(self, tx: Frame) -> Any:
         if self.cls.__hash__ is None:
             name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
             tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
         return super().hash_key(tx)
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return tx.method_of(self, name)
 
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
@@ -193,8 +193,15 @@ class SequenceVar(Container):
             product = tx.binary("*", product, size)
         return product
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.sequence(self)
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = [part(item) for item in self.iterate(current())]
+        if hasattr(self.cls, "_fields"):
+            return self.cls(*items)
+        return items if isinstance(self, ListVar) else tuple(items)
+
+    def contents(self, cg: Codegen) -> None:
+        """Push a tuple of the items."""
+        cg.build("BUILD_TUPLE", self.items)
 
 
 class TupleVar(SequenceVar):
@@ -221,6 +228,29 @@ class TupleVar(SequenceVar):
         return DictVar(
             {name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)}
         )
+
+    def is_literal(self) -> bool:
+        """May it be a constant of the replacement code?"""
+        return (
+            self.cls is tuple
+            and not any(type(peek(item)) is Lazy for item in self.items)
+            and self.is_constant()
+            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
+        )
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return not self.is_literal()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_literal():  # one object, however often it is loaded
+            cg.load_const(cg.constants.setdefault(id(self), self.as_constant()))
+        elif self.cls is tuple:
+            self.contents(cg)
+        elif hasattr(self.cls, "_fields"):
+            cg.call_object(tuple.__new__, cg.constant(self.cls), cg.emitter(self.contents))
+        else:
+            cg.call_object(self.cls, cg.emitter(self.contents))
 
 
 class ListVar(SequenceVar):
@@ -362,6 +392,22 @@ class ListVar(SequenceVar):
             self.items[:] = items
         if changed:
             tx.raise_(ValueError, "list modified during sort")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is list:
+            cg.build("BUILD_LIST", self.items)
+        else:
+            cg.call_object(self.cls, cg.emitter(self.contents), ConstantVar(self.extra))
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated:
+            return
+        if self.cls is list:
+            items = functools.partial(cg.build, "BUILD_LIST", self.items)
+            cg.commit_item(self, cg.constant(slice(None)), items)
+        else:
+            helper = runtime.replace_items if self.resized else runtime.replace_each
+            cg.commit_call(helper, self, cg.emitter(self.contents))
 
 
 def SequenceVar_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
@@ -595,8 +641,35 @@ class DictVar(Container):
         self.removed += 1
         self.mutated = self.rewritten = True
 
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return {key.as_constant(): part(value) for key, value in self.pairs(current())}
+
+    def contents(self, cg: Codegen) -> None:
+        """Push a dict of the items."""
+        cg.mapping(self.items)
+
     def reconstruct(self, cg: Codegen) -> None:
-        cg.dictionary(self)
+        if self.cls is dict:
+            self.contents(cg)
+        elif self.cls is collections.defaultdict:
+            factory = self.factory or ConstantVar(None)
+            cg.call_object(self.cls, factory, cg.emitter(self.contents))
+        else:
+            cg.call_object(self.cls, cg.emitter(self.contents))
+
+    def replay(self, cg: Codegen) -> None:
+        if self.rewritten:
+            cg.commit_call(runtime.replace_dict, self, cg.emitter(self.contents))
+            return
+        for host, key in reversed(
+            self.written.items()
+        ):  # the last first: new keys keep their order
+            cg.commit_item(self, key, self.items[host][1])
+
+
+def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
+    """The items of a DictVar whose keys are these names."""
+    return {name: (ConstantVar(name), value) for name, value in values.items()}
 
 
 def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
@@ -638,6 +711,7 @@ class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
 
     __slots__ = ("dict", "kind")
+    shared = False
     dict: DictVar
     kind: str
 
@@ -677,6 +751,7 @@ class ProxyVar(Container):
     __slots__ = ("dict",)
     dict: Any
     cls = types.MappingProxyType
+    shared = False
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(types.MappingProxyType, self.dict)
@@ -857,8 +932,20 @@ class SetVar(Container):
     def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
+    def contents(self, cg: Codegen) -> None:
+        cg.build("BUILD_TUPLE", list(self.items.values()))
+
     def reconstruct(self, cg: Codegen) -> None:
-        cg.set(self)
+        values = self.order_to_add()
+        if self.cls is frozenset:
+            cg.call_object(frozenset, functools.partial(cg.build, "BUILD_TUPLE", values))
+        else:
+            cg.build("BUILD_SET", values)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.mutated:
+            writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
+            cg.commit_call(runtime.write_set, self, TupleVar(writes))
 
     def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this
@@ -922,6 +1009,10 @@ class SliceVar(Variable):
     __slots__ = ("parts",)
     parts: list[Variable]
     cls = slice
+    shared = True
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return slice(*map(part, self.parts))
 
     def as_constant(self) -> Any:
         return slice(*[part.as_constant() for part in self.parts])

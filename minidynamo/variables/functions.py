@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import runtime
+from ..bytecode import emit
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, RealVar, Variable
 from .constant import ConstantVar, is_constant_value
-from .containers import DictVar, TupleVar
+from .containers import DictVar, TupleVar, named
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, SHARED
 
@@ -60,7 +62,28 @@ class CellVar(Variable):
         return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.cell(self)
+        if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
+            cg.emit(emit.load_cell()[0].op, self.cell, 1)
+        elif self.source is not None:
+            cg.load_source(self.source)
+        else:
+            cg.call_object(types.CellType)
+            cg.remember(self)
+            if self.content is not None:  # after `remember`: a closure may refer to itself
+                cg.value(self.content)
+                cg.emit("COPY", 2, 1)
+                cg.emit("STORE_ATTR", "cell_contents", -2)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.content is None:
+            cg.commit_call(runtime.empty, self)
+        elif isinstance(self.cell, str):
+            cg.value(self.content)
+            cg.commit("STORE_DEREF", self.cell)
+        else:
+            cg.value(self.content)
+            cg.value(self)
+            cg.commit("STORE_ATTR", "cell_contents")
 
 
 def written(name: str) -> bool:
@@ -180,8 +203,34 @@ class FunctionVar(Variable):
     def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return self if instance.identity() is None else BoundMethodVar(self, instance)
 
+    def argument(self, part: Any) -> Any:
+        return super().argument(part) if self.fn is None else self.fn
+
     def reconstruct(self, cg: Codegen) -> None:
-        cg.function(self)
+        if self.fn is not None:
+            cg.load_const(self.fn)
+            return
+        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
+        if not added and self.name == self.code.co_qualname:
+            self._made(cg)
+        else:
+            attributes = {} if self.attrs is None else self.attrs.items
+            cg.call_object(
+                runtime.new_function,
+                cg.emitter(self._made),
+                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
+                functools.partial(cg.mapping, named(self.kwdefaults)),
+                ConstantVar(self.name),
+                functools.partial(cg.mapping, attributes),
+                self.annotations or ConstantVar(None),
+            )
+        cg.remember(self)
+
+    def _made(self, cg: Codegen) -> None:
+        """The function, without what can be set later."""
+        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
+        closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
+        cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
@@ -335,6 +384,7 @@ class PartialVar(Variable):
     kwargs: dict[str, Variable]
     value: Any
     cls = functools.partial
+    shared = True
 
     def real(self) -> Any:
         return functools.partial(
@@ -349,7 +399,7 @@ class PartialVar(Variable):
         if name == "args":
             return TupleVar(list(self.args))
         if name == "keywords":
-            return DictVar({k: (ConstantVar(k), v) for k, v in self.kwargs.items()})
+            return DictVar(named(self.kwargs))
         if self.value is not None:  # its __dict__ is made once somebody asks for it
             fields = tx.output.fields_of(self.value, self.source.instance_dict())
             if name == "__dict__":

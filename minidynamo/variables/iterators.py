@@ -24,6 +24,7 @@ class IteratorVar(Variable):
     """Something with __next__."""
 
     __slots__ = ()
+    shared = True
     cls: Any = type(iter(()))
 
     def next(self, tx):

@@ -17,6 +17,7 @@ from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
 from ..polyfills import call_with_hooks
+from .base import Variable
 from .constant import ConstantVar
 from .containers import DictVar, TupleVar
 from .lookup import MISSING, lookup
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ..reconstruct import Codegen
     from ..sources import Source
     from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -144,6 +144,8 @@ class ModuleListVar(TupleVar):
 
     def is_constant(self) -> bool:
         return False
+
+    argument = Variable.argument
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         found = self.index_of(tx, key)

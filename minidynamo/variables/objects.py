@@ -16,15 +16,16 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .. import runtime
 from ..exceptions import Break, ObservedException
 from .base import Variable, current
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar
+from .containers import DictVar, TupleVar, named
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
@@ -69,6 +70,7 @@ class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
 
     __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
+    shared = True
 
     def __init__(
         self,
@@ -380,7 +382,30 @@ class ObjectVar(Variable):
         return self.getattr(tx, name).call(tx, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.object(self)
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        slots = {name: value for name, value in self.slots.items() if value is not None}
+        cg.call_object(
+            runtime.new_object,
+            cg.constant(self.cls),
+            self.push_fields(cg),
+            functools.partial(cg.mapping, named(slots)),
+            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
+        )
+
+    def push_fields(self, cg: Codegen) -> Callable[[], None]:
+        """What pushes a dict of its `__dict__`."""
+        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated or self.source is None:
+            return
+        for name, value in self.slots.items():
+            if value is None:
+                cg.commit_call(object.__delattr__, self, ConstantVar(name))
+            else:
+                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
     def __repr__(self) -> str:
         return f"{self.cls.__name__} object" + (

@@ -25,7 +25,7 @@ from ..foreign import ours
 from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Variable
-from .constant import ConstantVar
+from .constant import ConstantVar, argument_of
 from .containers import SequenceVar
 from .lookup import lookup
 from .objects import method_of_class
@@ -424,6 +424,9 @@ class FloatVar(Unpinned):
     def as_constant(self) -> Any:
         self.pin()
         return self.value
+
+    def argument(self, part: Any) -> Any:
+        return argument_of(self.as_constant())
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.as_constant())
