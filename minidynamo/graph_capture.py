@@ -50,12 +50,13 @@ from .symbolic_shapes import (
 )
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, TupleVar
+from .variables.containers import DictVar, ListVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.lookup import lookup
+from .variables.registry import ARGUMENTS, RESULTS
 from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
-from .variables.tensor import FloatVar, TensorVar, with_tensors
+from .variables.tensor import TensorVar
 
 LITERAL_KEYS = (str, int, bool, type(None))
 PLAIN_OPERATORS = {
@@ -533,8 +534,9 @@ class OutputGraph(Builder):
             target in PLAIN_OPERATORS and type(args[0]) is not TensorVar
         ):  # `2 += tensor` is `2 + tensor`
             target = PLAIN_OPERATORS[target]
-        if self.floats and any(isinstance(a, FloatVar) for a in (*args, *kwargs.values())):
-            args, kwargs = with_tensors(tx, target, args, kwargs)
+        if self.floats:
+            for prepared in ARGUMENTS:
+                args, kwargs = prepared(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         if op == "call_function" and getattr(target, "__module__", None) == "_operator":
@@ -711,14 +713,12 @@ class OutputGraph(Builder):
         if kind is dict:
             pairs = [(self.wrap_result(k), self.wrap_result(v)) for k, v in value.items()]
             return DictVar({k.hash_key(self.frame): (k, v) for k, v in pairs})
-        if kind in (set, frozenset):
-            hosts, items = list(value), [self.wrap_result(item) for item in value]
-            if [item.hash_key(self.frame) for item in items] == hosts:  # the order is the real one
-                return SetVar(dict(zip(hosts, items)), kind, table=value)
-            return SetVar.of(self.frame, items, kind)
+        rule = RESULTS.of(value)
+        if rule is not None:
+            return rule(self, value)
         if isinstance(value, torch.Tensor):
             raise Break("argument", "a folded call gave a tensor")
-        if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call
+        if hasattr(kind, "__next__") or kind in (bytearray, set):  # made anew in each call
             raise Break("constant", f"a call gave a {kind.__name__}")
         return self.wrap_pinned(value)
 

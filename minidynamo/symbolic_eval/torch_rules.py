@@ -28,7 +28,7 @@ from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import MethodVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.symbolic import SymVar
-from ..variables.tensor import FloatVar, TensorVar
+from ..variables.tensor import TensorVar
 from .registry import NONE, refused, rule, rules, traced
 
 REFUSED = (
@@ -409,34 +409,6 @@ def _autograd_function(tx, *args, **kwargs):
 
     apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
     return tx.output.call_graph(tx, "call_function", apply, args[1:], kwargs)
-
-
-def _foreach(foreach, each):
-    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or
-    learning rates: tensors, not numbers."""
-
-    def handle(tx, *args, **kwargs):
-        changing = kwargs.get("value")
-        if isinstance(changing, FloatVar):
-            args, kwargs = (
-                [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))],
-                {},
-            )
-        if (
-            len(args) < 4
-            or not isinstance(args[3], SequenceVar)
-            or not contains(tx, args[3], TensorVar)
-        ):
-            return call_leaf(tx, foreach, args, kwargs)
-        for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
-            self.call_method(tx, each, [a, b], {"value": value})
-        return NONE
-
-    return handle
-
-
-rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
-rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
 @rule(torch._check, torch._check_is_size)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import collections
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..exceptions import Break
 from .base import RealVar
-from .containers import DictVar, ListVar, SetVar, TupleVar
+from .containers import DictVar, ListVar, TupleVar
 from .exceptions import ExceptionVar, initialise_exception
 from .functions import BoundMethodVar
 from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
@@ -46,6 +46,11 @@ OF_EVERY_CLASS = (
     "__base__",
     "mro",
 )  # these attributes are asked of `type`, and not of the bases
+CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
+    collections.OrderedDict: lambda: DictVar({}, collections.OrderedDict),
+    dict: lambda: DictVar({}),
+    list: lambda: ListVar([]),
+}
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
@@ -222,12 +227,7 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
                 "module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__"
             )
         return ObjectVar(cls, fields=fields)
-    for base, make in (
-        (collections.OrderedDict, lambda: DictVar({}, collections.OrderedDict)),
-        (dict, lambda: DictVar({})),
-        (list, lambda: ListVar([])),
-        (set, lambda: SetVar({})),
-    ):
+    for base, make in CONTENTS.items():
         if issubclass(cls, base) and new is base.__new__:
             return ObjectVar(cls, fields=fields, payload=make())
     if issubclass(cls, BaseException):

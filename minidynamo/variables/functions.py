@@ -1,5 +1,4 @@
-"""Callables: Python functions (inlined), closures and their cells, bound methods, partials, C
-callables.
+"""Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
 
 In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
       give.
@@ -373,47 +372,6 @@ class DeferredVar(Variable):
     def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
         cg.load_attr(self.name)
-
-
-class PartialVar(Variable):
-    """functools.partial; `value` is the real one that came from outside."""
-
-    __slots__ = ("function", "args", "kwargs", "value")
-    function: Variable
-    args: list[Variable]
-    kwargs: dict[str, Variable]
-    value: Any
-    cls = functools.partial
-    shared = True
-
-    def real(self) -> Any:
-        return functools.partial(
-            self.function.real(),
-            *[a.real() for a in self.args],
-            **{k: v.real() for k, v in self.kwargs.items()},
-        )
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleVar(list(self.args))
-        if name == "keywords":
-            return DictVar(named(self.kwargs))
-        if self.value is not None:  # its __dict__ is made once somebody asks for it
-            fields = tx.output.fields_of(self.value, self.source.instance_dict())
-            if name == "__dict__":
-                return fields
-            own = fields.get(tx, ConstantVar(name))
-            if own is not None:
-                return own
-        return super().getattr(tx, name)
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
 class CallableVar(RealVar):
