@@ -183,10 +183,9 @@ def _foreach(foreach: Any, each: str) -> Callable:
     def handle(tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
         changing = kwargs.get("value")
         if isinstance(changing, FloatVar):
-            args, kwargs = (
-                [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))],
-                {},
-            )
+            count = len(list(args[0].iterate(tx)))
+            args = (*args, ListVar([changing.beside(tx, args)] * count))
+            kwargs = {}
         if (
             len(args) < 4
             or not isinstance(args[3], SequenceVar)
