@@ -194,6 +194,16 @@ class Variable:
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
+def adds_to(cls: type[Variable], name: str = "") -> Callable[[Callable], Callable]:
+    """A decorator for files beside the core: the function is a method of `cls`, too."""
+
+    def add(function: Callable) -> Callable:
+        setattr(cls, name or function.__name__, function)
+        return function
+
+    return add
+
+
 class RealVar(Variable):
     """A value that tracing may look at: `value` is the object itself (a number, a class, a function
     of C, a module)."""

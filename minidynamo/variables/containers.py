@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import collections
 import functools
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -151,34 +150,6 @@ class SequenceVar(Container):
             return self.item(tx, self.cls.__match_args__.index(name))
         return super().getattr(tx, name)
 
-    def method_index(
-        self,
-        tx: Frame,
-        value: Variable,
-        start: Variable = ConstantVar(0),
-        stop: Variable = ConstantVar(sys.maxsize),
-        /,
-    ) -> Any:
-        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
-        for n, item in enumerate(self.iterate(tx)):
-            if first <= n < last and (tx.same_or_equal(item, value)):
-                return ConstantVar(n)
-        tx.raise_(
-            ValueError,
-            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
-            if isinstance(self, ListVar)
-            else "tuple.index(x): x not in tuple",
-        )
-
-    def method_count(self, tx: Frame, value: Variable, /) -> Any:
-        return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
-
-    def method_numel(self, tx: Frame) -> Any:
-        product: Any = ConstantVar(1)
-        for size in self.iterate(tx):
-            product = tx.binary("*", product, size)
-        return product
-
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = [part(item) for item in self.iterate(current())]
         if hasattr(self.cls, "_fields"):
@@ -203,17 +174,6 @@ class TupleVar(SequenceVar):
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
-
-    def method__replace(self, tx: Frame, **changes: Variable) -> Any:
-        if not changes.keys() <= {*self.cls._fields}:
-            raise Break("arguments", f"no such field of {self.cls.__name__}")
-        items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
-        return TupleVar(items, self.cls)
-
-    def method__asdict(self, tx: Frame) -> Any:
-        return DictVar(
-            {name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)}
-        )
 
     def is_literal(self) -> bool:
         """May it be a constant of the replacement code?"""
@@ -274,13 +234,6 @@ class ListVar(SequenceVar):
         start, stop, _ = index.indices(len(self.items))
         return slice(start, max(start, stop))
 
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        try:
-            del self.items[self.index_of(tx, key)]
-        except ours(IndexError, TypeError) as error:
-            tx.raise_(type(error), *error.args)
-        self._changed()
-
     def method_append(self, tx: Frame, value: Variable, /) -> None:
         self.items.append(value)
         self._changed()
@@ -301,10 +254,6 @@ class ListVar(SequenceVar):
             tx.length_hint(values)
         return walk
 
-    def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
-        self.items.insert(whole(index), value)
-        self._changed()
-
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         place = whole(index)
         if not self.items:
@@ -316,42 +265,9 @@ class ListVar(SequenceVar):
         self._changed()
         return value
 
-    def method_remove(self, tx: Frame, value: Variable, /) -> Any:
-        for n, item in enumerate(self.iterate(tx)):
-            if tx.same_or_equal(item, value):
-                del self.items[n : n + 1]
-                return self._changed()
-        self.refuse_removal(tx)
-
-    def refuse_removal(self, tx: Frame) -> NoReturn:
-        tx.raise_(ValueError, "list.remove(x): x not in list")
-
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
-
-    def method_reverse(self, tx: Frame) -> None:
-        self.items.reverse()
-        self.mutated = True
-
-    def method_copy(self, tx: Frame) -> Any:
-        return ListVar(list(self.items))
-
-    def method_sort(
-        self, tx: Frame, /, *, key: Variable | None = None, reverse: Variable = ConstantVar(False)
-    ) -> None:
-        # The list is empty while it is sorted: the key function may look.
-        items = list(self.iterate(tx))
-        self.items.clear()
-        self._changed()
-        resized = self.resized
-        try:
-            items = tx.sorted(items, key, reverse)
-        finally:
-            changed = self.resized != resized
-            self.items[:] = items
-        if changed:
-            tx.raise_(ValueError, "list modified during sort")
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build("BUILD_LIST", self.items)
@@ -548,22 +464,6 @@ class DictVar(Container):
         self.remove(tx, key)
         return value
 
-    def method_popitem(self, tx: Frame, last: Variable = ConstantVar(True)) -> Any:
-        keys = self.keys(tx)
-        if not keys:
-            tx.raise_(KeyError, "popitem(): dictionary is empty")
-        key = keys[-1 if last.as_constant() else 0]
-        return TupleVar([key, self.method_pop(tx, key)])
-
-    def method_setdefault(
-        self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
-    ) -> Any:
-        value = self.get(tx, key)
-        if value is None:
-            self.store(tx, key, default)
-            value = default
-        return value
-
     def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
         live = self.cls is collections.OrderedDict
         for key, value in dict_pairs(tx, other, live) if other is not None else ():
@@ -574,23 +474,6 @@ class DictVar(Container):
     def method_clear(self, tx: Frame) -> None:
         self.guard_keys(tx)
         self.items.clear()
-        self.mutated = self.rewritten = True
-
-    def method_copy(self, tx: Frame) -> Any:
-        self.guard_keys(tx)
-        return DictVar(dict(self.items), self.cls, factory=self.factory)
-
-    def method_move_to_end(
-        self, tx: Frame, key: Variable, last: Variable = ConstantVar(True)
-    ) -> None:
-        host = key.hash_key(tx)
-        self.getitem(tx, key)
-        self.guard_keys(tx)
-        pair = self.items.pop(host)
-        self.items = (
-            {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
-        )
-        self.removed += 1
         self.mutated = self.rewritten = True
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:

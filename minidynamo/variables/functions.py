@@ -23,7 +23,7 @@ from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, RealVar, Variable
 from .constant import ConstantVar, is_constant_value
-from .containers import DictVar, TupleVar, named
+from .containers import TupleVar, named
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, SHARED
 
@@ -85,18 +85,6 @@ class CellVar(Variable):
             cg.commit("STORE_ATTR", "cell_contents")
 
 
-def written(name: str) -> bool:
-    """Is this a field of every function that a program may replace?"""
-    try:
-        setattr(written, name, getattr(written, name))
-    except ours(AttributeError, TypeError):
-        return False
-    return True
-
-
-WRITABLE = frozenset(filter(written, dir(written)))
-
-
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
 
@@ -149,53 +137,6 @@ class FunctionVar(Variable):
     def hash_key(self, tx: Frame) -> Any:
         return self.identity()
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
-            return self.attrs.get(tx, ConstantVar(name))
-        if name == "__dict__":
-            return self._dict(tx)
-        if self.fn is not None:
-            return self._real_attribute(tx, name)
-        if name in MADE_HERE:
-            return MADE_HERE[name](self)
-        return super().getattr(tx, name)
-
-    def _real_attribute(self, tx: Frame, name: str) -> Variable:
-        try:
-            value = getattr(self.fn, name)
-        except ours(AttributeError) as error:
-            tx.raise_(AttributeError, *error.args)
-        if name in ("__globals__", "__closure__"):
-            raise Break("attribute", f"function.{name} is not traced")
-        source = self.source or tx.output.tree.pinned(self.fn)
-        if name not in WRITABLE and hasattr(types.FunctionType, name):
-            return tx.output.wrap_pinned(value)
-        return tx.output.wrap(value, source.attr(name))
-
-    def _annotations(self) -> Variable:
-        self.annotations = self.annotations or DictVar({})
-        return self.annotations
-
-    def _dict(self, tx: Frame) -> DictVar:
-        if self.attrs is None:
-            self.attrs = (
-                DictVar({})
-                if self.fn is None
-                else tx.output.wrap(
-                    vars(self.fn), (self.source or tx.output.tree.pinned(self.fn)).attr("__dict__")
-                )
-            )
-        return self.attrs
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        if self.fn is not None:
-            raise Break("attribute", f"setting .{name} of the function {self.name}")
-        if name in ("__name__", "__qualname__"):
-            self.name = value.as_constant()
-        elif name == "__annotations__":
-            self.annotations = value
-        self._dict(tx).store(tx, ConstantVar(name), value)
-
     def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.call_function(self, args, kwargs)
 
@@ -233,19 +174,6 @@ class FunctionVar(Variable):
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
-
-
-MADE_HERE = {  # attributes of a function that was made in this frame
-    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
-    "__qualname__": lambda f: ConstantVar(f.name),
-    "__code__": lambda f: ConstantVar(f.code),
-    "__doc__": lambda f: ConstantVar(
-        next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
-    ),
-    "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
-    "__annotations__": FunctionVar._annotations,
-    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
-}
 
 
 class BoundMethodVar(Variable):

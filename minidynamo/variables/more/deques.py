@@ -10,13 +10,13 @@ Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ... import runtime
-from ...exceptions import Break
 from ..base import Lazy, Variable
 from ..constant import ConstantVar
 from ..containers import ListVar, SequenceVar, whole
+from .container_methods import method_insert
 from ..registry import SHARED
 from ..wrap_containers import wrapped
 
@@ -84,7 +84,7 @@ class DequeVar(ListVar):
     def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
         if self.maxlen is not None and len(self.items) >= self.maxlen:
             tx.raise_(IndexError, "deque already at its maximum size")
-        super().method_insert(tx, index, value)
+        method_insert(self, tx, index, value)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         if not self.items:
@@ -93,9 +93,6 @@ class DequeVar(ListVar):
 
     def method_popleft(self, tx: Frame) -> Any:
         return self.method_pop(tx, ConstantVar(0))
-
-    def refuse_removal(self, tx: Frame) -> NoReturn:  # its words change from version to version
-        raise Break("arguments", "deque.remove() of what is not in it")
 
     def method_copy(self, tx: Frame) -> DequeVar:
         return DequeVar(list(self.items), self.maxlen)

@@ -18,12 +18,12 @@ from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Variable
-from ..classes import CONTENTS
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrapped
+from .instances import CONTENTS
 
 if TYPE_CHECKING:
     from ...graph_capture import OutputGraph
