@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...symbolic_eval.registry import NONE, rule
-from ...symbolic_eval.torch_rules import call_leaf, contains
 from ..constant import ConstantVar, argument_of, wrap_constant
-from ..containers import ListVar, SequenceVar
+from ..containers import SequenceVar
 from ..registry import ARGUMENTS, BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
@@ -174,33 +172,6 @@ def _scaled(name: str, symbol: str) -> Callable:
 for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
     for _method in (_name, _name + "_"):
         setattr(TensorVar, f"method_{_method}", _scaled(_method, _symbol))
-
-
-def _foreach(foreach: Any, each: str) -> Callable:
-    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or
-    learning rates: tensors, not numbers."""
-
-    def handle(tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-        changing = kwargs.get("value")
-        if isinstance(changing, FloatVar):
-            count = len(list(args[0].iterate(tx)))
-            args = (*args, ListVar([changing.beside(tx, args)] * count))
-            kwargs = {}
-        if (
-            len(args) < 4
-            or not isinstance(args[3], SequenceVar)
-            or not contains(tx, args[3], TensorVar)
-        ):
-            return call_leaf(tx, foreach, args, kwargs)
-        for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
-            self.call_method(tx, each, [a, b], {"value": value})
-        return NONE
-
-    return handle
-
-
-rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
-rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
 @BY_VALUE.rule(float)
