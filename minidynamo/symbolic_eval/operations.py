@@ -17,7 +17,6 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Variable
-from ..variables.bounds import BYTES_PER_STEP, too_large
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     Container,
@@ -35,6 +34,7 @@ from ..variables.iterators import (
 from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
+from ..variables.registry import BEFORE_FOLDING
 from ..variables.symbolic import SymVar, data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
@@ -113,10 +113,8 @@ class Operations:
 
     def check_size(self, name, *values):
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
-        if too_large(name, values):
-            raise Break(
-                "limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
-            )
+        for check in BEFORE_FOLDING:
+            check(name, values)
 
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
