@@ -50,7 +50,18 @@ from .helpers import with_imports, with_wide_indices
 from .launch import Launch
 from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
 from .tile_plan import TilePlan, plan_tiles, size_text
-from .tiles import NO_AXES, Axes, Code, Line, Loop, Scope, Tile, plain, texts, without_dead_lines
+from .tiles import (
+    NO_AXES,
+    Axes,
+    Code,
+    Line,
+    Loop,
+    Tile,
+    TileScope,
+    plain,
+    texts,
+    without_dead_lines,
+)
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
@@ -294,7 +305,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
         plan, outside, row = self.plan, self.outside, RowLoop()
-        self.row, self.scope = row, Scope(outside)
+        self.row, self.scope = row, TileScope(outside)
         for node in nodes:
             self.play(node)
         for name in [] if plan.columns else plan.sums_of_exp():

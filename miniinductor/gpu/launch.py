@@ -47,6 +47,10 @@ class Launch:
         tiles = [-(-size // config.block(axis)) for axis, size in sizes.items() if axis != "r"]
         return (math.prod(tiles),)
 
+    def is_longer(self, config: Config, values: Sequence[int]) -> bool:
+        """Is a row longer than the tile, so that the other kernel must run?"""
+        return self.longer is not None and self.at(*values)[0]["r"] > config.block("r")
+
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""
         sizes, extents = self.at(*values)

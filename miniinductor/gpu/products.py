@@ -44,7 +44,7 @@ from .launch import Launch, needs_64_bits
 from .tile_plan import Axis, TilePlan
 from .tiles import Code, Line, Tile, plain
 from .block_sizes import Config, product_configs
-from .build import race
+from .timing import race
 from .expressions import NARROW, reads_of, triton_type
 
 aten = torch.ops.aten

@@ -14,13 +14,14 @@ from ..foreach import Foreach
 from ..ir import Graph
 from ..nodes import Group
 from ..records import CompileRecord
-from .build import build_triton_kernels, start_workers, why_not
+from .build import build_triton_kernels, why_not
 from .cuda_graphs import new_pools, record_half, refusal
 from .foreach_writer import TritonForeachWriter
 from .kernel_writer import TritonKernelWriter
 from .layouts import optimize_for_gpu
 from .products import FusedProduct, MatmulWriter, with_products
 from .split_reductions import split_reductions
+from .workers import start_workers
 
 
 def prepare(graph: Graph, record: CompileRecord) -> None:
