@@ -15,7 +15,7 @@ from ..ir import Graph
 from ..nodes import Group
 from ..records import CompileRecord
 from .build import build_triton_kernels, why_not
-from .cuda_graphs import new_pools, record_half, refusal
+from .cuda_graphs import GraphedCall, new_pools, refusal
 from .foreach_writer import TritonForeachWriter
 from .kernel_writer import TritonKernelWriter
 from .layouts import optimize_for_gpu
@@ -68,7 +68,7 @@ register_device(
         type="cuda",
         language="triton",
         streams=streams,
-        replay=Replay(refusal, new_pools, record_half),
+        replay=Replay(refusal, new_pools, GraphedCall),
         choose_layouts=optimize_for_gpu,
         expect=expect,
         hands_over=True,
