@@ -9,7 +9,7 @@ they are written.  Nothing waits for the device, so the op can be recorded as a 
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -85,7 +85,7 @@ class Problem(NamedTuple):
     scale: float
     strides: tuple[tuple[int, ...], ...]  # of out, q, k, v, mask: along batch, heads and rows
 
-    def constants(self) -> dict[str, int | float]:
+    def constants(self) -> dict[str, Any]:
         """Of the kernel, by name."""
         _, heads, rows, size = self.shape
         named = {
@@ -113,7 +113,6 @@ def mending_kernel(problem: Problem) -> Callable:
     batch, heads, *_ = problem.shape
     dtypes = [problem.dtype, torch.float32, *[problem.dtype] * 4]
     launch = Launch(
-        "attention",
         {"x": batch * heads * constants["TILES"] * ROWS},
         [Config(tuple(constants.items()), 4)],
         dtypes,

@@ -103,7 +103,8 @@ def named_source(kernel: Kernel) -> str:
 
 def source_key(kernel: Kernel, source: str) -> str:
     launch = kernel.launch
-    return digest(strip_comments(source, "#"), launch.dtypes, launch.configs, launch.sizes)
+    about = launch.dtypes, launch.configs, launch.sizes, launch.batch
+    return digest(strip_comments(source, "#"), *about)
 
 
 def source_file(source: str) -> str:
@@ -210,7 +211,7 @@ class CudaCode:
 
     def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
         """(loaded function, what a launch needs to know), compiled now if it was not."""
-        from ..runtime import _launcher
+        from ..runtime import _launcher  # type: ignore[attr-defined]
 
         path = self.cubin(cfg, assumed)
         if path not in self.functions:
@@ -226,7 +227,7 @@ class CudaCode:
     # -- launches ----------------------------------------------------------------------------------
     def load(self, cfg: Config, assumed: Assumed, values: Sequence[int] = ()) -> Callable:
         """The kernel with these block sizes, for these sizes, ready to call."""
-        from ..runtime import _launcher
+        from ..runtime import _launcher  # type: ignore[attr-defined]
 
         function, about = self.function(cfg, assumed)
         grid = (*self.launch.grid(cfg, values), 1)[:2]

@@ -361,7 +361,7 @@ def reciprocal(writer: TritonExpressions, x: Tile) -> Tile:
 
 def sigmoid(writer: TritonExpressions, x: Tile) -> Tile:
     """1 / (1 + exp(-x))"""
-    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.exp(neg(writer, x)))
+    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.unary("exp", neg(writer, x)))
     return reciprocal(writer, below)
 
 

@@ -26,7 +26,7 @@ of each half. Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_pas
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -38,6 +38,7 @@ from ..graph_passes.layout import TRANSPOSITIONS, LayoutPass, aten
 from ..records import CompileRecord
 from ..sizes.symbols import hints_of
 
+Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
 HALF = (torch.float16, torch.bfloat16)
 ALIGNED = 8  # numbers of 2 bytes in 16 bytes
@@ -61,18 +62,18 @@ def optimize_for_gpu(
     return Relayout.applied(gm, record, convolutions, products)
 
 
-def _on_gpu(node: fx.Node) -> bool:
+def _on_gpu(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
 
 
-def is_pointwise(node: fx.Node) -> bool:
+def is_pointwise(node: Node) -> bool:
     """Is it, or all that reads the view that it is?"""
     if node.op == "call_function" and is_view(node.target):
         return is_continued(node)
     return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
-def is_continued(node: fx.Node) -> bool:
+def is_continued(node: Node) -> bool:
     """Is all that reads its value, perhaps through views, pointwise?"""
     return all(is_pointwise(user) for user in node.users)
 
@@ -105,9 +106,9 @@ class Relayout(LayoutPass):
         super().__init__(gm, record)
         self.products = products
         # (matrix, rows, columns) -> the matrix with so many more of them
-        self.with_zeros_of: dict[tuple[fx.Node, int, int], fx.Node] = {}
-        self.moved: dict[fx.Node, fx.Node] = {}
-        self.rules: dict[object, Callable[[fx.Node], fx.Node]] = {}
+        self.with_zeros_of: dict[tuple[Node, int, int], Node] = {}
+        self.moved: dict[Node, Node] = {}
+        self.rules: dict[object, Callable[[Node], Node]] = {}
         if convolutions:
             self.rules[aten.convolution.default] = self.convolution
             self.rules[aten.convolution_backward.default] = self.gradients
@@ -115,14 +116,14 @@ class Relayout(LayoutPass):
             self.rules[aten.mm.default] = self.product
             self.rules[aten.addmm.default] = self.biased_product
 
-    def visit(self, node: fx.Node) -> fx.Node:
+    def visit(self, node: Node) -> Node:
         # (the backward half of a convolution gives a tuple)
         about = node.args[0] if node.target is aten.convolution_backward.default else node
         rule = self.rules.get(node.target)
         return rule(node) if rule is not None and _on_gpu(about) else self.kept(node)
 
     # -- convolutions ------------------------------------------------------------------------------
-    def convolution(self, node: fx.Node) -> fx.Node:
+    def convolution(self, node: Node) -> Node:
         half = node.args[0].meta["val"].dtype in HALF
         if half and self.has_patches(node):
             return self.patches(node)
@@ -130,13 +131,13 @@ class Relayout(LayoutPass):
             return self.pixels(node)
         return self.channels_last_convolution(node)
 
-    def gradients(self, node: fx.Node) -> fx.Node:
+    def gradients(self, node: Node) -> Node:
         if not self.moves(node):
             return self.kept(node)
         self.move(node, 3)
         return self.evaluate(node)
 
-    def moves(self, node: fx.Node) -> bool:
+    def moves(self, node: Node) -> bool:
         """In training float32's stay: copies for TF32 products that take as long cost more memory
         than eager.  So do float32 images of 3 channels that are cut in patches: moved, a ViT's
         error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
@@ -146,7 +147,7 @@ class Relayout(LayoutPass):
         forward = node.target is aten.convolution.default
         return self.products and not (value.shape[1] % 4 and forward and self.has_patches(node))
 
-    def move(self, node: fx.Node, count: int) -> None:
+    def move(self, node: Node, count: int) -> None:
         """The first arguments in channels-last memory; each is copied once."""
         with self.graph.inserting_before(node):
             for position, tensor in enumerate(node.args[:count]):
@@ -154,7 +155,7 @@ class Relayout(LayoutPass):
                     self.moved[tensor] = self.channels_last(tensor)
                 node.update_arg(position, self.moved[tensor])
 
-    def channels_last_convolution(self, node: fx.Node) -> fx.Node:
+    def channels_last_convolution(self, node: Node) -> Node:
         """Its bias is added by the kernel that follows (the library would start one for that
         alone)."""
         bias = node.args[2]
@@ -172,7 +173,7 @@ class Relayout(LayoutPass):
         return self.call(node, aten.add.Tensor, node, column)
 
     # -- convolutions that are products ------------------------------------------------------------
-    def has_patches(self, node: fx.Node) -> bool:
+    def has_patches(self, node: Node) -> bool:
         """Do the windows lie side by side?"""
         x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
         if weight.meta["val"].dim() != 4 or any(padding) or transposed or groups != 1:
@@ -185,7 +186,7 @@ class Relayout(LayoutPass):
             and all(n % w == 0 for n, w in zip(size, window))
         )
 
-    def patches(self, node: fx.Node) -> fx.Node:
+    def patches(self, node: Node) -> Node:
         """One row per window: its channels and pixels, in the order in which x lies in memory."""
         self.changed("convolutions of separate patches as matrix products")
         x, weight, bias = node.args[:3]
@@ -195,7 +196,7 @@ class Relayout(LayoutPass):
         by_pixel = x.meta["val"].stride(1) == 1
         self.graph.erase_node(node)
 
-        def matrix(tensor: fx.Node, order: list[int], shape: list[int]) -> fx.Node:
+        def matrix(tensor: Node, order: list[int], shape: list[int]) -> Node:
             moved = self.call(node, aten.permute.default, tensor, order)
             return self.call(node, aten.view.default, self.copied_plain(moved), shape)
 
@@ -206,12 +207,12 @@ class Relayout(LayoutPass):
         columns = self.call(node, aten.permute.default, columns, [1, 0])
         return self.image(node, bias, rows, columns, [count, down, across, out])
 
-    def is_product(self, node: fx.Node) -> bool:
+    def is_product(self, node: Node) -> bool:
         _, weight, _, stride, padding, _, transposed, _, groups = node.args
         of_pixels = list(weight.meta["val"].shape[2:]) == [1, 1] and set(stride) == {1}
         return of_pixels and not any(padding) and not transposed and groups == 1
 
-    def pixels(self, node: fx.Node) -> fx.Node:
+    def pixels(self, node: Node) -> Node:
         """A convolution of 1x1: each pixel is a row."""
         self.changed("convolutions of 1x1 as matrix products")
         _, weight, bias = node.args[:3]
@@ -226,12 +227,12 @@ class Relayout(LayoutPass):
 
     def image(
         self,
-        like: fx.Node,
-        bias: fx.Node | None,
-        rows: fx.Node,
-        columns: fx.Node,
+        like: Node,
+        bias: Node | None,
+        rows: Node,
+        columns: Node,
         shape: list[int],
-    ) -> fx.Node:
+    ) -> Node:
         """The product of a row per pixel, seen as channels of images."""
         if bias is None:
             product = self.call(like, aten.mm.default, rows, columns)
@@ -241,7 +242,7 @@ class Relayout(LayoutPass):
         return self.call(like, aten.permute.default, seen, [0, 3, 1, 2])
 
     # -- matrix products ---------------------------------------------------------------------------
-    def biased_product(self, node: fx.Node) -> fx.Node:
+    def biased_product(self, node: Node) -> Node:
         """ConvNeXt-T's second products on an H100: 185 us bare, 217 us with a bias."""
         bias, a, b = node.args
         values = bias.meta["val"], a.meta["val"]
@@ -252,11 +253,11 @@ class Relayout(LayoutPass):
         self.graph.erase_node(node)
         return self.call(node, aten.add.Tensor, self.call(node, aten.mm.default, a, b), bias)
 
-    def product(self, node: fx.Node) -> fx.Node:
+    def product(self, node: Node) -> Node:
         lacking = self.misaligned(node)
         return self.pad(node, lacking) if any(lacking) else self.kept(node)
 
-    def misaligned(self, node: fx.Node) -> tuple[int, int, int]:
+    def misaligned(self, node: Node) -> tuple[int, int, int]:
         """How many rows and columns mm(a[m, k], b[k, n]) lacks: (m, k, n); m only where a is stored
         by columns."""
         a, b = (x.meta["val"] for x in node.args)
@@ -269,7 +270,7 @@ class Relayout(LayoutPass):
         by_columns = a.stride(0) == 1 and a.stride(1) != 1
         return -m % ALIGNED if by_columns else 0, -k % ALIGNED, -n % ALIGNED
 
-    def pad(self, node: fx.Node, lacking: tuple[int, int, int]) -> fx.Node:
+    def pad(self, node: Node, lacking: tuple[int, int, int]) -> Node:
         """mm(padded a, padded b)[:m, :n]; zeros along k add nothing."""
         self.changed("matrix products padded")
         (a, b), (m, k, n) = node.args, lacking
@@ -283,7 +284,7 @@ class Relayout(LayoutPass):
             out = self.copied_plain(self.call(node, aten.slice.Tensor, out, 1, 0, columns))
         return out
 
-    def with_zeros(self, node: fx.Node, matrix: fx.Node, rows: int, columns: int) -> fx.Node:
+    def with_zeros(self, node: Node, matrix: Node, rows: int, columns: int) -> Node:
         """The matrix with more rows and columns; a transposed one is padded before its
         transposition, and each once."""
         if not rows and not columns:
@@ -298,6 +299,6 @@ class Relayout(LayoutPass):
         wide = self.with_zeros_of[key]
         return self.call(node, aten.permute.default, wide, [1, 0]) if transposed else wide
 
-    def copied_plain(self, node: fx.Node) -> fx.Node:
+    def copied_plain(self, node: Node) -> Node:
         """A contiguous copy."""
         return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)

@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jinja2
 import sympy
@@ -39,7 +40,7 @@ from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNo
 from ..records import CompileRecord, FusionDecision
 from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
-from .launch import Launch, needs_64_bits
+from .launch import needs_64_bits
 from .tile_plan import Axis, TilePlan
 from .tiles import Code, Line, Tile, plain
 from .block_sizes import Config, product_configs
@@ -69,9 +70,9 @@ class FusedProduct:
     ):
         """casts: operand's name -> (the group that converts it, its source's name); certain: it is
         not asked whether the library would be faster."""
-        self.product, self.buffer = product, product.buffer
+        self.product, self.buffer = product, kernel_of(product)
         self.casts, self.certain = casts, certain
-        self.group = group or Group([], sizes_of(product.buffer), ())
+        self.group = group or Group([], sizes_of(self.buffer), ())
         # the same in several steps
         self.apart: list[ExternNode | Group] = [cast for cast, _ in casts.values()] + [product]
         if group:
@@ -91,7 +92,8 @@ class FusedProduct:
             return fused
         read = [part.read_names for part in self.apart]
         within = replace(writing, used=writing.used.union(*read))
-        return Alternatives(fused, [within.step(part) for part in self.apart])
+        apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
+        return Alternatives(fused, apart)
 
     def __str__(self) -> str:
         return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
@@ -119,17 +121,19 @@ class Alternatives:
         )
         measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
         record.notes.append(f"{self.fused.name}: {measured}")
-        return ways[min(times, key=times.get)]
+        return ways[min(times, key=times.__getitem__)]
 
 
 def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
     """The steps on these tensors, to be measured."""
     for step in steps:
         if isinstance(step, KernelStep):
+            assert step.function is not None  # built
             step.function(*[tensors[a] for a in step.kernel.arguments], stream)
         else:
-            views = [as_view(tensors[view.name], view) for view in step.buffer.args]
-            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+            product = kernel_of(step)
+            views = [as_view(tensors[view.name], view) for view in product.args]
+            product.out_op(*views, out=tensors[product.name])
 
 
 def as_view(tensor: torch.Tensor, view: BufferView) -> torch.Tensor:
@@ -160,8 +164,8 @@ def fuse_products(
 
     What was decided stands in `record.fusions`."""
     nodes = list(nodes)
-    for extern in [n for n in nodes if is_product(n)]:
-        certain = has_unaligned_rows(extern.buffer)
+    for extern in products_of(nodes):
+        certain = has_unaligned_rows(kernel_of(extern))
         if not every and not certain:
             continue
         readers = [n for n in nodes if extern.names[0] in n.read_names]
@@ -169,8 +173,9 @@ def fuse_products(
         reason = why_apart(extern, group, readers, nodes, order, overwritten)
         if not reason or certain:
             casts = conversions(extern, nodes, order.escaping)
-            fused = FusedProduct(extern, None if reason else group, casts, certain)
-            nodes = replaced(nodes, extern if reason else group, fused)
+            follower = None if reason else group
+            fused = FusedProduct(extern, follower, casts, certain)
+            nodes = replaced(nodes, follower or extern, fused)
         if group is not None or certain:
             names = "+".join(group.names) if group else "(nothing)"
             why = reason or "the kernel continues from the product's tiles"
@@ -189,7 +194,7 @@ def why_apart(
 ) -> str:
     """Why the group cannot be part of the product's kernel, or ""."""
     try:
-        check_product(extern.buffer, order.buffers)
+        check_product(kernel_of(extern), order.buffers)
         if group is None or readers[0] is not group:
             raise Refused("no kernel continues from the product")
         check_epilogue(extern, group, nodes, overwritten)
@@ -198,8 +203,15 @@ def why_apart(
     return ""
 
 
-def is_product(node: ScheduledNode) -> bool:
-    return isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS
+def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
+    externs = [node for node in nodes if isinstance(node, ExternNode)]
+    return [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]
+
+
+def kernel_of(node: ExternNode) -> ExternKernel:
+    """The eager kernel that a product is."""
+    assert isinstance(node.buffer, ExternKernel)
+    return node.buffer
 
 
 def replaced(
@@ -245,8 +257,9 @@ def check_epilogue(
         raise Refused("what follows reduces, scans or scatters")
     if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
         raise Refused("an operand is written later")
-    if common_loops(group.outer, sizes_of(extern.buffer)) is None:
-        raise Refused(f"their loops differ: {sizes_of(extern.buffer)} and {group.outer}")
+    sizes = sizes_of(kernel_of(extern))
+    if common_loops(group.outer, sizes) is None:
+        raise Refused(f"their loops differ: {sizes} and {group.outer}")
     element = flatten(loop_variables("x", len(group.outer)), group.outer)
     if any(access.index != element for access in group.reads if access.name == extern.names[0]):
         raise Refused("the product is read at other elements than the loops'")
@@ -258,7 +271,8 @@ def conversions(
     """{operand: (group, source)} of operands that one group makes by converting `source`, for this
     product alone."""
     found: dict[str, tuple[Group, str]] = {}
-    for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
+    product = kernel_of(extern)
+    for operand in {product.args[i].name for i in PRODUCTS[product.op][1:]}:
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
         if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
             continue
@@ -275,14 +289,6 @@ def sizes_of(product: ExternKernel) -> tuple[int, ...]:
     return tuple(int(n) for n in product.layout.size)
 
 
-@dataclass
-class ProductLaunch(Launch):
-    batch: int = 1
-
-    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, int]:
-        return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
-
-
 class BatchIndex(Axis):
     """The product's number in the batch: the same for a whole program."""
 
@@ -293,15 +299,16 @@ class BatchIndex(Axis):
 class MatmulWriter(TritonKernelWriter):
     """Fills in the template.  fused: a FusedProduct."""
 
-    def __init__(self, fused: FusedProduct, *context: object):
+    def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
-        self.product, self.casts = fused.product.buffer, fused.casts
+        self.product, self.casts = fused.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 
     def make_plan(self) -> TilePlan:
         """Tiles of the result: m rows and n columns; k runs in the template's loop."""
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
+        assert outer is not None  # see check_epilogue
         parts = cut_loops(outer, (math.prod(batch), rows, columns))
         self.batch = BatchIndex("batch", *parts[0], "")
         sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
@@ -320,12 +327,13 @@ class MatmulWriter(TritonKernelWriter):
             bodies={n.name: n.body.split_to(outer, ()) for n in ordered},
             stage={node.name: 0 for node in ordered},
             fixed=frozenset(variable for variable, _ in self.batch.loops),
+            batch=math.prod(batch),
         )
 
     def reads_again(self) -> bool:
         return True
 
-    def operand(self, number: int) -> BufferView | None:
+    def operand(self, number: int) -> Any:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
         position = PRODUCTS[self.product.op][number]
         return None if position is None else self.product.args[position]
@@ -373,14 +381,6 @@ class MatmulWriter(TritonKernelWriter):
             self.scope.code.append(Line(text, reads=reads | reads_of(value)))
         for node in self.plan.nodes:
             self.play(node)
-
-    def blocks(self) -> list[str]:
-        return ["MBLOCK", "NBLOCK", "KBLOCK"]
-
-    def launch(self) -> Launch:
-        launch = super().launch()
-        batch = math.prod(sizes_of(self.product)[:-2])
-        return ProductLaunch(**{**vars(launch), "batch": batch})
 
     def linear(self, place: Layout | BufferView) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its

@@ -44,7 +44,8 @@ def start_workers(count: int) -> None:
 def stop_workers() -> None:
     while _workers:
         worker = _workers.pop()
-        worker.stdin.close()
+        if worker.stdin is not None:
+            worker.stdin.close()
         worker.wait()
 
 
@@ -79,6 +80,7 @@ class Jobs:
 
     def serve(self, worker: subprocess.Popen) -> None:
         """Give the worker one job after the other, until there are none."""
+        assert worker.stdin is not None and worker.stdout is not None
         while (job := self.next()) is not None:
             worker.stdin.write(json.dumps(job) + "\n")
             worker.stdin.flush()
