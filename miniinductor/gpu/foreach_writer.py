@@ -23,9 +23,10 @@ from typing import Any
 import sympy
 
 from ..codegen.common import Kernel
-from ..foreach import Foreach
+from ..speed.foreach import Foreach
 from .block_sizes import foreach_config
 from .kernel_writer import TritonKernelWriter
+from .registration import TRITON
 from .tile_plan import TilePlan
 from .tiles import Code, Line
 
@@ -96,3 +97,6 @@ class TritonForeachWriter(TritonKernelWriter):
             read=[names[place] for _, names in self.parts for place in reads],
             reruns=len(stored) > 1,
         )
+
+
+TRITON.writers[Foreach] = TritonForeachWriter
