@@ -8,8 +8,8 @@ In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along
     Tile(text='tmp1', dtype=torch.float32, axes=frozenset({'x'}), is_literal=False)
 
 Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in
-helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while they are
-computed with; a conversion to them rounds.
+helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while
+they are computed with; a conversion to them rounds.
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """

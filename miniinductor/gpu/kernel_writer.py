@@ -17,7 +17,8 @@ One program computes one tile; a value is a tile, or broadcasts to one, and know
 which it varies:
 
     pointwise     [XBLOCK]            every loop flattened into x
-    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache lines
+    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
+                                      lines
     reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
                                       looped: r in steps of RBLOCK; a loop per *stage*: a reduction
                                       ends a stage, and what a later stage needs of an earlier one's

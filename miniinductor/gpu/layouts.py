@@ -7,8 +7,8 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)):
                                       without it, the library transposes before and after every
                                       convolution; convolution_backward in the same way
-    convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the
-                                      sum alone
+    convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for
+                                      the sum alone
     addmm(b, x, w), float32       ->  mm(x, w) + b where pointwise work follows: the library has
                                       faster kernels for the bare product
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)

@@ -9,8 +9,8 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
         acc0 = acc0 + tmp0
     tmp1 = tl.sum(acc0, 1)[:, None]
 
-`OnlineSum` is sum(exp(v - max)) in the loop that finds the maximum: each group of neighbours keeps a
-maximum of its own, and its sum relative to that.
+`OnlineSum` is sum(exp(v - max)) in the loop that finds the maximum: each group of neighbours keeps
+a maximum of its own, and its sum relative to that.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ NEIGHBOURS = 8  # elements that share one running maximum there: one more exp fo
 
 @dataclass(frozen=True)
 class Reducer:
-    """How a kind of reduction is written; start: a number, or "lowest" or "highest" of its dtype."""
+    """How a kind of reduction is written.  start: a number, or the "lowest" or "highest" one."""
 
     start: str
     combine: str  # two values {a} and {b}
@@ -221,5 +221,5 @@ def per_group(full: str) -> str:
 
 
 def pending(value: object, state: str) -> Accumulator | None:
-    """The maximum that is still being found, if `value` is its `state` ("max", "shifted", "exp")."""
+    """The maximum that is still being found, if `value` is its "max", "shifted" or "exp"."""
     return value.maximum if isinstance(value, Pending) and value.state == state else None

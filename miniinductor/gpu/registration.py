@@ -1,4 +1,4 @@
-"""Triton as a language for kernels, and CUDA GPUs as devices, entered in the registries of devices.py.
+"""Triton as a language for kernels, and CUDA GPUs as devices: entered in devices.py's registries.
 
 In:   nothing.  Out: `LANGUAGES["triton"]` and `DEVICES["cuda"]`, where the stages find them.
 """

@@ -6,8 +6,8 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction i
     sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
     sum over dim 0 of [16384, 4096]  ->  partial[32, 4096];  sum of partial over dim 0
     sum over i of x[i, t[i]] - max[i] - log(sum[i])     (cross entropy: one program for all rows)
-        ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i, where
-            its programs are many;  sum of elements
+        ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
+            where its programs are many;  sum of elements
 
 Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
 before the scheduler, which fuses the partial one with what makes its elements, as any other

@@ -1,5 +1,5 @@
-"""Tiles under computation: values with the axes along which they vary, and lines that know what they
-read and make.
+"""Tiles under computation: values that know along which axes they vary, and lines that know what
+they read and make.
 
     >>> scope = TileScope()
     >>> scope.name("in0 * 2", frozenset()), scope.name("in0 * 2", frozenset())      # once
