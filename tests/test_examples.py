@@ -27,6 +27,8 @@ from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.autograd.tracer import trace  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
+from miniinductor.gpu.block_sizes import Config  # noqa: E402
+from miniinductor.gpu.launch import Launch  # noqa: E402
 from miniinductor.handlers import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops  # noqa: E402
@@ -131,6 +133,19 @@ def softmax_steps():
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 
+def softmax_plan():
+    """The one group of softmax, before its kernel is written."""
+    graph = lower_graph(trace(lambda x: ([f(x)], []), [torch.randn(4096, 1024)], table()))
+    (group,) = stages.make_schedule(graph, CompileRecord()).nodes
+    return {"softmax_group": group}
+
+
+def softmax_launch():
+    config = Config((("XBLOCK", 1), ("RBLOCK", 1024)), num_warps=4)
+    sizes, extents = {"x": 16384, "r": 1024}, [16384 * 1024] * 2
+    return {"launch": Launch("persistent", sizes, [config], [torch.float32] * 2, False, extents)}
+
+
 def symbolic():
     mode = FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
@@ -146,6 +161,8 @@ def an_index():
 
 MORE = {  # file -> what else its example finds
     "checks": an_index,
+    "codegen/plan": softmax_plan,
+    "gpu/launch": softmax_launch,
     "eager_support": lambda: {
         "aten": torch.ops.aten,
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
