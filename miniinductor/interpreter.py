@@ -36,7 +36,6 @@ from .ir import (
     extent,
 )
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
-from .random import philox
 from .runtime.program import in_layout
 from .sizes.expressions import FloorDiv, Mod, Size
 
@@ -105,6 +104,28 @@ SCATTER_MODES = {
     "atomic_min": "amin",
 }
 SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
+WORD = 0xFFFFFFFF
+
+
+def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+    """Philox4x32-10: the first 32 random bits for each element of `offset` (int64), as int64;
+    seed: int64, broadcast."""
+    c0 = offset & WORD
+    c1 = offset >> 32 & WORD
+    c2 = torch.zeros_like(offset)
+    c3 = torch.zeros_like(offset)
+    k0 = seed & WORD
+    k1 = seed >> 32 & WORD
+    for _ in range(10):
+        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
+        b = c2 * 0xCD9E8D57
+        c0 = (b >> 32 & WORD) ^ c1 ^ k0
+        c1 = b & WORD
+        c2 = (a >> 32 & WORD) ^ c3 ^ k1
+        c3 = a & WORD
+        k0 = k0 + 0x9E3779B9 & WORD
+        k1 = k1 + 0xBB67AE85 & WORD
+    return c0
 
 
 class InterpreterHandler(OpsHandler):
@@ -280,7 +301,8 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             if buffer.layout is None:
                 several[buffer.name] = value
             else:
-                memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
+                stride = tuple([int(n) for n in buffer.layout.stride])
+                memory[buffer.name] = _flat(in_layout(value, stride))
         outputs = view(graph.outputs)
         written = dict(zip(graph.inputs, inputs)) | graph.constants
         for name, new in graph.mutations:

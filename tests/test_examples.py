@@ -163,6 +163,12 @@ MORE = {  # file -> what else its example finds
     "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,
+    "eager_layouts": lambda: {
+        "aten": torch.ops.aten,
+        "rows": torch.ones(10, 1, 5),
+        "columns": torch.ones(1, 5, 10).transpose(1, 2),
+        "fake_results": [torch.ones(10, 10, 5, device="meta")],
+    },
     "eager_support": lambda: {
         "aten": torch.ops.aten,
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),

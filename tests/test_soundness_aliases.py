@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
 
 import minidynamo
 import miniinductor
@@ -15,6 +17,60 @@ def test_tensor_of_a_tensor_is_a_copy(backend):
     minidynamo.reset()
     result = minidynamo.compile(lambda a, b: torch.tensor(a).add_(b), backend=backend)(a, b)
     assert torch.equal(a, torch.ones(3)) and torch.equal(result, 2 * torch.ones(3))
+
+
+def written(result):
+    result.add_(1)
+    return result
+
+
+rows, columns = torch.ones(10, 1, 5), torch.ones(1, 5, 10).transpose(1, 2)
+images = torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last)
+signals = torch.rand(3, 4, 2).transpose(1, 2)
+STRIDES = {  # (function, arguments): what shape functions, or decompositions, lay down otherwise
+    "copysign": (torch.copysign, (columns[0], torch.tensor(2.0))),
+    "logical_and": (torch.logical_and, (rows, columns)),
+    "logaddexp": (torch.logaddexp, (rows, columns)),
+    "large": (torch.logical_or, (torch.ones(80, 90), torch.ones(90, 80).t())),
+    "logsigmoid": (F.logsigmoid, (columns[0],)),
+    "max_unpool2d": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        (images,),
+    ),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), (signals,)),
+    "sort": (torch.sort, (torch.rand(3, 2, 2, 1, 1).permute(0, 1, 3, 2, 4),)),
+    "nothing": (lambda x: torch.stack([x, x], 1), (torch.ones(0, 1, 0),)),
+    "written": (
+        lambda a, b: written(torch.linalg.solve_triangular(a, b, upper=True)),
+        (torch.eye(3), torch.ones(3, 1)),
+    ),
+    "written nothing": (
+        lambda a, b: written(torch.linalg.solve_ex(a, b)[0]),
+        (torch.zeros(2, 2, 0, 0), torch.zeros(2, 2, 0, 3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["aot_eager", "inductor", "inductor-dynamic"])
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_are_those_of_eager(name, mode):
+    function, arguments = STRIDES[name]
+    with MODES[mode].active():
+        ours = pytree.tree_leaves(MODES[mode].compile(function)(*arguments))
+    eager = pytree.tree_leaves(function(*arguments))
+    assert [t.stride() for t in ours] == [t.stride() for t in eager]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_out_tensor_of_another_shape_is_resized(backend, dynamic):
+    minidynamo.reset()
+    select = minidynamo.compile(
+        lambda x, i, out: torch.index_select(x, 1, i, out=out), backend=backend, dynamic=dynamic
+    )
+    x, i, out = torch.rand(3, 6), torch.tensor([0, 4]), torch.empty(0)
+    assert select(x, i, out) is out
+    assert torch.equal(out, x[:, [0, 4]])
 
 
 @pytest.mark.parametrize("mode", ["eager", "inductor"])

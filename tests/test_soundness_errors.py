@@ -65,6 +65,16 @@ RAISES = {
         lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last), 2),
         torch.ones(2, 4, 4, 4),
     ),
+    "frac_ of integers": (lambda x: x.frac_(), positions(1, 2)),
+    "upsample_nearest of integers": (
+        lambda x: F.upsample_nearest(x, scale_factor=2),
+        torch.ones(1, 1, 2, 2, 2, dtype=torch.int64),
+    ),
+    "out= is expanded": (
+        lambda x, out: torch.index_select(x, 1, positions(0, 1), out=out.expand(2, 6)),
+        torch.ones(3, 6),
+        torch.ones(1, 6),
+    ),
     **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
 }
 SIGNS = {
@@ -172,6 +182,13 @@ UNREAD = {
     "division": lambda x, i: (i // (i - 7))[:1] + 1,
     "singular values": lambda x, i: torch.linalg.svd(x * NAN),
     "no kernel": lambda x, i: i.to(torch.uint16) + i.to(torch.uint16),
+    "no kernel of several": lambda x, i: x.to(torch.complex64).argmax(-1),
+    "no kernel of that size": lambda x, i: F.conv_transpose1d(
+        torch.ones(1, 3, 4).to(torch.uint8),
+        torch.ones(3, 3, 3).to(torch.uint8),
+        padding=2,
+    ),
+    "transform of nothing": lambda x, i: torch.fft.rfft(x[:, :0], dim=0),
 }
 
 
@@ -235,6 +252,13 @@ def test_sign_of_zero(name):
     ):
         torch.testing.assert_close(ours, eager, equal_nan=True, rtol=0, atol=0)
         assert not errors.sign_difference([ours], [eager])
+
+
+def test_a_grid_outside_of_the_image_does_not_read_it():
+    image, far = torch.full((1, 1, 2, 2), NAN), torch.full((1, 1, 1, 2), 5.0)
+    minidynamo.reset()
+    sample = minidynamo.compile(lambda x, at: F.grid_sample(x, at, align_corners=False))
+    assert torch.equal(sample(image, far), torch.zeros(1, 1, 1, 1))
 
 
 def test_negative_positions_where_eager_takes_them():

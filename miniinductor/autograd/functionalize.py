@@ -168,13 +168,17 @@ def add_node(graph, like, target, args, kwargs=None):
     return node
 
 
+def output_of(graph):
+    return next(node for node in reversed(graph.nodes) if node.op == "output")
+
+
 class Functionalizer:
     """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
 
     def __init__(self, graph):
         self.old, self.new = graph, fx.Graph()
         self.value, self.root, self.stamp, self.version = {}, {}, {}, {}
-        self.written_inputs = []
+        self.written_inputs, self.results = [], []
 
     def emit(self, like, target, args, kwargs=None):
         return add_node(self.new, like, target, args, kwargs)
@@ -261,6 +265,10 @@ class Functionalizer:
         wanted = torch.empty_like(wanted)
         if same_layout(wanted, given):
             return value
+        return self.copied_into(node, wanted, value)
+
+    def copied_into(self, node, wanted, value):
+        """`value` in new memory with the strides of the tensor `wanted`."""
         place = {"dtype": wanted.dtype, "device": wanted.device}
         memory = self.emit(
             node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
@@ -328,12 +336,27 @@ class Functionalizer:
         new.meta["in_range"] = True  # the places are those of a view
         return self.emit(like, aten.reshape.default, (new, list(whole.shape)))
 
+    def result(self, node):
+        """What `node` holds when the program has ended.  A tensor that was written has the strides
+        that it had before, also where no element's place depends on them: in dimensions of size 1,
+        and without elements."""
+        value, wanted = self.read(node), node.meta["val"]
+        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
+            return value
+        shared = sum(self.root.get(n) is self.root[node] for n in self.results) > 1
+        if not self.version[self.root[node]] or self.root[node] is not node or shared:
+            return value
+        if same_sizes(wanted.stride(), value.meta["val"].stride()):
+            return value
+        return self.copied_into(node, wanted, value)
+
     def run(self):
+        self.results = output_of(self.old).all_input_nodes
         for node in list(self.old.nodes):
             if node.op in ("placeholder", "get_attr"):
                 self.own(node, self.new.node_copy(node))
             elif node.op == "output":
-                outputs = fx.map_arg(node.args[0], self.read)
+                outputs = fx.map_arg(node.args[0], self.result)
                 self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
             else:
                 self.call(node)

@@ -31,6 +31,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
+from ..eager_layouts import strides_in_eager
 from ..eager_support import refusal
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
@@ -361,11 +362,9 @@ class Tracer(TorchDispatchMode):
         is not contiguous."""
         strided = []
         of_tensors((args, kwargs), lambda t: None if t.is_contiguous() else strided.append(t))
-        if func._schema.is_mutable or not strided:
+        if gives_what_it_is_given(func) or not strided:
             return out
-        fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
-        with self.fake_mode:
-            wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
+        wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
         leaves, spec = pytree.tree_flatten(out)
         for i, (have, want) in enumerate(zip(leaves, wanted)):
             if (
@@ -385,6 +384,22 @@ class Tracer(TorchDispatchMode):
                         .contiguous()
                         .permute([order.index(d) for d in range(want.dim())])
                     )
+        return pytree.tree_unflatten(leaves, spec)
+
+    def fake_result(self, func, args, kwargs):
+        """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
+        fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
+        with self.fake_mode:
+            out = func(*fake_args, **fake_kwargs)
+            if gives_what_it_is_given(func):
+                return out
+            if isinstance(out, torch.Tensor):
+                return in_strides(out, *strides_in_eager(func, fake_args, fake_kwargs, [out]))
+            leaves, spec = pytree.tree_flatten(out)
+            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+            made = [leaves[i] for i in places]
+            for i, strides in zip(places, strides_in_eager(func, fake_args, fake_kwargs, made)):
+                leaves[i] = in_strides(leaves[i], strides)
         return pytree.tree_unflatten(leaves, spec)
 
     def record_inplace_view(self, func, args, kwargs):
@@ -415,8 +430,10 @@ class Tracer(TorchDispatchMode):
                     func = aten.lift_fresh_copy.default
                     out = aten.lift_fresh.default(*args)
                 else:
-                    fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
-                    out = func(*fake_args, **fake_kwargs)
+                    written = [(t, tuple(t.shape)) for t in out_tensors(func, kwargs)]
+                    out = self.fake_result(func, args, kwargs)
+                    if any(tuple(t.shape) != shape for t, shape in written):
+                        raise CannotTrace(f"{func} resizes its out= tensor")
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
@@ -459,30 +476,56 @@ class Tracer(TorchDispatchMode):
                 self.bind_output(item, child)
 
 
+def gives_what_it_is_given(func) -> bool:
+    """Does it return its arguments, or views of them?"""
+    return any(result.alias_info for result in func._schema.returns)
+
+
+def in_strides(fake, strides):
+    """A fake tensor like this one, in these strides; itself where it has them."""
+    if all(map(same, fake.stride(), strides)):
+        return fake
+    return fake.new_empty_strided(fake.shape, strides)
+
+
 def refuse_what_eager_refuses(func, args, kwargs) -> None:
     """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of
     nothing): fake tensors often do not know.
 
-    With so few numbers one can ask the kernel itself, on zeros."""
+    With so few numbers one can ask the kernel itself, on zeros.  In place of a symbol stands the
+    size of this call: what is refused for one size runs eagerly for all."""
     met = []
     of_tensors((args, kwargs), met.append)
-    if all(0 not in plain_sizes(t) for t in met) or torch.Tag.nondeterministic_seeded in func.tags:
+    if all(0 not in shape_of(t) for t in met) or torch.Tag.nondeterministic_seeded in func.tags:
         return
-    if any(None in plain_sizes(t) or t.numel() > FEW for t in met):
+    if any(None in shape_of(t) or math.prod(shape_of(t)) > FEW for t in met):
         return
 
     def zeros(t):
-        strides = t.stride() if t.layout is torch.strided else None
-        if strides is None:
+        if t.layout is not torch.strided:
             raise CannotTrace(f"{func} of a tensor that is not strided")
-        return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).zero_()
+        strides = [hint(n, 1) for n in t.stride()]
+        return torch.empty_strided(shape_of(t), strides, dtype=t.dtype, device=t.device).zero_()
 
     with _disable_current_modes(), torch.no_grad():
-        real_args, real_kwargs = of_tensors((args, kwargs), zeros)
+        real_args, real_kwargs = pytree.tree_map_only(
+            torch.SymInt, hint, of_tensors((args, kwargs), zeros)
+        )
         try:
             func(*real_args, **real_kwargs)
         except ours(RuntimeError, IndexError, ValueError) as error:
             raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
+
+
+def shape_of(t) -> list:
+    """Its sizes in this call, None for one that only the run knows."""
+    return [hint(n) for n in t.shape]
+
+
+def out_tensors(func, kwargs) -> list[torch.Tensor]:
+    """The tensors that the call is given to write its results into."""
+    given = [kwargs.get(argument.name) for argument in func._schema.arguments if argument.is_out]
+    return [tensor for tensor in given if isinstance(tensor, torch.Tensor)]
 
 
 def refuse_overlap(func, args, kwargs) -> None:
@@ -552,11 +595,6 @@ def is_without_holes(shape, strides) -> bool:
             return False
         expected *= n
     return 0 not in shape
-
-
-def plain_sizes(t) -> tuple:
-    """Its sizes, with None for those that are symbols."""
-    return tuple([n if type(n) is int else None for n in t.shape])
 
 
 def of_tensors(tree, change):

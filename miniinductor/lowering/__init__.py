@@ -4,4 +4,4 @@ rules by family."""
 from .graph import lower_graph
 from .registry import LOWERINGS
 
-__all__ = ["lower_graph", "CannotLower", "LOWERINGS"]
+__all__ = ["lower_graph", "LOWERINGS"]

@@ -10,6 +10,7 @@ torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -110,9 +111,10 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
         call.node.target in COUNTS_PLACES
     ):  # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
-    return box.as_buffer_view(
-        tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None
-    )
+    if box.fake is None or not is_dense(box.fake):
+        return box.as_buffer_view()
+    stride = tuple(box.fake.stride())
+    return replace(box.as_buffer_view(stride), stride=stride)
 
 
 def _outputs(

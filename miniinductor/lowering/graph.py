@@ -21,7 +21,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .. import config
+from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
 from ..devices import recomputes
@@ -48,9 +48,9 @@ from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Size
 from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
-from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
+from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, Call, NotLowered, aten
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
@@ -58,15 +58,10 @@ MANY_READS = 4  # an inlined value that several users would re-read this often i
 # what they share at other loops
 FEW_READS = 2
 MANY_OPS = 16
-KNOWN_FUNCTIONS = {
-    *"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()
-}
-WINDOWS = {
-    aten.max_pool2d_with_indices.default,
-    aten.max_pool3d_with_indices.default,
-    aten.avg_pool2d.default,
-    aten.avg_pool3d.default,
-}
+KNOWN_FUNCTIONS = set(
+    """FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow
+    Math_sqrt""".split()
+)
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
 
@@ -234,7 +229,8 @@ class GraphLowering(fx.Interpreter):
             )
         box.fake = value
         uses = sum(
-            1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users
+            1 + (user.args.count(node) > 1) + (user.target in READ_SEVERAL_TIMES)
+            for user in node.users
         )
         base = box.base  # what is used through a view is used as often
         if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
@@ -318,6 +314,7 @@ def lower_graph(
     Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's
     line.
     """
+    coverage.load()
     lowering = GraphLowering(gm, record)
     graph = lowering.lowered
     with building(graph):
@@ -360,7 +357,9 @@ def _output_view(
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
-    return view if stride is None else replace(view, stride=stride)
+    if stride is None and 0 not in view.size:
+        return view
+    return replace(view, stride=tuple(fake.stride()))  # of nothing, strides can be seen as well
 
 
 def _maker(node: fx.Node) -> fx.Node:

@@ -25,7 +25,7 @@ from ..ir import (
     TensorBox,
     current_graph,
 )
-from ..ops import Value, ops
+from ..ops import ops
 from ..sizes.expressions import Size
 from .extern import EXTERN
 from .pointwise import full
@@ -38,8 +38,6 @@ from .registry import (
     cast,
     lower,
     made,
-    normalize_dim,
-    view,
 )
 
 
@@ -69,32 +67,6 @@ def embedding(
         len(indices.get_size()),
     )
     return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
-
-
-def _at_least_1d(call: Call, box: TensorBox) -> TensorBox:
-    """A scalar is indexed as a vector of one element."""
-    return box if box.get_size() else view(call, box, [1], lambda index: [])
-
-
-@lower(aten.gather.default, aten.index_select.default)
-def gather(
-    call: Call, x: TensorBox, dim: int, index: TensorBox, sparse_grad: bool = False
-) -> TensorBox:
-    """index_select's index is a vector: the same position for every place along the other
-    dimensions."""
-    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    dim = normalize_dim(dim, len(x.get_size()))
-    load, position, is_vector = (
-        x.make_loader(),
-        positions_in(index, x.get_size()[dim]),
-        call.name == "index_select",
-    )
-
-    def body(at: Index) -> Value:
-        at = at or [sympy.Integer(0)]
-        return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1 :]])
-
-    return made(call, body, x, index)
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
@@ -146,7 +118,6 @@ ATOMIC = (
     torch.int32,
     torch.int64,
 )  # dtypes that kernels can add to atomically
-COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
 
 
 def scatter_into(
@@ -217,66 +188,4 @@ def _put_where(
         x,
         mask,
         value,
-    )
-
-
-@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
-def scatter(
-    call: Call,
-    x: TensorBox,
-    dim: int,
-    index: TensorBox,
-    source: Any,
-    reduce: str | None = None,
-    include_self: bool = True,
-) -> TensorBox:
-    if not include_self or reduce == "mean":
-        raise NotLowered(
-            "mean, or without the tensor's own values"
-        )  # of dtypes that the decomposition leaves
-    is_scalar = not x.get_size()
-    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    source = _at_least_1d(call, source) if isinstance(source, TensorBox) else source
-    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
-    position = positions_in(index, x.get_size()[dim])
-    value = (
-        source.make_loader()
-        if isinstance(source, TensorBox)
-        else lambda at: ops.constant(source, dtype)
-    )
-    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
-    result = scatter_into(
-        call,
-        x,
-        list(index.get_size()),
-        value,
-        lambda at: [*at[:dim], position(at), *at[dim + 1 :]],
-        mode,
-    )
-    return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result
-
-
-@lower(aten.index_add.default, aten.index_copy.default)
-def index_add(
-    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, alpha: float = 1
-) -> TensorBox:
-    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be
-    negative."""
-    if not x.get_size() or not source.get_size():
-        raise NotLowered("a tensor of no dimensions")
-    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
-    position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
-    load = source.make_loader()
-
-    def value(at: Index) -> Value:
-        element = load(at)
-        return element if alpha == 1 else ops.mul(element, ops.constant(alpha, dtype))
-
-    return scatter_into(
-        call,
-        x,
-        list(source.get_size()),
-        value,
-        lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]],
-        "atomic_add" if call.name == "index_add" else None,
     )

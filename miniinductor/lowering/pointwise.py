@@ -8,18 +8,15 @@ In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import sympy
 import torch
 from torch._prims_common import elementwise_dtypes
 
-from .. import random  # noqa: F401  (it declares the op)
 from ..ir import Index, TensorBox
 from ..ops import COMPARISON, UNARY_FLOAT, Value, ops
-from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
@@ -157,7 +154,7 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
         combine = ops.logical_or
 
     def body(u: Value, v: Value) -> Value:
-        return combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype)))
+        return combine(u, v if alpha == 1 else ops.mul(v, number(alpha, dtype)))
 
     return pointwise(call, body, a, b)
 
@@ -168,74 +165,15 @@ def compute_dtype(call: Call, *args: Any) -> torch.dtype:
     )[0]
 
 
-@lower(aten.div)
-def div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> TensorBox:
-    if rounding_mode is None:
-        divide = ops.truediv
-        if (
-            isinstance(b, (int, float)) and call.value.device.type == "cuda"
-        ):  # eager's kernel multiplies, and x / 6 may become an index
-            divide, wide = (
-                ops.mul,
-                torch.float64 if call.value.dtype == torch.float64 else torch.float32,
-            )
-            b = torch.tensor(b, dtype=wide).reciprocal().item()
-        return pointwise(call, divide, a, b, promotion=INT_TO_FLOAT, wide_second=True)
-    dtype, result = compute_dtype(call, a, b), call.value.dtype
-    if rounding_mode == "floor":
-        return floor_divide(call, a, b)
-    if (
-        dtype.is_floating_point
-    ):  # eager rounds the quotient of float16 and bfloat16 before it truncates
-        return pointwise(
-            call,
-            lambda u, v: ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype)),
-            a,
-            b,
-        )
-    return pointwise(call, ops.truncdiv, a, b)
-
-
-@lower(aten.floor_divide)
-def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
-    if call.value.dtype in (torch.float16, torch.bfloat16):
-        raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
-    return pointwise(call, ops.floordiv, a, b)
-
-
-@lower(aten.pow)
-def power(call: Call, a: Any, b: Any) -> TensorBox:
-    dtype = compute_dtype(call, a, b)
-    powers: dict[float, Callable[[Value], Value]] = {
-        1: lambda v: v,
-        2: lambda v: ops.mul(v, v),
-        3: lambda v: ops.mul(ops.mul(v, v), v),
-    }
-    if dtype.is_floating_point:
-        powers |= {-1: ops.reciprocal}
-        if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
-            powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt}
-    if is_number(b) and b in powers:
-        return pointwise(call, lambda v, _: powers[b](v), a, b)
-    if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
-        raise NotLowered("power of a truth value, or an integer to a large or negative number")
-    return pointwise(call, ops.pow, a, b)
-
-
-@lower(aten.fmax.default, aten.fmin.default)
-def extreme_ignoring_nan(call: Call, a: Any, b: Any) -> TensorBox:
-    extreme = ops.maximum if call.name == "fmax" else ops.minimum
-    dtype = compute_dtype(call, a, b)
-    if not dtype.is_floating_point:
-        return pointwise(
-            call, getattr(ops, OF_BOOLS[call.name]) if dtype == torch.bool else extreme, a, b
-        )
-    return pointwise(
-        call,
-        lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v))),
-        a,
-        b,
-    )
+@lower(aten.div.Tensor, aten.div.Scalar)
+def div(call: Call, a: Any, b: Any) -> TensorBox:
+    divide = ops.truediv
+    # on a GPU eager's kernel multiplies, and x / 6 may become an index
+    if isinstance(b, (int, float)) and call.value.device.type == "cuda":
+        wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
+        divide = ops.mul
+        b = torch.tensor(b, dtype=wide).reciprocal().item()
+    return pointwise(call, divide, a, b, promotion=INT_TO_FLOAT, wide_second=True)
 
 
 @lower(aten.relu.default)
@@ -363,25 +301,19 @@ def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     return made(call, body)
 
 
-@lower(torch.ops.miniinductor.uniform.default)
-def uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> TensorBox:
-    load, shape = seed.make_loader(), sizes(call.value.shape)
-    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-
-    def body(index: Index) -> Value:
-        place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
-        return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
-
-    return made(call, body, seed)
-
-
-# --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same na
-for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin"]:
-    _aten, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
-    if _aten is not None and _prim is not None:
-        _rules = [
-            LOWERINGS[getattr(_aten, overload)]
+# --- prims: what torch's decompositions are written in --------------------------------------------
+def same_for_prims(names: Iterable[str]) -> None:
+    """Give prims the rules of the ATen ops of the same names."""
+    for name in names:
+        packet, prim = getattr(aten, name, None), getattr(torch.ops.prims, name, None)
+        if packet is None or prim is None:
+            continue
+        rules = [
+            LOWERINGS[getattr(packet, overload)]
             for overload in ("default", "Tensor", "Tensor_Tensor", "self")
-            if overload in _aten.overloads() and getattr(_aten, overload) in LOWERINGS
+            if overload in packet.overloads() and getattr(packet, overload) in LOWERINGS
         ]
-        LOWERINGS.setdefault(_prim.default, _rules[0])
+        LOWERINGS.setdefault(prim.default, rules[0])
+
+
+same_for_prims([*UNARY, *BINARY, "add", "sub", "div", "where"])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Rule = Callable[..., Any]  # (call, *arguments) -> a box, or several
 LOWERINGS: dict[torch._ops.OpOverload, Rule] = {}
+READ_SEVERAL_TIMES: set[torch._ops.OpOverload] = set()  # these read each element more than once
 
 
 class NotLowered(Exception):

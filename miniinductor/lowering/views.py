@@ -22,12 +22,10 @@ from typing import Any
 import sympy
 import torch
 
-from ..exceptions import CannotLower
-from ..ir import Buffer, Index, Layout, Reindex, TensorBox, same_layout
+from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.intervals import is_nonnegative
-from ..sizes.symbols import hint, is_dense, is_negative, maximum, minimum, same, sizes
+from ..sizes.symbols import hint, is_negative, maximum, minimum, same, sizes
 from .registry import (
     Call,
     NotLowered,
@@ -145,7 +143,7 @@ def expand(call: Call, x: TensorBox, size: Sequence[Size], implicit: bool = Fals
     return x if own == new else view(call, x, new, reindex)
 
 
-def _shift(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) -> Index:
+def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) -> Index:
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
@@ -169,21 +167,21 @@ def slice_tensor(
     if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
         return x
     return view(
-        call, x, call.value.shape, lambda index: _shift(index, dim, lambda i: i * step + start)
+        call, x, call.value.shape, lambda index: along(index, dim, lambda i: i * step + start)
     )
 
 
 @lower(aten.select.int)
 def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
-    dim, position = _dim_and_place(x, dim, position)
-    return view(call, x, call.value.shape, _at(dim, position))
+    dim, position = dim_and_place(x, dim, position)
+    return view(call, x, call.value.shape, at_place(dim, position))
 
 
-def _at(dim: int, position: Size) -> Reindex:
+def at_place(dim: int, position: Size) -> Reindex:
     return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
 
 
-def _dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
+def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
     """Both counted from the front."""
     dim = normalize_dim(dim, len(x.get_size()))
     return dim, position + x.get_size()[dim] if is_negative(position) else position
@@ -201,133 +199,7 @@ def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]
 
 
 def _from(dim: int, start: Size) -> Reindex:
-    return lambda index: _shift(index, dim, lambda i: i + start)
-
-
-@lower(aten.unbind.int)
-def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
-    return [view(call, x, piece.shape, _at(dim, k)) for k, piece in enumerate(call.value)]
-
-
-@lower(aten.diagonal.default)
-def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
-    rank = len(x.get_size())
-    dim1 = normalize_dim(dim1, rank)
-    dim2 = normalize_dim(dim2, rank)
-
-    def reindex(index: Index) -> Index:
-        rest = iter(index[:-1])
-        place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
-        return [place[k] if k in place else next(rest) for k in range(rank)]
-
-    return view(call, x, call.value.shape, reindex)
-
-
-@lower(aten.unfold.default)
-def unfold(call: Call, x: TensorBox, dim: int, size: int, step: int) -> TensorBox:
-    """Windows along one dimension, which come last in the result."""
-    rank = len(x.get_size())
-    if not rank:
-        return view(call, x, call.value.shape, lambda index: [])
-    dim = normalize_dim(dim, rank)
-    return view(
-        call,
-        x,
-        call.value.shape,
-        lambda index: _shift(index[:-1], dim, lambda i: i * step + index[-1]),
-    )
-
-
-@lower(aten.as_strided.default)
-def as_strided(
-    call: Call,
-    x: TensorBox,
-    size: Sequence[Size],
-    stride: Sequence[Size],
-    storage_offset: Size | None = None,
-) -> TensorBox:
-    """Another view of x's memory; x must lie there as eager has it."""
-    fake = x.fake
-    if not isinstance(fake, torch.Tensor) or any(
-        isinstance(n, sympy.Expr) for n in (*size, *stride, storage_offset)
-    ):
-        raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
-    at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
-    if not same_layout(at.size, at.stride, fake.stride()):
-        raise CannotLower("as_strided of a tensor that does not lie in memory as eager has it")
-    buffer = call.lowerer.lowered.buffers[at.name]
-    start = fake.storage_offset() - int(at.offset)  # where the buffer begins in eager's storage
-    offset = (fake.storage_offset() if storage_offset is None else storage_offset) - start
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
-    if (
-        offset < 0
-        or 0 not in size
-        and last
-        > sum((int(n) - 1) * int(s) for n, s in zip(buffer.layout.size, buffer.layout.stride))
-    ):
-        raise CannotLower("as_strided reaches beyond the tensor it is given")
-    layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)
-    return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
-
-
-def copied_view(*args: Any) -> TensorBox:
-    """Index maths like a view, but memory of its own where it is stored: what eager copies."""
-    return view(*args).copy()
-
-
-def _remainder(a: Any, b: Any) -> sympy.Expr:
-    return Mod(sympy.sympify(a), sympy.sympify(b))
-
-
-@lower(aten.flip.default)
-def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
-    size = x.get_size()
-    flipped = {normalize_dim(d, len(size)) for d in dims}
-    return copied_view(
-        call,
-        x,
-        size,
-        lambda index: [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)],
-    )
-
-
-@lower(aten.repeat.default)
-def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
-    own = x.get_size()
-    skip = len(repeats) - len(own)
-    return copied_view(
-        call,
-        x,
-        call.value.shape,
-        lambda index: [_remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])],
-    )
-
-
-@lower(aten.roll.default)
-def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
-    size = x.get_size()
-    if not dims:  # of the flattened tensor
-        count = sympy.prod(size)
-        flat = view(call, x, [count], reshape_index(size, [count]))
-        return (
-            copied_view(call, roll(call, flat, shifts, [0]), size, reshape_index([count], size))
-            if count
-            else x.copy()
-        )
-    by: dict[int, Size] = {}
-    for dim, shift in zip(dims, shifts):
-        dim = normalize_dim(dim, len(size))
-        by[dim] = by.get(dim, 0) + shift
-    return copied_view(
-        call,
-        x,
-        size,
-        lambda index: [
-            _remainder(i + _remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
-            for k, i in enumerate(index)
-        ],
-    )
+    return lambda index: along(index, dim, lambda i: i + start)
 
 
 # --- several tensors, or parts of one -------------------------------------------------------------
@@ -356,7 +228,7 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
         end = value = None
         for (load, dtype, _), start in reversed(list(zip(loads, starts))):
             inner = lambda load=load, dtype=dtype, start=start: cast(  # noqa: E731
-                load(_shift(index, dim, lambda i: i - start)), dtype, result.dtype
+                load(along(index, dim, lambda i: i - start)), dtype, result.dtype
             )
             if len(loads) == 1:
                 return inner()
@@ -368,141 +240,6 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
         return value
 
     return made(call, body, *tensors)
-
-
-@lower(aten.constant_pad_nd.default)
-def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0) -> TensorBox:
-    size = x.get_size()
-    before: list[Size] = [0] * len(size)
-    after: list[Size] = [0] * len(size)
-    for k in range(len(pad) // 2):
-        before[len(size) - 1 - k] = pad[2 * k]
-        after[len(size) - 1 - k] = pad[2 * k + 1]
-    load = x.make_loader()
-
-    def reaches(n: Size) -> bool:
-        """Out of x, perhaps?"""
-        return not is_nonnegative(sympy.sympify(-n))
-
-    def body(index: Index) -> Value:
-        inside = [i - b for i, b in zip(index, before)]
-        tests = [
-            between(i, 0 if reaches(b) else None, n if reaches(a) else None)
-            for i, b, a, n in zip(inside, before, after, size)
-            if reaches(b) or reaches(a)
-        ]
-        if not tests:
-            return load(inside)
-        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value)
-
-    return made(call, body, x)
-
-
-def equal(a: Any, b: Any) -> Value:
-    """a == b of two index expressions, as a runtime condition."""
-    return ops.eq(number(sympy.sympify(a), torch.int64), number(sympy.sympify(b), torch.int64))
-
-
-def partly(
-    call: Call,
-    x: TensorBox,
-    source: TensorBox,
-    written: Callable[[Index], Value | None],
-    place: Reindex,
-    anywhere: bool = False,
-) -> TensorBox:
-    """x, but where written(index) is true (None: everywhere) the element of `source` at
-    place(index).  anywhere: that is always one."""
-    load = x.make_loader()
-    load_source = source.make_loader()
-
-    def body(index: Index) -> Value:
-        test = written(index)
-
-        def new() -> Value:
-            return cast(load_source(place(index)), source.dtype, x.dtype)
-
-        if test is None:
-            return new()
-        value = new() if anywhere else ops.masked(test, new, 0)
-        return ops.where(test, value, load(index))
-
-    return made(call, body, x, source)
-
-
-@lower(aten.slice_scatter.default)
-def slice_scatter(
-    call: Call,
-    x: TensorBox,
-    source: TensorBox,
-    dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
-    step: int = 1,
-) -> TensorBox:
-    size = x.get_size()
-    dim = normalize_dim(dim, len(size))
-    start, count = slice_start(start, size[dim]), source.get_size()[dim]
-    if count == 0:
-        return x.copy()
-
-    def written(index: Index) -> Value:
-        end = start + (count - 1) * step + 1
-        test = (
-            between(index[dim], start if start != 0 else None, end)
-            if (start, count) != (0, size[dim])
-            else None
-        )
-        if step != 1:
-            on_step = equal(Mod(index[dim] - _remainder(start, step), sympy.sympify(step)), 0)
-            test = on_step if test is None else ops.logical_and(test, on_step)
-        return test
-
-    return partly(
-        call,
-        x,
-        source,
-        written,
-        lambda index: _shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step))),
-    )
-
-
-@lower(aten.diagonal_scatter.default)
-def diagonal_scatter(
-    call: Call, x: TensorBox, source: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> TensorBox:
-    rank = len(x.get_size())
-    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
-    row = lambda index: index[dim1] - max(-offset, 0)  # noqa: E731
-
-    def written(index: Index) -> Value:
-        test = equal(row(index), index[dim2] - max(offset, 0))
-        return (
-            ops.logical_and(test, between(row(index), 0, None)) if offset else test
-        )  # not above or left of where the diagonal starts
-
-    return partly(
-        call,
-        x,
-        source,
-        written,
-        lambda index: [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)],
-    )
-
-
-@lower(aten.select_scatter.default)
-def select_scatter(
-    call: Call, x: TensorBox, source: TensorBox, dim: int, position: Size
-) -> TensorBox:
-    dim, position = _dim_and_place(x, dim, position)
-    return partly(
-        call,
-        x,
-        source,
-        lambda index: equal(index[dim], position),
-        lambda index: [*index[:dim], *index[dim + 1 :]],
-        anywhere=True,
-    )
 
 
 @lower(aten.tril.default, aten.triu.default)

@@ -280,7 +280,7 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
         *(f"{r[v]['milliseconds']:.1f}" if v in r else "" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
-# Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/random.py`:
+# Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/lowerings/random.py`:
 # a counter-based generator, so a number depends on a seed and its position alone), and the backward kernels draw the same mask again:
 
 # %%

@@ -406,7 +406,7 @@ check("16.3", (continue_text, GPT))
 # Open-ended; each begins where a notebook ended.
 #
 # 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08); check that forward and backward are one kernel each; train the GPT with it.
-# 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves (`miniinductor/random.py`, 08). Find a random operation that is still an eager call, and lower it (09), in C++ (11) and in
+# 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves (`miniinductor/lowerings/random.py`, 08). Find a random operation that is still an eager call, and lower it (09), in C++ (11) and in
 #    Triton (12); the same seed must give the same numbers in both.
 # 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as `gpu/templates/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a template for small
 #    matrices, with an epilogue (11), chosen by timing (13).

@@ -3,9 +3,9 @@ of draws."""
 
 import torch
 
-from miniinductor import random
 from miniinductor.autograd import joint, runtime
 from miniinductor.extras import recurrent
+from miniinductor.lowerings import random
 
 from .mutants import mutant
 

@@ -25,16 +25,29 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from ..ir import Index, Reduction, TensorBox
+from ..lowering.reductions import accumulate_dtype
+from ..lowering.registry import (
+    READ_SEVERAL_TIMES,
+    Call,
+    NotLowered,
+    aten,
+    cast,
+    lower,
+    made,
+    number,
+)
+from ..lowering.views import between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Size
 from ..sizes.intervals import is_nonnegative
-from .reductions import accumulate_dtype
-from .registry import Call, NotLowered, aten, cast, lower, made, number
-from .views import between
 
-UNROLLED = (
-    25  # elements of a window that are written out; a larger one becomes the loops of a reduction
-)
+UNROLLED = 25  # elements of a window that are written out; larger ones are a reduction's loops
+READ_SEVERAL_TIMES |= {
+    aten.max_pool2d_with_indices.default,
+    aten.max_pool3d_with_indices.default,
+    aten.avg_pool2d.default,
+    aten.avg_pool3d.default,
+}
 
 
 @dataclass

@@ -7,8 +7,8 @@ In:   a seed (one 64-bit integer, drawn from torch's generator, so that `torch.m
 
 Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds of
 multiplication on a counter, so each element is computed alone, inside a fused kernel, and again in
-backward instead of being kept.  The C++ prelude, Triton's library and this file compute the same
-bits.  `config.fallback_random = False` puts these rules in front of eager's random kernels.
+backward instead of being kept.  The C++ prelude, Triton's library and the interpreter (`philox`)
+compute the same bits.  `config.fallback_random = False` puts these rules in front of eager's random kernels.
 
 Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-bit results,
 `torch.Generator` arguments (eager's kernels).
@@ -18,30 +18,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 
+from .. import config
+from ..decompositions import SWITCHED
+from ..interpreter import philox
+from ..ir import Index, TensorBox
+from ..lowering.registry import Call, lower
+from ..lowering.registry import made as value_of
+from ..ops import Value, ops
+from ..sizes.expressions import Size
+from ..sizes.symbols import sizes
+
 aten = torch.ops.aten
-WORD = 0xFFFFFFFF
-
-
-def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """The first 32 bits for each element of `offset` (int64), as int64; seed: int64, broadcast."""
-    c0 = offset & WORD
-    c1 = offset >> 32 & WORD
-    c2 = torch.zeros_like(offset)
-    c3 = torch.zeros_like(offset)
-    k0 = seed & WORD
-    k1 = seed >> 32 & WORD
-    for _ in range(10):
-        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
-        b = c2 * 0xCD9E8D57
-        c0 = (b >> 32 & WORD) ^ c1 ^ k0
-        c1 = b & WORD
-        c2 = (a >> 32 & WORD) ^ c3 ^ k1
-        c3 = a & WORD
-        k0 = k0 + 0x9E3779B9 & WORD
-        k1 = k1 + 0xBB67AE85 & WORD
-    return c0
 
 
 def uniform(seed: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
@@ -53,6 +43,18 @@ def uniform(seed: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
 LIBRARY = torch.library.Library("miniinductor", "DEF")
 LIBRARY.define("uniform(Tensor seed, SymInt[] size) -> Tensor")
 LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
+
+
+@lower(torch.ops.miniinductor.uniform.default)
+def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> TensorBox:
+    load, shape = seed.make_loader(), sizes(call.value.shape)
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+
+    def body(index: Index) -> Value:
+        place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
+        return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
+
+    return value_of(call, body, seed)
 
 
 def draw(size: Sequence[int], device: torch.device | str) -> torch.Tensor:
@@ -142,3 +144,4 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.bernoulli_.float: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
+SWITCHED.append(lambda: {} if config.fallback_random else RULES)

@@ -1,0 +1,110 @@
+"""Decompositions of normalizations beside layer norm.
+
+In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
+
+    batch_norm(x) -> (x - mean) * rsqrt(variance + eps) * weight + bias     over all but the channels
+
+Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from ..decompositions import OURS, decomposition, normalized, scaled, upcast
+from ..sizes.symbols import same
+
+aten = torch.ops.aten
+
+
+def var_mean_by_channel(
+    x: torch.Tensor, dims: Sequence[int], *, correction: int, keepdim: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
+    channels-last memory the sums run along rows."""
+    variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
+    between, center = torch.var_mean(mean, [2], correction=0, keepdim=True)
+    return torch.mean(variance, [2], keepdim=True) + between, center
+
+
+@decomposition(aten.native_group_norm.default)
+def group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    n: int,
+    c: int,
+    hw: int,
+    groups: int,
+    eps: float,
+) -> Any:
+    if not x.is_contiguous(memory_format=suggest_memory_format(x)):
+        return NotImplemented  # eager refuses it
+    by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
+    out, mean, _, rstd = normalized(
+        x.reshape(n, groups, c // groups, hw),
+        [2, 3],
+        eps,
+        var_mean_by_channel if by_channel else None,
+    )
+    out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
+    return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
+
+
+@decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+def batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Training updates the running statistics in place; functionalization turns that into outputs.
+    Results: normalised x, mean and 1 / deviation of the batch, which have the dtype of the
+    parameters."""
+    if x.dim() < 2:
+        return NotImplemented  # eager refuses it
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    if not training and running_mean is not None:
+        deviation = torch.rsqrt(running_var + eps).reshape(shape)
+        out = (upcast(x) - running_mean.reshape(shape)) * deviation
+        out = scaled(out, weight, bias, shape).to(x.dtype)
+        out = out.contiguous(memory_format=suggest_memory_format(x))
+        return out, x.new_empty((0,)), x.new_empty((0,))
+    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
+    out, mean, variance, rstd = normalized(x, [0, *range(2, x.dim())], eps)
+    out = scaled(out, weight, bias, shape).to(x.dtype)
+    out = out.contiguous(memory_format=suggest_memory_format(x))
+    mean, variance, rstd = (
+        mean.reshape(-1).to(kept),
+        variance.reshape(-1),
+        rstd.reshape(-1).to(kept),
+    )
+    if running_mean is not None:
+        count = x.numel() // x.shape[1]
+        running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
+        running_var.copy_(
+            momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var
+        )
+    return out, mean, rstd
+
+
+OURS.update(
+    {
+        aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *how: (
+            batch_norm(x, weight, bias, mean, var, False, *how)
+        ),
+        aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(
+            x, weight, bias, None, None, *how
+        ),
+        aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
+            *batch_norm(x, weight, bias, mean, var, True, momentum, eps),
+            x.new_empty((0,), dtype=torch.uint8),
+        ),
+    }
+)
