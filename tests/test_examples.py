@@ -85,9 +85,11 @@ def scheduled(function, *tensors, written=()):
         [("placeholder", name) for name in written],
     )
     scheduler = Scheduler(graph, CompileRecord())
+    nodes = scheduler.order.topological(scheduler.fuse(scheduler.live_nodes()))
     return {
         "order": scheduler.order,
-        "nodes": scheduler.order.topological(scheduler.fuse(scheduler.live_nodes())),
+        "nodes": nodes,
+        "schedule": kernels.Schedule(scheduler.order, nodes, {}),
     }
 
 
@@ -135,8 +137,9 @@ def softmax_steps():
 
 def softmax_plan():
     """The one group of softmax, before its kernel is written."""
-    graph = lower_graph(trace(lambda x: ([f(x)], []), [torch.randn(4096, 1024)], table()))
-    (group,) = stages.make_schedule(graph, CompileRecord()).nodes
+    gm = trace(lambda x: ([f(x)], []), [torch.randn(4096, 1024)], table())
+    record = CompileRecord()
+    (group,) = stages.make_schedule(lower_graph(gm, record), record).nodes
     return {"softmax_group": group}
 
 
@@ -192,14 +195,11 @@ MORE = {  # file -> what else its example finds
         "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0],
         "handler": PrintHandler(),
     },
-    "foreach": lambda: (
-        scheduled(
-            lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
-            torch.randn(3),
-            torch.randn(5),
-            torch.randn(7),
-        )
-        | {"overwritten": {}}
+    "speed/foreach": lambda: scheduled(
+        lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
+        torch.randn(3),
+        torch.randn(5),
+        torch.randn(7),
     ),
     "graph_passes/basic": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
