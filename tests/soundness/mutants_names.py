@@ -1,4 +1,8 @@
-"""Mutants of what the generators `names` and `functions` look at."""
+"""Mutants of what the generators `names` and `functions` look at.
+
+What classes do not have is guarded, too.  `no ABSENT guards` of mutants_change.py takes that away,
+and `change` notices; no case of `functions` does, so there is no second mutant of it here.
+"""
 
 from .mutants import mutant
 
@@ -75,11 +79,6 @@ def nothing_fixed() -> None:
     from minidynamo.graph_capture import OutputGraph
 
     OutputGraph.guard_fixed = lambda self, source, value: None
-
-
-@mutant("functions: absence from classes is not guarded", "functions --modes eager")
-def no_absence() -> None:
-    without("ABSENT")
 
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
