@@ -8,6 +8,7 @@ import pytest
 import torch
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 
+import minidynamo
 import miniinductor.config
 from miniinductor.speed import tables
 from miniinductor.codegen.cpp import CppKernelWriter
@@ -946,3 +947,25 @@ def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
     gm = torch.fx.symbolic_trace(lambda x: tuple(function(x)))
     for got, want in zip(miniinductor.compile_fx(gm, [x])(x), function(x)):
         same(got, want)
+
+
+@pytest.mark.parametrize("lanes", [64, 1500])
+def test_what_no_row_changes_beside_pieces_of_any_length(lanes):
+    """Pieces longer than a table have none; what stood before the rows for the first piece stays."""
+
+    def f(x, scale):
+        return torch.nn.functional.pad(x, (2, 2), mode="reflect") * scale
+
+    x, scale = torch.randn(16, 12, lanes), torch.tensor(3.0)
+    compiled = minidynamo.compile(f)
+    assert torch.equal(compiled(x, scale), f(x, scale))
+    record = minidynamo.records.frames[-1].backend_record
+    assert len(record.kernels) == 1 and not record.notes
+
+
+def test_sums_of_chunks_are_doubles_in_every_loop():
+    x = torch.rand(3, 4, 80000)[:, :, :70000]
+    compiled = minidynamo.compile(lambda x: x.sum((1, 2)))
+    torch.testing.assert_close(compiled(x), x.double().sum((1, 2)).float(), rtol=2e-7, atol=0)
+    [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+    assert "double part0 = 0;" in kernel.source

@@ -304,10 +304,10 @@ class CppKernelWriter(CppExpressions):
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            declared = declarations(parts)  # first: the loop may take them for sums of chunks
+            # first this: it decides the parts' types
             row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
             added = [a.update(p.name) for a, p in zip(accumulators, parts)]
-            lines = [*declared, *row, *added]
+            lines = [*declarations(parts), *row, *added]
         else:
             lines = self.lanes(lines, accumulators, start, end)
         return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
