@@ -1,7 +1,7 @@
 """Where faster forms of a C++ kernel come in: what the plain writer asks, and who may answer.
 
-In:   a strategy class, registered with its place in the order.  Out: what is written in place of the
-      plain form, or None, which leaves it to the next strategy and at the end to the plain writer.
+In:   a strategy class, registered with its place in the order.  Out: what is written in place of
+      the plain form, or None, which leaves it to the next strategy, at the end to the plain writer.
 
     @strategy(order=50)
     class Spread(Strategy):

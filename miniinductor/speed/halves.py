@@ -5,7 +5,7 @@
         mini::convert(in0 + r0_block, half0, 128);
         for (int64_t r0 = r0_block; ...) ... half0[r0 - r0_block]
 
-In:   a pointwise kernel's elements of float16.  Out: what stands for them, and the loop over blocks.
+In:   a pointwise kernel's elements of float16.  Out: what stands for them, and a loop over blocks.
 """
 
 from dataclasses import replace

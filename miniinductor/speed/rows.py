@@ -12,9 +12,9 @@
 In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
 
 Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
-start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share the
-rows: each has accumulators of its own, which are put together at the end.  Four rows are added at a
-time; long float sums are sums of chunks, added up in double.
+start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share
+the rows: each has accumulators of its own, which are put together at the end.  Four rows are added
+at a time; long float sums are sums of chunks, added up in double.
 
 Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """

@@ -1,7 +1,7 @@
 """The lanes of a pointwise kernel in C++: longer ones, pieces of them, and tables before the rows.
 
-In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what is
-      the same in each row (invariants.py) computed before them.
+In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what
+      is the same in each row (invariants.py) computed before them.
 
   * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 %
     3: three lanes fill no vector.
