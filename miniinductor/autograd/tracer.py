@@ -31,11 +31,9 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
-from ..eager_layouts import strides_in_eager
-from ..eager_support import refusal
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
-from ..fake_mode import FakeMode
-from ..foreign import ours, together
+from ..fake_mode import EAGER, FakeMode
+from ..foreign import together
 from ..hooks import CALLS
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from .functionalize import functional_form, graph_module, is_view
@@ -59,7 +57,6 @@ OWN_DROPOUT = {
     F.feature_alpha_dropout,
 }
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
-FEW = 4096  # elements
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
@@ -299,7 +296,8 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
-        refuse_what_eager_refuses(func, args, kwargs)
+        if refused := EAGER.refusal_of_nothing(func, args, kwargs):
+            raise CannotTrace(f"eager refuses: {refused}")
         if func._schema.is_mutable:
             refuse_overlap(func, args, kwargs)
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
@@ -321,7 +319,7 @@ class Tracer(TorchDispatchMode):
             self.share(out, self.to_fake(args[0]), func)
             return out
         rule = self.decompositions.get(func)
-        if rule is not None and refusal(func, args, kwargs):
+        if rule is not None and EAGER.refusal(func, args, kwargs):
             rule = None  # the eager kernel raises
         if rule is not None:
             known = len(self._alive)
@@ -337,7 +335,7 @@ class Tracer(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         functional = functional_of(func) if func._schema.is_mutable else None
         rule = self.decompositions.get(functional)
-        if rule is not None and not refusal(functional, args, kwargs):
+        if rule is not None and not EAGER.refusal(functional, args, kwargs):
             with self:  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
                 out = rule(*args, **kwargs)
                 if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
@@ -390,15 +388,7 @@ class Tracer(TorchDispatchMode):
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
         fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
         with self.fake_mode:
-            out = func(*fake_args, **fake_kwargs)
-            if gives_what_it_is_given(func):
-                return out
-            leaves, spec = pytree.tree_flatten(out)
-            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-            made = [leaves[i] for i in places]
-            for i, strides in zip(places, strides_in_eager(func, fake_args, fake_kwargs, made)):
-                leaves[i] = in_strides(leaves[i], strides)
-        return pytree.tree_unflatten(leaves, spec)
+            return func(*fake_args, **fake_kwargs)
 
     def record_inplace_view(self, func, args, kwargs):
         """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of
@@ -477,47 +467,6 @@ class Tracer(TorchDispatchMode):
 def gives_what_it_is_given(func) -> bool:
     """Does it return its arguments, or views of them?"""
     return any(result.alias_info for result in func._schema.returns)
-
-
-def in_strides(fake, strides):
-    """A fake tensor like this one, in these strides; itself where it has them."""
-    if all(map(same, fake.stride(), strides)):
-        return fake
-    return fake.new_empty_strided(fake.shape, strides)
-
-
-def refuse_what_eager_refuses(func, args, kwargs) -> None:
-    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of
-    nothing): fake tensors often do not know.
-
-    With so few numbers one can ask the kernel itself, on zeros.  In place of a symbol stands the
-    size of this call: what is refused for one size runs eagerly for all."""
-    met = []
-    of_tensors((args, kwargs), met.append)
-    if all(0 not in shape_of(t) for t in met) or torch.Tag.nondeterministic_seeded in func.tags:
-        return
-    if any(None in shape_of(t) or math.prod(shape_of(t)) > FEW for t in met):
-        return
-
-    def zeros(t):
-        if t.layout is not torch.strided:
-            raise CannotTrace(f"{func} of a tensor that is not strided")
-        strides = [hint(n, 1) for n in t.stride()]
-        return torch.empty_strided(shape_of(t), strides, dtype=t.dtype, device=t.device).zero_()
-
-    with _disable_current_modes(), torch.no_grad():
-        real_args, real_kwargs = pytree.tree_map_only(
-            torch.SymInt, hint, of_tensors((args, kwargs), zeros)
-        )
-        try:
-            func(*real_args, **real_kwargs)
-        except ours(RuntimeError, IndexError, ValueError) as error:
-            raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
-
-
-def shape_of(t) -> list:
-    """Its sizes in this call, None for one that only the run knows."""
-    return [hint(n) for n in t.shape]
 
 
 def out_tensors(func, kwargs) -> list[torch.Tensor]:
