@@ -43,7 +43,7 @@ class FakeMode(FakeTensorMode):
     def __torch_dispatch__(
         self,
         func: Any,
-        types: Sequence[object],
+        types: Sequence[type],
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:

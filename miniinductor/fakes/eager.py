@@ -190,7 +190,7 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
     tensors = list(tensors_in(*args, *kwargs.values()))
-    if not tensors or has_kernel(op, tuple([t.dtype for t in tensors])):
+    if not tensors or has_kernel(op, (*args, *kwargs.values()), tensors):
         return ""
     if not are_plain(tensors) or is_random(op):
         return ""
@@ -203,9 +203,12 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     return message or ""
 
 
-def has_kernel(op: Op, dtypes: tuple[torch.dtype, ...]) -> bool:
+def has_kernel(op: Op, arguments: tuple, tensors: Sequence[torch.Tensor]) -> bool:
     """Is that known without asking?"""
+    if any(isinstance(x, (complex, torch.dtype)) and x is not F for x in arguments):
+        return False
     name = op._schema.name[6:]  # aten::NAME
+    dtypes = tuple([t.dtype for t in tensors])
     if dtypes.count(F) == len(dtypes):
         is_pointwise = torch.Tag.pointwise in op.tags and not WANTS_INTEGERS.search(name)
         return is_pointwise or name in FLOAT_OPS
