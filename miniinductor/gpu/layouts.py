@@ -28,7 +28,7 @@ from .. import config
 from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
 from ..sizes.symbols import hints_of
-from ..graph_passes.layout import TRANSPOSITIONS, LayoutPass, aten
+from ..passes.layout import TRANSPOSITIONS, LayoutPass, aten
 
 HALF = (torch.float16, torch.bfloat16)
 ALIGNED = 8  # numbers of 2 bytes in 16 bytes

@@ -11,6 +11,8 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -20,31 +22,29 @@ from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..ops import exact_key
 from ..sizes.symbols import alike, size
-from .attention_masks import drop_attention_masks
-from .gradients import accumulate_in_place
+from .registry import CLEANING, graph_pass, passes
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
 STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
 
 
-def optimize(gm):
-    graph = gm.graph
-    counts = {
-        "numbers": numbers_to_devices(gm),
-        "no-ops": remove_no_ops(graph),
-        "common subexpressions": merge_common(graph),
-        "tables of zeros": accumulate_in_place(graph),
-        "attention masks": drop_attention_masks(graph),
-    }
-    before = len(graph.nodes)
-    graph.eliminate_dead_code(is_impure_node=is_needed)
-    counts["dead code"] = before - len(graph.nodes)
+def optimize(gm: fx.GraphModule) -> dict[str, int]:
+    """Run the cleaning passes; name -> how many nodes each removed or changed."""
+    counts = {one.name: one.run(gm) for one in passes(CLEANING)}
     gm.recompile()
     return counts
 
 
-def numbers_to_devices(gm):
+@graph_pass(CLEANING, "dead code", order=100)
+def remove_dead_code(gm: fx.GraphModule) -> int:
+    before = len(gm.graph.nodes)
+    gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+    return before - len(gm.graph.nodes)
+
+
+@graph_pass(CLEANING, "numbers", order=10)
+def numbers_to_devices(gm: fx.GraphModule) -> int:
     """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x *
     torch.tensor(2.)).
 
@@ -72,7 +72,7 @@ def numbers_to_devices(gm):
     return len(there)
 
 
-def on_device(gm, node, device):
+def on_device(gm: fx.GraphModule, node: fx.Node, device: torch.device) -> fx.Node:
     value = node.meta["val"]
     is_number = (
         node.target is aten.lift_fresh_copy.default
@@ -96,13 +96,14 @@ def on_device(gm, node, device):
     return copy
 
 
-def remove_no_ops(graph):
+@graph_pass(CLEANING, "no-ops", order=20)
+def remove_no_ops(gm: fx.GraphModule) -> int:
     """Copies, casts and reshapes whose result is what they were given.
 
     A clone may be an output of its own (eager gives fresh memory): those that reach the output
     stay.
     """
-    removed = 0
+    removed, graph = 0, gm.graph
     # as_strided counts from the start of the memory: with one in the graph, what stands in for a
     # copy must begin in its memory where the copy began (a part of an input does not)
     counts_offsets = any(node.target in COUNTS_PLACES for node in graph.nodes)
@@ -136,11 +137,11 @@ def remove_no_ops(graph):
     return removed
 
 
-def offset(tensor):
+def offset(tensor: torch.Tensor) -> Any:
     return size(tensor.storage_offset())
 
 
-def stand_in(node, source):
+def stand_in(node: fx.Node, source: fx.Node) -> bool:
     """Put `source` in place of `node`, which has the same value, where nobody sees whose memory it
     is: was it done?"""
     if reaches_output_by_views(node):
@@ -156,7 +157,9 @@ def stand_in(node, source):
 SHARING = (operator.getitem, aten._unsafe_view.default)
 
 
-def reaches_output_by_views(node, sharing=(operator.getitem,), without=None):
+def reaches_output_by_views(
+    node: fx.Node, sharing: Sequence[Any] = (operator.getitem,), without: fx.Node | None = None
+) -> bool:
     """Does an output share the memory of `node`, on a way that does not pass `without`?"""
     work, seen = [node], {without}
     while work:
@@ -170,7 +173,7 @@ def reaches_output_by_views(node, sharing=(operator.getitem,), without=None):
     return False
 
 
-def is_private(source, copy):
+def is_private(source: fx.Node, copy: fx.Node) -> bool:
     """Is the memory of `source` made in this graph, and does no output share it but through
     `copy`?"""
     while is_view(source.target) or source.target in SHARING:
@@ -180,10 +183,12 @@ def is_private(source, copy):
     return not reaches_output_by_views(source, SHARING, without=copy)
 
 
-def merge_common(graph):
+@graph_pass(CLEANING, "common subexpressions", order=30)
+def merge_common(gm: fx.GraphModule) -> int:
     """One node for equal calls.  Random ops are never merged."""
-    seen, removed = {}, 0
-    for node in list(graph.nodes):
+    seen: dict[Any, fx.Node] = {}
+    removed = 0
+    for node in list(gm.graph.nodes):
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
         known = seen.setdefault((node.target, _freeze(node.args), _freeze(node.kwargs)), node)
@@ -192,7 +197,7 @@ def merge_common(graph):
     return removed
 
 
-def _freeze(value):
+def _freeze(value: Any) -> Any:
     """A hashable key of a node's arguments, in which sizes are expressions."""
     return exact_key(
         fx.node.map_aggregate(
