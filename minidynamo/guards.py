@@ -40,8 +40,8 @@ import gc
 import math
 import re
 import types
-import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -91,7 +91,7 @@ class Guard:
     is a tuple); `pins` are the objects it names."""
 
     kind: str
-    source: object
+    source: Any  # a Source, a tuple of them, or None
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
@@ -244,8 +244,15 @@ class GuardFunction:
         self.parameters = name_parameters(parameters, text)
         self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
         self.called = dict(zip(parameters, self.parameters))
-        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
-        self.check = self.namespace["check"]
+        self.check = types.FunctionType(compile_first.__code__, self.namespace, "check")
+        self.namespace["check"] = self.check
+        self.namespace["compile_check"] = self._compile
+
+    def _compile(self):
+        """Give `check` the code of its text: many an entry is made and never asked."""
+        made = {}
+        exec(compile(self.source, "<minidynamo guard>", "exec"), made)
+        self.check.__code__ = made["check"].__code__
 
     # ---- what lasts while nothing that was read on the way has been written
     def _lasts(self, node):
@@ -484,6 +491,12 @@ class GuardFunction:
         return node.expr(self._evaluable(node.base) if node.base is not None else None)
 
 
+def compile_first(*parameters):
+    """What a guard function's `check` does in its first call, in the names of the guard function."""
+    compile_check()  # noqa: F821
+    return check(*parameters)  # noqa: F821
+
+
 def answer_failure(error):
     """False: what the guards look at is not there.  A foreign exception leaves the user's call."""
     if is_foreign(error):
@@ -511,13 +524,3 @@ def name_parameters(parameters: list[str], text: str) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
-
-
-def watch(objects, on_death):
-    """Weak references to `objects` that call `on_death` once one of them dies; keep the returned
-    list alive."""
-
-    def dead(_):
-        on_death()
-
-    return [weakref.ref(obj, dead) for obj in objects]

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 import collections
 import inspect
 import itertools
+import sys
 import time
+import traceback
 import types
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from . import config
 from .foreign import ours
 
 
@@ -145,3 +148,16 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
+
+
+def internal_error(error: BaseException, record: FrameRecord, where: str = "") -> None:
+    """Write a fault of ours down, or raise it."""
+    if config.raise_internal_errors:
+        raise error
+    record.error = "".join(traceback.format_exception(error))
+    counters["errors"][f"{where}{type(error).__name__}: {error}"] += 1
+
+
+def debug(level: int, text: str) -> None:
+    if config.debug >= level:
+        print(text, file=sys.stderr)

@@ -15,17 +15,20 @@ sections 3.7 and 3.8).
 
 import dis
 import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
 from .bytecode import Instruction, assemble, disassemble, emit
+from .bytecode.assembler import parameter_count
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail
 from .reconstruct import Codegen, peek
 from .resume import HANDLED, LASTI, NULL, VALUE, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled, Lazy, OpaqueVar
+from .variables.base import Handled, Lazy, OpaqueVar, Variable
 from .variables.constant import is_constant_value
 from .variables.exceptions import ExceptionVar
 from .variables.objects import ObjectVar
@@ -64,6 +67,14 @@ def rebuild(frame):
     else:
         _push_state(tail, frame)
     return tail
+
+
+class GraphCall(NamedTuple):
+    """How the replacement code calls the compiled graph: nothing to call, if there is no graph."""
+
+    function: Callable[..., Any] | None
+    inputs: list[Variable]
+    raised: Callable[[], None] | None  # called in the handler when `function` has raised
 
 
 def replacement(frame, tail, compile_graph, tick=None):
@@ -214,15 +225,6 @@ def _holds(value):
             type(peek(value)) is Lazy
             and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor))
         )
-    )
-
-
-def parameter_count(code):
-    return (
-        code.co_argcount
-        + code.co_kwonlyargcount
-        + bool(code.co_flags & 4)
-        + bool(code.co_flags & 8)
     )
 
 

@@ -15,7 +15,7 @@ from test_capture_language import fresh, make_test, same  # noqa: F401
 from torch.nn.attention import SDPBackend
 
 import minidynamo
-from minidynamo import convert_frame
+from minidynamo.conversion import Conversion
 
 
 def X():
@@ -657,12 +657,12 @@ def test_reset_gives_skipped_code_another_chance():
         return gm.forward
 
     compiled = minidynamo.compile(f, backend=backend)
-    original = convert_frame.FrameCompiler.trace
+    original = Conversion.run
     try:
-        convert_frame.FrameCompiler.trace = failing
+        Conversion.run = failing
         same(compiled(X()), f(X()))
     finally:
-        convert_frame.FrameCompiler.trace = original
+        Conversion.run = original
     assert minidynamo.counters["errors"] and any(
         "the compiler failed" in reason for reason in minidynamo.counters["skipped"]
     )

@@ -469,7 +469,7 @@ def test_the_entry_that_hit_last_is_tried_first():
 
     compiled = minidynamo.compile(f, backend="eager", dynamic=False)
     order = lambda: [
-        next(g.code[-1] for g in entry[0].record.guards if g.kind == "EQUALS")
+        next(g.code[-1] for g in entry.record.guards if g.kind == "EQUALS")
         for entry in frame_hook.get_cache(f.__code__)
     ]  # noqa: E731
     for n in (1, 2, 3):

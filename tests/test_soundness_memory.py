@@ -8,7 +8,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo import convert_frame, frame_hook
+from minidynamo import frame_hook, records
 
 MODES = {
     "eager": {"backend": "eager"},
@@ -100,7 +100,7 @@ def test_entries_of_dead_modules_are_dropped():
             minidynamo.compile(Model(), backend=backend)(torch.randn(2, 4))
             gc.collect()
         assert frame_hook.get_cache(code) in (None, [])
-    assert all(record.code is not code for record in convert_frame.records.frames)
+    assert all(record.code is not code for record in records.frames)
 
 
 def test_records_of_dead_functions_leave():
@@ -114,7 +114,7 @@ def test_records_of_dead_functions_leave():
             held.append(weakref.ref(scope["function"].__code__))
     assert [reference() is None for reference in held] == [True] * 5 + [False]
     minidynamo.compile(Model(), backend="eager")(torch.ones(2, 4))
-    codes = [record.code for record in convert_frame.records.frames]
+    codes = [record.code for record in records.frames]
     assert None not in codes and held[-1]() in codes
 
 

@@ -124,7 +124,7 @@ def child(name, hooked):
         return
     import torch  # noqa: F401
 
-    from minidynamo import config, convert_frame, frame_hook, records
+    from minidynamo import config, convert_frame, entries, frame_hook, records
 
     ours = (
         "minidynamo's own code",
@@ -148,7 +148,7 @@ def child(name, hooked):
         {
             "(counts)": {
                 "frames": sum(records.counters["frames"].values()),
-                "replaced": len(convert_frame.CODES),
+                "replaced": len(entries.CODES),
                 "errors": dict(records.counters["errors"]),
                 "breaks": sum(records.counters["graph_breaks"].values()),
             }

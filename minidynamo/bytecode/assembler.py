@@ -15,6 +15,7 @@ Objects/exception_handling_notes.txt and Objects/locations.md.  Left out: 3.14, 
 """
 
 import dis
+import inspect
 import opcode
 import sys
 import types
@@ -112,6 +113,16 @@ def slots(code: types.CodeType) -> tuple[str, ...]:
         + tuple(c for c in code.co_cellvars if c not in code.co_varnames)
         + code.co_freevars
     )
+
+
+def parameter_count(code: types.CodeType) -> int:
+    """How many of its variables are bound before it runs: `*args` and `**kwargs` are, too."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        count += 1
+    return count
 
 
 def disassemble(code: types.CodeType) -> list[Instruction]:

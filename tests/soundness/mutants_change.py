@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo import convert_frame, guards
+from minidynamo import entry_guards, guards
 
 from .mutants import mutant
 
-STATES = {name for name, _ in convert_frame.STATE} | {
-    name for (name, _), _ in convert_frame.DETAILS
-}
+STATES = {name for name, _ in entry_guards.STATE} | {name for (name, _), _ in entry_guards.DETAILS}
 
 
 def kinds_in(node: ast.AST) -> Iterator[str]:

@@ -42,7 +42,8 @@ FOCUS = {
 def no_checks():
     from miniinductor import checks
 
-    checks.is_check.__code__ = (lambda node: False).__code__
+    original = checks.raises_by
+    checks.raises_by = lambda target: original(target).replace(checks.CHECKING, checks.NEVER)
 
 
 @mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")

@@ -1,0 +1,306 @@
+"""One frame on its way to a cache entry: attempts, the backend, the replacement code, the guards.
+
+In:   the frame's function, code and arguments, and what earlier compilations of it have met.
+Out:  a `CacheEntry`, or None where there is nothing to compile.
+
+    >>> Conversion(compiler, fn, fn.__code__, args, record, policy).run()
+
+The frame is traced until it returns or until a place where it must be split; what was learned there
+(the speculation log) is kept and tracing starts over.  Mirrors `compile_inner` and `transform` in
+torch/_dynamo/convert_frame.py (paper section 3.4).
+"""
+
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import backends, config, frame_hook, records, runtime
+from .bytecode.assembler import parameter_count
+from .dynamic import SizePolicy
+from .entries import CacheEntry, owner_of, watch
+from .entry_guards import entry_guards, pinned_sizes
+from .exceptions import Break, Restart, SkipFrame, Unsupported
+from .foreign import faults, ours
+from .graph_capture import OutputGraph
+from .guards import Guard
+from .reconstruct import Codegen
+from .records import BreakRecord, FrameRecord, internal_error
+from .replacement import GraphCall, rebuild, replacement
+from .symbolic_eval.evaluator import RootFrame
+from .symbolic_eval.torch_rules import STATES
+from .undo import Undo
+from .variables.base import Lazy, Variable
+from .variables.functions import CellVar, FunctionVar
+from .variables.lookup import LOOKUPS
+from .variables.tensor import TensorVar
+
+if TYPE_CHECKING:
+    from .convert_frame import FrameCompiler
+
+CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
+
+
+class Conversion:
+    """What one attempt learns and the next one knows.
+
+    `forced`: step of the root frame -> why it is split there; `input_sources`: names of tensors
+    that must be placeholders; `outputs`: one a try, to be forgotten together."""
+
+    def __init__(
+        self,
+        compiler: "FrameCompiler",
+        function: Any,
+        code: types.CodeType,
+        args: Sequence[Any],
+        record: FrameRecord,
+        policy: SizePolicy,
+    ) -> None:
+        self.compiler = compiler
+        self.function = function
+        self.code = code
+        self.args = args
+        self.record = record
+        self.policy = policy
+        self.forced: dict[int, Break] = {}
+        self.input_sources: set[str] = set()
+        self.outputs: list[OutputGraph] = []
+
+    def run(self) -> CacheEntry | None:
+        frame, tail = self.traced()
+        if not self.is_worth_it(frame):
+            return None
+        record, output = self.record, frame.output
+        record.input_sources = [variable.source for variable in output.inputs]
+        record.sizes = self.policy.met
+        record.pinned = self.policy.pinned
+        record.shape_env = output.shape_env if output.shape_env.table else None
+
+        def compiled(results: list[Variable]) -> GraphCall:
+            return self.compile_graph(output, results)
+
+        tick = record.calls.__next__ if config.count_hits else None
+        record.replacement_code = replacement(frame, tail, compiled, tick)
+        with record.timed("guards"):
+            record.guard_function = entry_guards(output, self.code)
+        record.guards = record.guard_function.guards
+        output.shape_env.where = str  # the frame's objects must not live on with the record
+        count_breaks(record)
+        check = record.guard_function.check
+        watching = watch(output.modules, self.code, check) if output.modules else []
+        return CacheEntry(
+            check,
+            record.replacement_code,
+            self.compiler,
+            record,
+            owner_of(self.args),
+            watching,
+        )
+
+    def forget(self) -> None:
+        for output in self.outputs:
+            output.forget()
+
+    # ---- attempts
+    def traced(self) -> tuple[RootFrame, Codegen]:
+        """The frame, traced with all that had to be learned, and the code behind its graph."""
+        for _ in range(config.attempt_limit):
+            found = self.attempt()
+            if found is not None:
+                return found
+            if self.compiler.fullgraph and self.forced:
+                raise Unsupported(explain_break(next(iter(self.forced.values()))))
+        raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
+
+    def attempt(self) -> tuple[RootFrame, Codegen] | None:
+        """One try.  None: something was learned by which the next one will come further."""
+        frame = None
+        try:
+            with self.record.timed("trace"):
+                frame = self.trace()
+                frame.output.check_generators()
+                tail = rebuild(frame)
+            if self.policy.pin(pinned_sizes(frame.output)):
+                return None  # with those sizes as numbers
+        except Restart:
+            return None
+        except Break as broken:  # a value cannot be rebuilt: plain Python must make it
+            self.split_before(broken, frame)
+            return None
+        if frame.split is not None and frame.output.float_inputs:
+            # a float that is no constant may be what broke the graph
+            self.compiler.floats[self.code] = CONSTANT
+            return None
+        return frame, tail
+
+    def split_before(self, broken: Break, frame: RootFrame | None) -> None:
+        """The next try ends where the value was made that cannot be rebuilt."""
+        if broken.step is None or broken.step in self.forced:
+            raise SkipFrame(str(broken)) from broken
+        if frame is not None and frame.split is not None:
+            found = frame.split[1]
+            broken.reason = f"{broken.reason}: {found.reason}"
+            broken.hint = found.hint or broken.hint
+        self.forced[broken.step] = broken.with_traceback(None)
+
+    def trace(self) -> RootFrame:
+        """Evaluate the frame on variables; the thread's state is as before afterwards."""
+        self.policy.start()
+        compiler, code = self.compiler, self.code
+        output = OutputGraph(
+            self.input_sources,
+            compiler.backend_name != "eager",
+            compiler.floats.get(code, ()),
+            self.policy,
+        )
+        self.outputs.append(output)
+        LOOKUPS.clear()
+        names = code.co_varnames[: parameter_count(code)]
+        bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
+        closure = closure_of(self.function, code, output)
+        root = FunctionVar(
+            None, code, self.function.__globals__, self.function.__qualname__, closure=closure
+        )
+        frame = RootFrame(output, root, bound, self.forced)
+        depth = len(runtime.ENTERED.managers)
+        try:
+            frame.run()
+        finally:
+            put_state_back(output, depth)
+        return frame
+
+    # ---- what was traced
+    def is_worth_it(self, frame: RootFrame) -> bool:
+        """Is there something to compile?  Writes the graph break down, if there is one."""
+        output = frame.output
+        if frame.split is None:
+            return bool(output.calls) or not self.compiler.needs_tensors
+        found = frame.split[1]
+        empty = not output.calls and not output.inputs
+        if empty and not self.compiler.worth_splitting(self.code, self.args):
+            raise SkipFrame(f"no tensor before a graph break: {found.reason}")
+        file, line, _ = found.stack[-1]
+        self.record.graph_breaks = [
+            BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack)
+        ]
+        return True
+
+    def compile_graph(self, output: OutputGraph, results: list[Variable]) -> GraphCall:
+        """The backend's work on the captured graph."""
+        if not output.calls:
+            return GraphCall(None, [], None)
+        record, eager = self.record, self.compiler.backend_name == "eager"
+        with record.timed("graph"):
+            gm, example_inputs = output.finish(results)
+        record.graph = gm
+        undo = Undo(output, gm, record.function, eager)
+        records.counters["graphs"][record.function] += 1
+        with record.timed("backend"):
+            compiled = self.ask_backend(gm, example_inputs)
+        record.backend_record = getattr(compiled, "record", None)
+        if record.backend_record is not None:  # our guards have looked at the inputs
+            compiled = getattr(compiled, "function", compiled)
+        compiled = adapted(compiled, output, [] if eager else results)
+        return GraphCall(frame_hook.disabled(undo.around(compiled)), output.inputs, undo.raised)
+
+    def ask_backend(
+        self, gm: torch.fx.GraphModule, example_inputs: list[Any]
+    ) -> Callable[..., Any]:
+        """What the backend makes of the graph; the graph itself where it fails."""
+        compiler = self.compiler
+        options = {}
+        if compiler.registered and compiler.mode is not None:
+            options["mode"] = compiler.mode
+        try:
+            compiled = compiler.backend(gm, example_inputs, **options)
+            if not callable(compiled):
+                raise TypeError(
+                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
+                )
+        except self.backend_faults() as error:
+            internal_error(error, self.record, f"backend {compiler.backend_name}: ")
+            return gm.forward
+        return compiled
+
+    def backend_faults(self) -> Any:
+        """What the backend may raise, and plain Python runs: of the user's own backend, whatever
+        it says itself.  To be asked in the `except` clause."""
+        return faults() if backends.is_own(self.compiler.backend) else ours(Exception)
+
+
+def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:
+    """Variables of the function's cells, of which some may be empty."""
+    closure = []
+    for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
+        try:
+            content = Lazy(cell.cell_contents, output.tree.free(n, name))
+        except ours(ValueError):
+            check = f"this_function.__closure__[{n}] == EMPTY"
+            output.pair_guards.append(Guard("EMPTY", (), check, {"EMPTY": types.CellType()}))
+            content = None
+        variable = CellVar(content, None, name)
+        output.memo[id(cell)] = (variable, cell)
+        closure.append(variable)
+    return tuple(closure)
+
+
+def put_state_back(output: OutputGraph, depth: int) -> None:
+    """The thread's state is as it was before the frame was traced; what the frame left changed is
+    written down for the replacement code.
+
+    depth: how many context managers of C this thread's graphs had entered."""
+    for (setter, key), before in output.state_before.items():
+        final = STATES[setter](*key)
+        if final != before or output.entered:
+            output.state_after[setter, key] = final
+    runtime.unwind(depth)
+    for (setter, key), before in output.state_before.items():
+        setter(*key, before)
+    caching = any(setter is torch.set_autocast_cache_enabled for setter, _ in output.state_before)
+    if output.autocast_depth or caching:
+        torch.clear_autocast_cache()  # of fake tensors
+
+
+def adapted(
+    compiled: Callable[..., Any], output: OutputGraph, results: list[Variable]
+) -> Callable[..., Any]:
+    """`compiled`, taking floats for tensors without dimensions, giving `results` that were made in
+    inference mode as such, and leaving the thread's state as it was if it raises."""
+    places = [
+        n
+        for n, variable in enumerate(output.inputs)
+        if type(variable) is TensorVar and variable.cls is float
+    ]
+    if places:
+        compiled = runtime.floats_as_tensors(compiled, places)
+    inference = [
+        n
+        for n, variable in enumerate(results)
+        if type(variable) is TensorVar and variable.fake.is_inference()
+    ]
+    if inference and not torch.is_inference_mode_enabled():
+        compiled = runtime.as_inference_tensors(compiled, inference)
+    if output.state_before:
+        before = [(setter, key, value) for (setter, key), value in output.state_before.items()]
+        compiled = runtime.restoring(compiled, before)
+    return compiled
+
+
+def count_breaks(record: FrameRecord) -> None:
+    for found in record.graph_breaks:
+        # "loop": the consequence of an earlier break inside the loop
+        group = "loop_splits" if found.kind == "loop" else "graph_breaks"
+        records.counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
+
+
+def explain_break(found: Break) -> str:
+    """What the user is told under fullgraph=True."""
+    file, line, function = found.stack[-1]
+    text = [
+        f"graph break under fullgraph=True: {found.reason}",
+        f'  File "{file}", line {line}, in {function}',
+    ]
+    if found.hint:
+        text.append(f"  hint: {found.hint}")
+    return "\n".join(text)

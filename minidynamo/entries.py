@@ -1,0 +1,81 @@
+"""The cache entries of code objects: what the frame hook looks through before it runs a frame.
+
+In:   an entry per compiled version of a frame.   Out: those of a code object and a compiler.
+
+    >>> for entry in frame_hook.get_cache(fn.__code__):
+    ...     print(entry.record.guards)
+
+Mirrors torch/_dynamo/types.py and csrc/dynamo/cache_entry.cpp.
+"""
+
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from . import frame_hook, records
+
+# every code object that has entries: what `reset` forgets
+CODES: "weakref.WeakValueDictionary[int, types.CodeType]" = weakref.WeakValueDictionary()
+
+
+class CacheEntry(NamedTuple):
+    """One compiled version of a frame.  The hook itself reads the first three (frame_hook.c)."""
+
+    check: types.FunctionType  # check(function, *parameters) -> may `code` run?
+    code: types.CodeType
+    compiler: Any  # the `FrameCompiler` whose hook may use it
+    record: records.FrameRecord
+    owner: int | None  # id of the module whose method it is
+    watching: "list[weakref.ref[Any]]"  # as long as they live, they drop the entry of a dead module
+
+
+def owner_of(args: Sequence[Any]) -> int | None:
+    """The id of the module whose method was called with these arguments."""
+    return id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
+
+
+def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
+    """The compiler's entries of this code: each module has its own."""
+    return [
+        entry
+        for entry in frame_hook.get_cache(code) or []
+        if type(entry) is CacheEntry
+        and entry.compiler is compiler
+        and (owner is None or entry.owner == owner)
+    ]
+
+
+def watch(
+    modules: Sequence[Any], code: types.CodeType, check: types.FunctionType
+) -> "list[weakref.ref[Any]]":
+    """Weak references that drop the entry of `check` once one of the modules dies; to be kept
+    alive."""
+    code_reference = weakref.ref(code)
+    check_reference = weakref.ref(check)
+
+    def died(_: object) -> None:
+        drop_entry(code_reference(), check_reference())
+
+    return [weakref.ref(module, died) for module in modules]
+
+
+def drop_entry(code: types.CodeType | None, check: types.FunctionType | None) -> None:
+    """A module that an entry was made for has died.
+
+    Its record goes, too: it would keep the parameters alive, perhaps through a code object, into
+    which the garbage collector does not look."""
+    entries: Any = (code is not None and frame_hook.get_cache(code)) or []
+    for entry in [entry for entry in entries if entry[0] is check]:
+        entries.remove(entry)
+        if entry.record in records.frames:
+            records.frames.remove(entry.record)
+
+
+def forget_entries() -> None:
+    """Forget every entry of every code object."""
+    for code in list(CODES.values()):
+        frame_hook.set_cache(code, [])
+    CODES.clear()

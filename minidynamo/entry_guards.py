@@ -1,0 +1,130 @@
+"""The guards of a whole entry: the thread's state, and inputs that must stay apart.
+
+In:   the `OutputGraph` of a frame that was traced.   Out: its `GuardFunction`.
+
+    >>> [str(guard) for guard in state_guards()][0]
+    'GRAD_MODE    grad_mode() == state_grad_mode'
+
+Mirrors `GlobalStateGuard` and the aliasing guards of torch/_dynamo/guards.py.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .bytecode.assembler import parameter_count
+from .exceptions import SpecializationError
+from .graph_capture import OutputGraph
+from .guards import Guard, GuardFunction
+from .sources import Source
+from .variables.base import Variable
+from .variables.lookup import guard_classes
+from .variables.tensor import TensorVar
+
+Reader = tuple[str, Callable[[], Any]]
+
+STATE: tuple[Reader, ...] = (
+    ("GRAD_MODE", torch.is_grad_enabled),
+    ("INFERENCE", torch.is_inference_mode_enabled),
+    ("AUTOCAST", torch._C._is_any_autocast_enabled),
+    ("DTYPE", torch.get_default_dtype),
+    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
+    ("FUNCTION_MODES", torch._C._len_torch_function_stack),
+    ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack),
+    ("TRANSFORMS", torch._C._functorch.maybe_current_level),  # vmap, grad: None outside
+)
+
+
+def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
+    return [
+        (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        for kind in ("cpu", "cuda")
+    ]
+
+
+DETAILS: tuple[tuple[Reader, Callable[[], Any]], ...] = (
+    # looked at only where the state above says that they matter
+    (("AUTOCAST_DTYPES", autocast_dtypes), torch._C._is_any_autocast_enabled),
+    (("DEFAULT_DEVICE", torch.get_default_device), torch._C._len_torch_function_stack),
+)
+OWN_DICT = ("dict", "raw_dict")  # an object's `__dict__` is nobody else's
+
+
+def state_guards() -> list[Guard]:
+    """The thread's state is what it is now."""
+    guards = []
+    for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies())):
+        called = name.lower()
+        pins = {called: read, "state_" + called: read()}
+        guards.append(Guard(name, None, f"{called}() == state_{called}", pins))
+    return guards
+
+
+def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
+    """Everything that the entry assumes, as one function."""
+    state = state_guards()
+    guard_inputs_apart(output)
+    guard_written_apart(output, code)
+    guard_classes(output)
+    output.guard_absences()
+    pinned_sizes(output)  # the backend may have decided something, too
+    output.pair_guards += output.shape_env.guards()
+    parameters = list(code.co_varnames[: parameter_count(code)])
+    return GuardFunction(output.tree, parameters, state, output.pair_guards)
+
+
+def guard_inputs_apart(output: OutputGraph) -> None:
+    """Inputs that are different tensors now must be different later: writes may reach both."""
+    tensors = [
+        variable.source
+        for variable in output.inputs
+        if type(variable) is TensorVar and variable.cls is not float
+    ]
+    if len(tensors) > 1:
+        ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
+        output.guard_pair(f"len({{{{{ids}}}}}) == {len(tensors)}", *tensors)
+
+
+def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
+    """A write must not reach something that was taken for another object."""
+    fresh: Source | None = None  # the dictionary of **keywords is made in each call
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
+    for variable in output.sourced:
+        if not variable.mutated or variable.source.kind in OWN_DICT or variable.source is fresh:
+            continue
+        for other in output.sourced:
+            if may_be_same(variable, other):
+                output.guard_pair("{0} is not {1}", variable.source, other.source)
+
+
+def may_be_same(variable: Variable, other: Variable) -> bool:
+    """Could two variables of different sources be one object in a later call?"""
+    first, second = variable.source, other.source
+    if other is variable or second is first or second is None:
+        return False
+    if second.kind in OWN_DICT or second.kind == "pinned":
+        return False
+    return other.python_type() is variable.python_type()
+
+
+def pinned_sizes(output: OutputGraph) -> list[tuple[str, int, str]]:
+    """[(source name, value, line)] of the symbols that the program or the backend needed as
+    numbers.  SpecializationError if one is marked dynamic."""
+    found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]
+    if not found:
+        return []
+    marked = {
+        f"{source.name()}.shape[{dim}]"
+        for source, *_ in output.policy.met
+        for dim in output.policy.marked.get(source.name(), ())
+    }
+    for name, value, line in found:
+        if name in marked:
+            raise SpecializationError(
+                f"{name} was marked dynamic, but {line or 'the backend'} needs it as the number {value}"
+            )
+    return found

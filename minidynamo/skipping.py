@@ -1,0 +1,68 @@
+"""Which frames are left alone, and why.
+
+In:   a code object that the hook is about to run.   Out: a reason in words, or None to compile it.
+
+    >>> skip_reason(json.dumps.__code__)
+    'the standard library'
+
+Mirrors torch/_dynamo/trace_rules.py.
+"""
+
+import inspect
+import os
+import re
+import sysconfig
+import types
+
+import torch
+
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
+TORCH = os.path.dirname(torch.__file__) + os.sep
+TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
+OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
+# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints
+# that must run as they did), vmap, grad...
+PLAIN = tuple(
+    os.path.join(TORCH, *parts)
+    for parts in (
+        ("autograd", "__init__.py"),
+        ("autograd", "graph.py"),
+        ("utils", "checkpoint.py"),
+        ("_functorch", ""),
+    )
+)
+STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def skip_reason(code: types.CodeType) -> str | None:
+    """Why frames of this code are left alone, or None."""
+    file = code.co_filename
+    if file.startswith(OURS) and not file.startswith(BENCH):
+        return "minidynamo's own code"
+    if file.startswith(TORCH):
+        return None if is_compiled_torch(code) else "torch's own code"
+    if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
+        return "not a function"
+    if file.startswith(STANDARD) and not file.startswith(SITE):
+        return "the standard library"
+    if code.co_flags & GENERATORS:
+        return "a generator or coroutine"
+    return None
+
+
+def is_compiled_torch(code: types.CodeType) -> bool:
+    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
+    a graph break in one?"""
+    if code.co_filename.startswith(TORCH_MODULES):
+        return code.co_name == "forward" or code.co_name.startswith("<resume of forward")
+    if code.co_filename.startswith(OPTIMIZERS):
+        return re.fullmatch(r"step|<resume of step.*", code.co_name) is not None
+    return False
+
+
+def runs_unhooked(code: types.CodeType) -> bool:
+    """Is everything that this code calls left alone, too?"""
+    return code.co_filename.startswith(PLAIN)
