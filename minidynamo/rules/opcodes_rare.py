@@ -43,18 +43,12 @@ def LOAD_SUPER_ATTR(frame, arg):
 @opcode
 def IMPORT_NAME(frame, name):
     level, fromlist = frame.popn(2)
-    package = (
-        frame.function.globals.get("__package__")
-        or frame.function.globals.get("__name__", "").rpartition(".")[0]
-    )
+    inside = frame.function.globals.get("__name__", "")
+    package = frame.function.globals.get("__package__") or inside.rpartition(".")[0]
+    where = {"__package__": package, "__name__": inside or None}
+    names = fromlist.as_constant() or ()
     try:
-        module = importlib.__import__(
-            name,
-            {"__package__": package, "__name__": frame.function.globals.get("__name__")},
-            None,
-            fromlist.as_constant() or (),
-            level.as_constant(),
-        )
+        module = importlib.__import__(name, where, None, names, level.as_constant())
     except ours(ImportError) as error:
         frame.raise_(type(error), str(error))
     frame.stack.append(frame.output.wrap_pinned(module))
@@ -79,10 +73,8 @@ def DICT_MERGE(frame, n):
     for key, value in dict_pairs(frame, other):
         if key.hash_key(frame) in into.items:
             callee = frame.stack[-n - 2]
-            frame.raise_(
-                TypeError,
-                f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}",
-            )
+            text = f"got multiple values for keyword argument {key.as_constant()!r}"
+            frame.raise_(TypeError, f"{getattr(callee, 'name', callee)}() {text}")
         into.store(frame, key, value)
 
 
@@ -94,10 +86,8 @@ def UNPACK_EX(frame, arg):
     if len(values) == before:
         values += frame.listed(walk)
     if len(values) < before + after:
-        frame.raise_(
-            ValueError,
-            f"not enough values to unpack (expected at least {before + after}, got {len(values)})",
-        )
+        counts = f"expected at least {before + after}, got {len(values)}"
+        frame.raise_(ValueError, f"not enough values to unpack ({counts})")
     middle = ListVar(values[before : len(values) - after])
     frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after :]]))
 
@@ -112,18 +102,15 @@ def STOPITERATION_ERROR(frame, _):
 @opcode
 def SEND(frame, target):
     sent, receiver = frame.stack.pop(), frame.stack[-1]
+    method, args = ("__next__", []) if sent.identity() is None else ("send", [sent])
     try:
-        frame.stack.append(
-            receiver.call_method(frame, "__next__", [], {})
-            if sent.identity() is None
-            else receiver.call_method(frame, "send", [sent], {})
-        )
+        frame.stack.append(receiver.call_method(frame, method, args, {}))
     except ObservedException as raised:
         if not issubclass(raised.var.python_type(), StopIteration):
             raise
-        frame.stack[-1:] = [receiver, raised.var.getattr(frame, "value")][
-            sys.version_info < (3, 12) :
-        ]
+        if sys.version_info < (3, 12):  # later ones have END_SEND take it away
+            frame.stack.pop()
+        frame.stack.append(raised.var.getattr(frame, "value"))
         frame.pc = target
 
 
@@ -142,8 +129,7 @@ effects(
 pushes(
     {
         "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
-        "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(
-            builtins.__build_class__
-        ),  # its rule breaks, at the call
+        # its rule breaks, at the call
+        "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),
     }
 )

@@ -81,6 +81,14 @@ def constant_of(frame, value):
     return ConstantVar(value)
 
 
+def unbound(frame, name):
+    nothing = "where it is not associated with a value"
+    if name in frame.code.co_freevars:
+        text = f"cannot access free variable '{name}' {nothing} in enclosing scope"
+        frame.raise_(NameError, text)
+    frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
+
+
 @opcode
 def LOAD_FAST(frame, name):
     value = frame.locals.get(name)
@@ -88,10 +96,7 @@ def LOAD_FAST(frame, name):
         if name in frame.cells:
             frame.stack.append(frame.cells[name])
             return
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
     if type(value) is Lazy and not (name[0] == "." and frame.info.moves(frame.pc)):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
@@ -111,10 +116,7 @@ def STORE_FAST(frame, name):
 @opcode
 def DELETE_FAST(frame, name):
     if frame.locals.pop(name, None) is None:
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
 
 
 @opcode
@@ -138,15 +140,7 @@ def MAKE_CELL(frame, name):
 def LOAD_DEREF(frame, name):
     value = frame.cells[name].load(frame)
     if value is None:
-        if name in frame.code.co_freevars:
-            frame.raise_(
-                NameError,
-                f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
-            )
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
     frame.stack.append(value)
 
 
