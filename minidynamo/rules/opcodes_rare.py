@@ -7,6 +7,7 @@ import builtins
 import importlib
 import itertools
 import sys
+from typing import Any
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
@@ -16,19 +17,19 @@ from ..variables.functions import CallableVar
 
 
 @opcode
-def DELETE_DEREF(frame, name):
+def DELETE_DEREF(frame: Any, name: str) -> None:
     LOAD_DEREF(frame, name)
     frame.stack.pop()
     frame.cells[name].store(None)
 
 
 @opcode
-def DELETE_GLOBAL(frame, name):
+def DELETE_GLOBAL(frame: Any, name: str) -> None:
     raise Break("global", f"del of the global {name}")
 
 
 @opcode
-def LOAD_SUPER_ATTR(frame, arg):
+def LOAD_SUPER_ATTR(frame: Any, arg: Any) -> None:
     name, flags = arg
     called, cls, instance = frame.popn(3)
     written_out = flags & 2  # super(cls, instance); Python adds the arguments of super() itself
@@ -41,7 +42,7 @@ def LOAD_SUPER_ATTR(frame, arg):
 
 
 @opcode
-def IMPORT_NAME(frame, name):
+def IMPORT_NAME(frame: Any, name: str) -> None:
     level, fromlist = frame.popn(2)
     inside = frame.function.globals.get("__name__", "")
     package = frame.function.globals.get("__package__") or inside.rpartition(".")[0]
@@ -55,7 +56,7 @@ def IMPORT_NAME(frame, name):
 
 
 @opcode
-def IMPORT_FROM(frame, name):
+def IMPORT_FROM(frame: Any, name: str) -> None:
     module = frame.stack[-1]
     try:
         frame.stack.append(module.getattr(frame, name))
@@ -67,7 +68,7 @@ def IMPORT_FROM(frame, name):
 
 
 @opcode
-def DICT_MERGE(frame, n):
+def DICT_MERGE(frame: Any, n: int) -> None:
     other = frame.stack.pop()
     into = frame.stack[-n]
     for key, value in dict_pairs(frame, other):
@@ -79,7 +80,7 @@ def DICT_MERGE(frame, n):
 
 
 @opcode
-def UNPACK_EX(frame, arg):
+def UNPACK_EX(frame: Any, arg: Any) -> None:
     before, after = arg & 255, arg >> 8
     walk = frame.iter_of(frame.stack.pop())
     values = list(itertools.islice(walk.rest(frame), before))
@@ -93,14 +94,14 @@ def UNPACK_EX(frame, arg):
 
 
 @opcode
-def STOPITERATION_ERROR(frame, _):
+def STOPITERATION_ERROR(frame: Any, _: Any) -> None:
     """3.12+: an exception leaves a generator; a StopIteration would become a RuntimeError."""
     if issubclass(frame.stack[-1].python_type(), StopIteration):
         raise Break("generator", "a generator raises StopIteration")
 
 
 @opcode
-def SEND(frame, target):
+def SEND(frame: Any, target: int) -> None:
     sent, receiver = frame.stack.pop(), frame.stack[-1]
     method, args = ("__next__", []) if sent.identity() is None else ("send", [sent])
     try:
@@ -115,7 +116,7 @@ def SEND(frame, target):
 
 
 @opcode
-def CALL_INTRINSIC_1(frame, which):
+def CALL_INTRINSIC_1(frame: Any, which: Any) -> None:
     raise Break("opcode", f"the intrinsic {which} is not traced")
 
 

@@ -3,19 +3,21 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
+from typing import Any
+
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.text import text
 from ..variables.constant import ConstantVar
 from ..variables.symbolic import TextVar, parts_of
 
 
-def joined(parts):
+def joined(parts: list[Any]) -> Any:
     if all(type(part) is not TextVar for part in parts):
         return ConstantVar("".join([part.as_constant() for part in parts]))
     return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
 
 
-def formatted(frame, value, *specification):
+def formatted(frame: Any, value: Any, *specification: Any) -> Any:
     if all(type(part) is ConstantVar for part in specification):
         parts = parts_of(value, *[part.value for part in specification])
         if parts is not None:

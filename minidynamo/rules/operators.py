@@ -9,6 +9,7 @@ In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 import collections
 import operator as host
 import types
+from typing import Any
 
 from ..exceptions import Break
 from ..symbolic_eval.operators import (
@@ -74,7 +75,7 @@ def _sets(tx, operator, a, b):
     return made
 
 
-def common_of_views(tx, a: Variable, b: Variable) -> Variable:
+def common_of_views(tx, a: Any, b: Any) -> Variable:
     """`&` where one is a view of a dictionary: what is in both, in the order of the smaller, or of
     the one that is no view."""
     view, other = (a, b) if isinstance(a, DictViewVar) else (b, a)
@@ -129,7 +130,7 @@ def _proxies(tx, operator, a, b):
     return binary(tx, "|", proxied(a), proxied(b))
 
 
-def proxied(variable: Variable) -> Variable:
+def proxied(variable: Any) -> Variable:
     return variable.dict if type(variable) is ProxyVar else variable
 
 

@@ -6,8 +6,11 @@ In, out: see `registry`.  Pure functions that have no rule are called (`calls.ca
 torch/_dynamo/variables/builtin.py.
 """
 
+from __future__ import annotations
+
 import functools
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,10 +31,14 @@ from ..variables.super import SuperVar
 from .operators import COMPARISONS, OPERATORS, UNARY
 from .registry import refused, rule, rules
 
+if TYPE_CHECKING:
+    from ..variables.base import Variable
+    from .evaluator import Frame
+
 EMPTY = TupleVar([])
 
 
-def name_of(variable):
+def name_of(variable: Variable) -> str:
     if not isinstance(variable.as_constant(), str):
         raise Break("arguments", f"{variable} as the name of an attribute")
     return variable.as_constant()
@@ -71,7 +78,7 @@ def _tuple(tx, values=EMPTY, /):
     )
 
 
-def updated(made, tx, args, kwargs):
+def updated(made: DictVar, tx: Frame, args: Any, kwargs: dict[str, Variable]) -> DictVar:
     made.call_method(tx, "update", args, kwargs)
     return made
 
@@ -84,7 +91,7 @@ def _each(table, method):
     }
 
 
-def on_operands(method, symbol, tx, *operands):
+def on_operands(method: str, symbol: str, tx: Frame, *operands: Variable) -> Variable:
     return getattr(tx, method)(symbol, *operands)
 
 

@@ -15,7 +15,7 @@ classes answer in minidynamo/rules/operators.py.  Mirrors torch/_dynamo/variable
 import collections
 import operator as host
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .. import config
 from ..exceptions import Break
@@ -60,7 +60,7 @@ COMPARING = (host.lt, host.le, host.eq, host.ne, host.gt, host.ge)
 COMPARISONS = dict(zip("< <= == != > >=".split(), COMPARING))
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
-UNARY = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
+UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
 
 # class of a variable -> handler(tx, operator, a, b) of binary operators
 left_operand, right_operand, in_place, sequence_operand = ByClass(), ByClass(), ByClass(), ByClass()
@@ -162,7 +162,7 @@ def same_value(tx: "Frame", a: Variable, b: Variable) -> bool:
     return tx.fold(host.eq, a.real(), b.real()).value
 
 
-def same_method(tx: "Frame", a: Variable, b: Variable) -> bool:
+def same_method(tx: "Frame", a: Any, b: Any) -> bool:
     """Two bound methods are equal if their functions are, bound to the same object."""
     if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
         return False
