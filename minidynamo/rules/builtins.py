@@ -1,4 +1,4 @@
-"""Builtins that few compiled programs call: max, sum, sorted, reversed, map, hash, vars.
+"""Builtins that few compiled programs call: max, sum, sorted, reversed, hash, vars.
 
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
 
@@ -11,22 +11,22 @@ import operator
 import sys
 
 from ..exceptions import Break, ObservedException
-from ..symbolic_eval.builtin_rules import EMPTY, name_of, on_operands
+from ..symbolic_eval.builtin_rules import name_of, on_operands
 from ..symbolic_eval.registry import ByClass, refused, rule, rules
 from ..symbolic_eval.text import text
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
+    Container,
     DictVar,
     DictViewVar,
     ListVar,
-    ProxyVar,
     SequenceVar,
-    SetVar,
     TupleVar,
 )
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import FilterVar, HostIterator, MapVar, SequenceIterator, ZipVar
+from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.more.proxies import ProxyVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 
@@ -55,7 +55,7 @@ def _next(tx, iterator, default=None, /):
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     values = [first, *others] if others else first.iterate(tx)
-    if isinstance(first, (SequenceVar, SetVar, DictVar, DictViewVar)):
+    if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, CALLS[function]), values)
@@ -174,16 +174,11 @@ rules(
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        map: lambda tx, function, first, /, *others: MapVar(
-            function, ZipVar([tx.iter_of(a) for a in (first, *others)], False)
-        ),
-        filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
         (property, staticmethod, classmethod): refused(
             "class", "making a descriptor in a compiled frame"
         ),
         builtins.__build_class__: refused(
             "class", "a class statement in a compiled frame", "define the class outside"
         ),
-        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
     }
 )

@@ -31,19 +31,15 @@ from ..symbolic_eval.operators import (
 )
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import (
-    Container,
-    DictVar,
-    DictViewVar,
-    ProxyVar,
-    SequenceVar,
-    SetVar,
-)
+from ..variables.containers import Container, DictVar, DictViewVar, SequenceVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import lookup, type_text
+from ..variables.more.floats import FloatVar
+from ..variables.more.proxies import ProxyVar
+from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
-from ..variables.tensor import FloatVar, TensorVar
+from ..variables.tensor import TensorVar
 
 METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in METHODS.items()} | {"|": "update"}

@@ -21,11 +21,7 @@ from ..variables.containers import (
     ListVar,
     TupleVar,
 )
-from ..variables.iterators import (
-    CallIterator,
-    EnumerateVar,
-    ZipVar,
-)
+from ..variables.iterators import EnumerateVar, ZipVar
 from ..variables.classes import ClassVar
 from ..variables.super import SuperVar
 from .operators import COMPARISONS, OPERATORS, UNARY
@@ -107,9 +103,7 @@ rules(
         len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
         any: lambda tx, values, /: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
         all: lambda tx, values, /: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
-        iter: lambda tx, values, *sentinel: (
-            CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
-        ),
+        iter: lambda tx, values: tx.iter_of(values),
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
