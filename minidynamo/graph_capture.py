@@ -187,7 +187,7 @@ class OutputGraph(Builder):
             {},
             {},
         )  # (setter, its first arguments) -> the thread's state
-        # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
+        # context managers of C (`torch_state.ContextVar`) that the graph has entered and not left
         self.entered = []
         # id -> (function of torch's, does it call what the program replaced)
         self.read_functions = {}
