@@ -107,9 +107,9 @@ def by_name() -> None:
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")
 def fixed_attributes() -> None:
-    from minidynamo.variables import functions
+    from minidynamo.variables.more import function_attributes
 
-    functions.WRITABLE = frozenset()
+    function_attributes.WRITABLE = frozenset()
 
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")
