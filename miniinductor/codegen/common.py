@@ -25,12 +25,11 @@ from ..nodes import Node
 class Value:
     """A computed scalar: `text` is a name or literal in the generated code.
 
-    inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the
-    tile's axes."""
+    inner: does it change in the inner loop?"""
 
     text: str
     dtype: torch.dtype
-    inner: bool | frozenset[str] = False
+    inner: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -90,7 +89,7 @@ class Kernel:
 # --- names ----------------------------------------------------------------------------------------
 def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
     """ "add_gelu": the last few FX ops of the nodes, each once."""
-    words = []
+    words: list[str] = []
     for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
         word = re.sub(
             r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$",
@@ -120,7 +119,7 @@ def in_graph_order(origins: Iterable[object], order: Mapping[str, int] | None) -
     """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters)
     left out."""
     names = {str(o) for o in origins}
-    return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
+    return sorted(names) if order is None else sorted(names & order.keys(), key=order.__getitem__)
 
 
 def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limit: int = 8) -> str:
