@@ -48,16 +48,15 @@ from .symbolic_shapes import (
     fake_like,
     symbolic_fake,
 )
-from .variables.base import Lazy
 from .variables.builder import Builder
-from .variables.constant import ConstantVar, argument_of, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
+from .variables.constant import ConstantVar, is_constant_value
+from .variables.containers import DictVar, ListVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.lookup import lookup
-from .variables.objects import ObjectVar
-from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
-from .variables.tensor import FloatVar, TensorVar, with_tensors
+from .variables.registry import ARGUMENTS, RESULTS
+from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
+from .variables.tensor import TensorVar
 
 LITERAL_KEYS = (str, int, bool, type(None))
 PLAIN_OPERATORS = {
@@ -535,8 +534,9 @@ class OutputGraph(Builder):
             target in PLAIN_OPERATORS and type(args[0]) is not TensorVar
         ):  # `2 += tensor` is `2 + tensor`
             target = PLAIN_OPERATORS[target]
-        if self.floats and any(isinstance(a, FloatVar) for a in (*args, *kwargs.values())):
-            args, kwargs = with_tensors(tx, target, args, kwargs)
+        if self.floats:
+            for prepared in ARGUMENTS:
+                args, kwargs = prepared(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         if op == "call_function" and getattr(target, "__module__", None) == "_operator":
@@ -682,52 +682,16 @@ class OutputGraph(Builder):
         kind = type(variable)
         if kind is TensorVar or kind is SymVar:
             return variable.fake
-        return (
-            variable.as_constant()
-            if kind is FloatVar or kind is TextVar
-            else self._to_value(variable, self.to_fake)
-        )
+        return variable.argument(self.to_fake)
 
     def to_node(self, variable):
         """The argument as it stands in the graph."""
         kind = type(variable)
         if kind is TensorVar:
             return variable.node
-        return (
-            self.symbolic_node(self.frame, variable.value)
-            if kind is SymVar
-            else self._to_value(variable, self.to_node)
-        )
-
-    def _to_value(self, variable, part):
-        """A constant, or a container of part(item) for each item."""
-        kind = type(variable)
-        if kind is ConstantVar or kind is FloatVar:
-            return argument_of(variable.value)
-        if kind is Lazy:
-            return part(variable.realize(self.frame))
-        if kind is TupleVar or kind is ListVar:
-            items = [part(item) for item in variable.iterate(self.frame)]
-            return (
-                variable.cls(*items)
-                if hasattr(variable.cls, "_fields")
-                else items
-                if kind is ListVar
-                else tuple(items)
-            )
-        if kind is DictVar:
-            return {key.as_constant(): part(value) for key, value in variable.pairs(self.frame)}
-        if kind is SliceVar:
-            return slice(*map(part, variable.parts))
-        identity = variable.identity()
-        if (
-            identity is variable
-            or not callable(identity)
-            and kind is not TextVar
-            or isinstance(variable, ObjectVar)
-        ):
-            raise Break("argument", f"{variable} as an argument of a torch function")
-        return identity
+        if kind is SymVar:
+            return self.symbolic_node(self.frame, variable.value)
+        return variable.argument(self.to_node)
 
     def wrap_result(self, value):
         """A value that a folded call gave: constants and containers of constants; anything else is
@@ -749,14 +713,12 @@ class OutputGraph(Builder):
         if kind is dict:
             pairs = [(self.wrap_result(k), self.wrap_result(v)) for k, v in value.items()]
             return DictVar({k.hash_key(self.frame): (k, v) for k, v in pairs})
-        if kind in (set, frozenset):
-            hosts, items = list(value), [self.wrap_result(item) for item in value]
-            if [item.hash_key(self.frame) for item in items] == hosts:  # the order is the real one
-                return SetVar(dict(zip(hosts, items)), kind, table=value)
-            return SetVar.of(self.frame, items, kind)
+        rule = RESULTS.of(value)
+        if rule is not None:
+            return rule(self, value)
         if isinstance(value, torch.Tensor):
             raise Break("argument", "a folded call gave a tensor")
-        if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call
+        if hasattr(kind, "__next__") or kind in (bytearray, set):  # made anew in each call
             raise Break("constant", f"a call gave a {kind.__name__}")
         return self.wrap_pinned(value)
 

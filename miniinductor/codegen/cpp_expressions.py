@@ -24,7 +24,8 @@ import torch
 from .. import config
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .common import Scope, Value
+from .common import INFIX as INFIX_OF_ALL
+from .common import LOGICAL, Scope, Value, install_family
 from .plan import KernelPlan
 from .tree import Branch, Line, Statement
 
@@ -46,22 +47,7 @@ TYPES = {
     torch.uint64: ("uint64_t", "uint64_t"),
 }
 NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "truediv": "/",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-}
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
 NUMBER = re.compile(r"-?\d")
@@ -304,16 +290,6 @@ def binary_text(op: str, a: Value, b: Value) -> str:
     return f"mini::{name}({a}, {b})"
 
 
-def _install(names, family):
-    for name in names:
-        if name not in vars(CppExpressions):
-            setattr(
-                CppExpressions,
-                name,
-                lambda self, *args, _name=name: getattr(self, family)(_name, *args),
-            )
-
-
-_install(("rand", "randn", "randint"), "random")
-_install(UNARY, "unary")
-_install(BINARY + COMPARISON, "binary")
+install_family(CppExpressions, ("rand", "randn", "randint"), "random")
+install_family(CppExpressions, UNARY, "unary")
+install_family(CppExpressions, BINARY + COMPARISON, "binary")
