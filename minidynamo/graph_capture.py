@@ -54,7 +54,7 @@ from .variables.containers import DictVar, ListVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.lookup import lookup
-from .variables.registry import ARGUMENTS, RESULTS
+from .variables.registry import RESULTS, prepared
 from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
 from .variables.tensor import TensorVar
 
@@ -187,7 +187,7 @@ class OutputGraph(Builder):
             {},
             {},
         )  # (setter, its first arguments) -> the thread's state
-        # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
+        # context managers of C (`torch_state.ContextVar`) that the graph has entered and not left
         self.entered = []
         # id -> (function of torch's, does it call what the program replaced)
         self.read_functions = {}
@@ -535,8 +535,7 @@ class OutputGraph(Builder):
         ):  # `2 += tensor` is `2 + tensor`
             target = PLAIN_OPERATORS[target]
         if self.floats:
-            for prepared in ARGUMENTS:
-                args, kwargs = prepared(tx, target, args, kwargs)
+            args, kwargs = prepared(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         if op == "call_function" and getattr(target, "__module__", None) == "_operator":

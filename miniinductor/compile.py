@@ -51,16 +51,7 @@ from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
-from .graph_passes import (
-    Constants,
-    apply,
-    fold_affine,
-    freeze,
-    optimize,
-    optimize_for_cpu,
-    rewrites,
-)
-from .graph_passes.freezing import Frozen
+from .graph_passes import Context, in_layouts, optimize, rewritten
 from .handlers import graph_text
 from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry
 from .in_place import overwritten_inputs
@@ -216,7 +207,8 @@ def plan_inference(
         optimize(joint.graph)
     if options.generate:
         with record.timed("patterns"):
-            apply(rewrites(), joint.graph, record, decompositions)
+            context = Context(record, inference=True, decompositions=decompositions)
+            joint.graph = rewritten(joint.graph, context)
     program = compile_functional(joint.graph, record, joint.written, options)
     return Plan(
         joint,
@@ -292,7 +284,8 @@ def generate(
 ) -> Program:
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
-        functional, frozen = choose_layouts(functional, record, written)
+        context = Context(record, inference=record.joint_graph is None, written=written)
+        functional = in_layouts(functional, context)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:
@@ -304,25 +297,10 @@ def generate(
     except ours(NotImplementedError) as reason:
         raise CannotLower(str(reason)) from reason
     print_stages(record)
-    program.frozen = frozen
+    program.frozen = context.frozen
     if options.mode == "reduce-overhead":
         program.refused = replay_refusal(graph, program.device) or ""
     return program
-
-
-def choose_layouts(
-    functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
-) -> tuple[fx.GraphModule, Frozen | None]:
-    """The graph in the layouts that library kernels want; and what of it was frozen."""
-    inference = record.joint_graph is None  # a joint graph's convolutions have their layouts
-    constants: Constants | tuple = ()
-    if config.freezing and inference and is_on_cpu(functional):
-        constants = Constants(functional, written)
-        fold_affine(functional, constants, record)
-    functional = with_layouts(functional, record, convolutions=inference)
-    functional = optimize_for_cpu(functional, record, inference, constants)
-    frozen = freeze(functional, constants, record) if constants else None
-    return functional, frozen
 
 
 # --- the stages: kernels --------------------------------------------------------------------------
@@ -501,10 +479,6 @@ def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(
         map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
     )
-
-
-def is_on_cpu(gm: fx.GraphModule) -> bool:
-    return all(t.device.type == "cpu" for t in [*gm.parameters(), *gm.buffers()])
 
 
 def eager_reason(gm: fx.GraphModule, inputs: Sequence[Any]) -> str | None:

@@ -49,12 +49,10 @@ fallback_random = True
 # are computed again in backward instead of being kept, and torch.manual_seed still decides the
 # numbers
 channels_last = True  # convolutions get images in channels-last memory where that is faster
-pattern_rewrites = (
-    True  # inference: patterns of ops become library kernels (graph_passes/patterns.py)
-)
+pattern_rewrites = True  # inference: patterns of ops become library kernels (passes/patterns.py)
 without_patterns = ()  # names of rewrites that are left out: ("attention",)
 onednn_products = True  # CPU: large float32 matrix products by oneDNN instead of BLAS
-# CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what
+# CPU inference: what depends on parameters alone is computed once (passes/freezing.py: what
 # it cannot see)
 freezing = False
 partition = (

@@ -11,7 +11,7 @@
     PLAN_CACHES.append(GraphCache())        # where plans are kept
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
-    ['check_empty', 'check_write']
+    ['check_write']
 
 All of them empty, every graph is compiled anew, one with sizes that only the run knows runs
 eagerly, and every call is traced as torch's own rules take it apart.
@@ -70,39 +70,6 @@ def rules_of(op: Op) -> list[OpRule]:
     """The rules for this op, in their order."""
     found = [(order, rule) for order, when, rule in OP_RULES if when(op)]
     return [rule for _, rule in sorted(found, key=operator.itemgetter(0))]
-
-
-# --- what eager's kernels do ----------------------------------------------------------------------
-# (op, args, kwargs) -> why eager has no kernel for this call, or ""
-Refusal = Callable[[Op, tuple, dict[str, Any]], str]
-REFUSALS: list[Refusal] = []
-# (op, args, kwargs, its fake results) -> the same, lying in memory as eager's kernel lays them out
-Layouts = Callable[[Op, tuple, dict[str, Any], Any], Any]
-LAYOUTS: list[Layouts] = []
-
-
-def refuses(rule: Refusal) -> Refusal:
-    """Decorator: this function knows calls for which eager has no kernel."""
-    REFUSALS.append(rule)
-    return rule
-
-
-def lays_out(rule: Layouts) -> Layouts:
-    """Decorator: this function knows the strides of results."""
-    LAYOUTS.append(rule)
-    return rule
-
-
-def refusal(op: Op, args: tuple, kwargs: dict[str, Any]) -> str:
-    """Why eager has no kernel for this call; "" if it has one, or nobody knows."""
-    return next((why for rule in REFUSALS if (why := rule(op, args, kwargs))), "")
-
-
-def in_eager_layout(op: Op, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
-    """Fake results as eager's kernel lays them out, as far as that is known."""
-    for rule in LAYOUTS:
-        out = rule(op, args, kwargs, out)
-    return out
 
 
 # --- the driver -----------------------------------------------------------------------------------

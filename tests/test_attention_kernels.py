@@ -12,7 +12,10 @@ import minidynamo
 from miniinductor.autograd.joint import trace_forward
 from miniinductor.decompositions import table
 from miniinductor.gpu import attention as on_gpus
-from miniinductor.graph_passes import apply, attention, optimize, patterns, rewrites
+from miniinductor.graph_passes import optimize
+from miniinductor.passes import attention, patterns
+from miniinductor.passes.pattern_matcher import apply
+from miniinductor.passes.patterns import rewrites
 from miniinductor.records import CompileRecord
 
 INF, NAN = math.inf, math.nan

@@ -2,13 +2,15 @@
 by itself."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import minidynamo
-from miniinductor.graph_passes import basic
+from miniinductor import coverage
+from miniinductor.graph_passes.registry import CLEANING
 
 
 def causal(q):
@@ -40,10 +42,14 @@ MASKS = {  # made of q's shape -> what becomes of it
 @pytest.mark.parametrize("training", [False, True])
 def test_masks(name, training, monkeypatch):
     make, expected = MASKS[name]
-    changed, old = [], basic.drop_attention_masks
-    monkeypatch.setattr(
-        basic, "drop_attention_masks", lambda graph: changed.append(old(graph)) or changed[-1]
-    )
+    coverage.load()
+    changed, old = [], CLEANING["attention masks"]
+
+    def counted(gm):
+        changed.append(old.run(gm))
+        return changed[-1]
+
+    monkeypatch.setitem(CLEANING, old.name, replace(old, run=counted))
 
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=make(q))

@@ -1,5 +1,5 @@
 """Hugging Face models, default layers: one graph, zero breaks, eager's outputs, second call from
-the cache."""
+the cache.  GPT-2 and Bert come a second time, with a mask and four layers."""
 
 import pytest
 import torch
@@ -33,12 +33,15 @@ MODELS = {
         lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()),
         lambda: {"input_ids": tokens()},
     ),
-    "GPT2Model-mask": (lambda: transformers.GPT2Model(transformers.GPT2Config()), masked),
+    "GPT2Model-mask": (lambda: transformers.GPT2Model(transformers.GPT2Config(n_layer=4)), masked),
     "BertModel": (
         lambda: transformers.BertModel(transformers.BertConfig()),
         lambda: {"input_ids": tokens()},
     ),
-    "BertModel-mask": (lambda: transformers.BertModel(transformers.BertConfig()), masked),
+    "BertModel-mask": (
+        lambda: transformers.BertModel(transformers.BertConfig(num_hidden_layers=4)),
+        masked,
+    ),
     "ResNet": (
         lambda: transformers.ResNetForImageClassification(transformers.ResNetConfig()),
         lambda: {"pixel_values": torch.randn(1, 3, 224, 224)},

@@ -166,14 +166,10 @@ MORE = {  # file -> what else its example finds
     "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,
-    "extras/eager_layouts": lambda: {
+    "fakes/eager": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
-        "fake_results": [torch.ones(10, 10, 5, device="meta")],
-    },
-    "extras/eager_support": lambda: {
-        "aten": torch.ops.aten,
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
     "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},

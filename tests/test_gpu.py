@@ -30,7 +30,7 @@ import miniinductor.config as config
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS
-from miniinductor.graph_passes import patterns
+from miniinductor.passes import patterns
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu import cuda_graphs
 

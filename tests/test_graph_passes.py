@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from miniinductor import config
-from miniinductor.graph_passes import cpu_library
+from miniinductor.passes import cpu_library
 
 
 def compiled_of(module, *inputs):
@@ -399,7 +399,7 @@ def test_a_product_takes_its_bias():
 
 
 def test_a_rewrite_of_ones_own():
-    from miniinductor.graph_passes.pattern_matcher import Rewrite, apply
+    from miniinductor.passes.pattern_matcher import Rewrite, apply
     from miniinductor.records import CompileRecord
 
     rewrite = Rewrite(

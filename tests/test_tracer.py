@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from miniinductor.autograd.tracer import trace
 from miniinductor.exceptions import CannotTrace, DataDependent
-from miniinductor.extras import eager_support
+from miniinductor.fakes import eager
 
 aten = torch.ops.aten
 
@@ -162,9 +162,34 @@ def float_sample(op):
     return tuple(args[:3] if op is aten.sum.dim_IntList else args)
 
 
-@pytest.mark.parametrize("op", sorted(eager_support.EVERYDAY, key=str), ids=str)
-def test_of_everyday_ops_eager_need_not_be_asked(op, monkeypatch):
-    monkeypatch.setattr(eager_support, "is_everyday", lambda *call: False)
+USUAL_OPS = [
+    aten.sum.dim_IntList,
+    aten.mean.dim,
+    aten.var_mean.correction,
+    *[getattr(aten, name).Tensor for name in "add sub mul div eq ne lt le gt ge".split()],
+    *[
+        getattr(aten, name).default
+        for name in """
+        neg abs exp log sqrt rsqrt sin cos tanh sigmoid erf relu gelu silu amax mm addmm bmm sum
+        native_layer_norm native_layer_norm_backward threshold_backward tanh_backward
+        sigmoid_backward gelu_backward maximum minimum clone
+    """.split()
+    ],
+]
+
+
+@pytest.mark.parametrize("op", USUAL_OPS, ids=str)
+def test_of_usual_ops_eager_need_not_be_asked(op, monkeypatch):
     sample = float_sample(op)
+    tensors = list(eager.tensors_in(*sample))
+    assert eager.has_kernel(op, sample, tensors)
+    monkeypatch.setattr(eager, "has_kernel", lambda *call: False)
     op(*sample)
-    assert eager_support.refusal(op, sample, {}) == ""
+    assert eager.refusal(op, sample, {}) == ""
+
+
+def test_a_dtype_or_a_complex_number_among_the_arguments_is_not_usual():
+    x = torch.ones(2)
+    assert not eager.has_kernel(aten.sum.dim_IntList, (x, [0], False, torch.uint16), [x])
+    assert not eager.has_kernel(aten.add.Tensor, (x, 1j), [x])
+    assert eager.refusal(aten.bitwise_and.Tensor, (x, x), {})

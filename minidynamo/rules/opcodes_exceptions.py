@@ -3,6 +3,8 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
+from typing import Any
+
 import torch
 
 from ..exceptions import Break, ObservedException
@@ -16,7 +18,7 @@ from .torch_state import ContextVar
 
 
 @opcode
-def RAISE_VARARGS(frame, n):
+def RAISE_VARARGS(frame: Any, n: int) -> None:
     if n == 0:
         handled = frame.handling()
         if handled is None and frame.output.nothing_handled():
@@ -35,25 +37,25 @@ def RAISE_VARARGS(frame, n):
 
 
 @opcode
-def RERAISE(frame, _):
+def RERAISE(frame: Any, _: Any) -> None:
     raise ObservedException(frame.stack.pop())
 
 
 @opcode
-def PUSH_EXC_INFO(frame, _):
+def PUSH_EXC_INFO(frame: Any, _: Any) -> None:
     raised = frame.stack.pop()
     frame.stack += [Handled(raised), raised]
     frame.handled.append(raised)
 
 
 @opcode
-def POP_EXCEPT(frame, _):
+def POP_EXCEPT(frame: Any, _: Any) -> None:
     frame.stack.pop().exception = None
     frame.handled.pop()
 
 
 @opcode
-def CHECK_EXC_MATCH(frame, _):
+def CHECK_EXC_MATCH(frame: Any, _: Any) -> None:
     expected = frame.stack.pop()
     kinds = (
         [v.as_constant() for v in expected.iterate(frame)]
@@ -71,7 +73,7 @@ def CHECK_EXC_MATCH(frame, _):
 
 
 @opcode
-def BEFORE_WITH(frame, _):
+def BEFORE_WITH(frame: Any, _: Any) -> None:
     manager = frame.stack.pop()
     if type(manager) is ConstantVar and type(manager.value) is torch.device:
         manager = ContextVar(torch.device, manager.value, {})
@@ -83,14 +85,12 @@ def BEFORE_WITH(frame, _):
     enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
-        frame.raise_(
-            TypeError,
-            f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}",
-        )
+        text = f"does not support the context manager protocol{missed}"
+        frame.raise_(TypeError, f"'{manager.cls.__name__}' object {text}")
     frame.stack += [leave, enter.call(frame, [], {})]
 
 
-def exc_info(frame, raised):
+def exc_info(frame: Any, raised: Any) -> list[Any]:
     return [
         frame.output.wrap_pinned(raised.python_type()),
         raised,

@@ -3,6 +3,8 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
+from typing import Any
+
 from ..exceptions import Break, ObservedException
 from ..polyfills import NOTHING
 from ..symbolic_eval.opcodes import opcode, pushes
@@ -11,7 +13,7 @@ from ..variables.containers import TupleVar
 from ..variables.functions import CallableVar
 
 
-def values_under(frame, keys, subject):
+def values_under(frame: Any, keys: Any, subject: Any) -> ConstantVar | TupleVar:
     keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
     if len({key.hash_key(frame) for key in keys}) < len(keys):
         raise Break("match", "a pattern with one key twice")
@@ -23,7 +25,7 @@ def values_under(frame, keys, subject):
 
 
 @opcode
-def MATCH_CLASS(frame, count):
+def MATCH_CLASS(frame: Any, count: int) -> None:
     subject, cls, names = frame.popn(3)
     if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
         frame.stack.append(ConstantVar(None))

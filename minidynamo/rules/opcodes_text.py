@@ -3,36 +3,30 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
+from typing import Any
+
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.text import text
 from ..variables.constant import ConstantVar
 from ..variables.symbolic import TextVar, parts_of
 
 
-def joined(parts):
-    if any(type(part) is TextVar for part in parts):
-        return TextVar(
-            [piece for part in parts for piece in parts_of(part) or [part.as_constant()]]
-        )
-    return ConstantVar("".join([part.as_constant() for part in parts]))
+def joined(parts: list[Any]) -> Any:
+    if all(type(part) is not TextVar for part in parts):
+        return ConstantVar("".join([part.as_constant() for part in parts]))
+    return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
 
 
-def formatted(frame, value, specification=None):
-    if specification is None:
-        parts = parts_of(value)
-        return (
-            TextVar(parts)
-            if parts is not None
-            else value
-            if type(value) is ConstantVar and type(value.value) is str
-            else ConstantVar(text(frame, value, "format"))
-        )
-    parts = parts_of(value, specification.value) if type(specification) is ConstantVar else None
-    return (
-        TextVar(parts)
-        if parts is not None
-        else frame.fold(format, value.as_constant(), specification.as_constant())
-    )
+def formatted(frame: Any, value: Any, *specification: Any) -> Any:
+    if all(type(part) is ConstantVar for part in specification):
+        parts = parts_of(value, *[part.value for part in specification])
+        if parts is not None:
+            return TextVar(parts)
+    if specification:
+        return frame.fold(format, value.as_constant(), specification[0].as_constant())
+    if type(value) is ConstantVar and type(value.value) is str:
+        return value
+    return ConstantVar(text(frame, value, "format"))
 
 
 pushes(

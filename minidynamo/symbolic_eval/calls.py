@@ -34,58 +34,21 @@ if TYPE_CHECKING:
 Arguments = list[Variable]
 Named = dict[str, Variable]
 
-PURE_MODULES = {
-    "math",
-    "operator",
-    "_operator",
-    "builtins",
-    "_functools",
-    "inspect",
-    "re",
-    "string",
-    "posixpath",
-    "keyword",
-    "numbers",
-    "typing",
-    "types",
-    "cmath",
-    "unicodedata",
-    "textwrap",
-    "os.path",
-    "genericpath",
-    "_sre",
-}
+PURE_MODULES = frozenset(
+    """
+    math operator _operator builtins _functools inspect re string posixpath keyword numbers typing
+    types cmath unicodedata textwrap os.path genericpath _sre
+    """.split()
+)
 IMPURE = {
-    print,
-    input,
-    open,
-    exec,
-    eval,
-    compile,
-    globals,
-    locals,
-    vars,
-    dir,
-    id,
-    __import__,
-    breakpoint,
-    help,
-    builtins.__build_class__,
+    getattr(builtins, name)
+    for name in """
+    print input open exec eval compile globals locals vars dir id __import__ breakpoint
+    __build_class__
+    """.split()
 }
-CONSTANT_CLASSES = {
-    int,
-    float,
-    str,
-    bytes,
-    bool,
-    complex,
-    range,
-    torch.device,
-    torch.dtype,
-    torch.finfo,
-    torch.iinfo,
-    *NUMPY,
-}
+CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, *NUMPY}
+CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
 
 def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variable:

@@ -82,22 +82,10 @@ class CodeInfo:
     def may_be_unbound(self, position: int, name: str) -> bool:
         """May an instruction from `position` on read the cell variable `name` before it is
         written?"""
-        seen: set[int] = set()
-        todo = [position]
-        while todo:
-            n = todo.pop()
-            if n in seen or n >= len(self.operations):
-                continue
-            seen.add(n)
-            operation = self.operations[n]
-            if operation.arg == name and operation.op in ("LOAD_DEREF", "DELETE_DEREF"):
-                return True
-            if operation.arg == name and operation.op == "STORE_DEREF":
-                continue
-            todo += successors(operation, n)
-            if operation.exc is not None:
-                todo.append(operation.exc[0])
-        return False
+        reached = self.reached(position, ("STORE_DEREF", name))
+        reads = ("LOAD_DEREF", "DELETE_DEREF")
+        asked = [self.operations[n] for n in reached]
+        return any(operation.arg == name and operation.op in reads for operation in asked)
 
     def may_be_deleted(self, position: int, name: str) -> bool:
         """May an instruction from `position` on delete the cell variable `name`, and another one
@@ -110,8 +98,8 @@ class CodeInfo:
         reached = self.reached(position) if deleted else ()
         return any(n in reached and self.may_be_unbound(n + 1, name) for n in deleted)
 
-    def reached(self, position: int) -> set[int]:
-        """The operations that may run from `position` on."""
+    def reached(self, position: int, end: tuple[str, str] | None = None) -> set[int]:
+        """The operations that may run from `position` on, not beyond (opcode, argument) `end`."""
         found: set[int] = set()
         todo = [position]
         while todo:
@@ -120,6 +108,8 @@ class CodeInfo:
                 continue
             found.add(n)
             operation = self.operations[n]
+            if (operation.op, operation.arg) == end:
+                continue
             todo += successors(operation, n)
             if operation.exc is not None:
                 todo.append(operation.exc[0])

@@ -13,7 +13,10 @@ behind. Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper 
 3.7).
 """
 
+from __future__ import annotations
+
 import inspect
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
@@ -29,6 +32,11 @@ from .code_info import code_info
 from .operations import Operations
 from .registry import RULES
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..variables.base import Variable
+    from ..variables.functions import FunctionVar
+
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
@@ -39,37 +47,52 @@ class Frame(Operations):
     """One activation: `locals` name -> variable, `cells` name -> CellVar, `stack`, `handled`
     (exceptions being handled)."""
 
-    def __init__(self, output, function, bound, parent=None):
+    def __init__(
+        self,
+        output: OutputGraph,
+        function: FunctionVar,
+        bound: dict[str, Any],
+        parent: Frame | None = None,
+    ) -> None:
         code = function.code
-        self.output, self.function, self.code, self.parent = output, function, code, parent
+        self.output = output
+        self.function = function
+        self.code = code
+        self.parent = parent
         self.info = code_info(code)
         self.globals = output.globals_of(function.globals)
-        self.locals, self.cells = bound, dict(zip(code.co_freevars, function.closure))
-        self.stack, self.handled, self.pc, self.returned, self.yielded = [], [], 0, None, None
-        self.depth = parent.depth + 1 if parent is not None else 0
+        self.locals = bound
+        self.cells: dict[str, Any] = dict(zip(code.co_freevars, function.closure))
+        self.stack: list[Any] = []
+        self.handled: list[Any] = []
+        self.pc = 0
+        self.returned: Any = None
+        self.yielded: Any = None
+        self.depth: int = parent.depth + 1 if parent is not None else 0
         self.line = code.co_firstlineno
         if self.depth > MAX_DEPTH:
             raise Break("depth", f"calls nest deeper than {MAX_DEPTH} while tracing")
 
     # ---- where are we
-    def user_stack(self):
+    def user_stack(self) -> list[tuple[str, int, str]]:
         """(file, line, function) from the outermost frame to the innermost one that is not torch's
         or ours."""
-        frames, frame = [], self
+        frames = []
+        frame: Frame | None = self
         while frame is not None:
             if not frame.info.internal or frame.parent is None:
                 frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
             frame = frame.parent
         return frames[::-1]
 
-    def user_line(self):
-        frame = self
+    def user_line(self) -> str:
+        frame: Frame = self
         while frame.info.internal and frame.parent is not None:
             frame = frame.parent
         return f"{frame.code.co_filename}:{frame.line}"
 
     # ---- running
-    def run(self):
+    def run(self) -> Any:
         RUNNING.append(self)
         caller, self.output.frame = self.output.frame, self
         try:
@@ -79,7 +102,7 @@ class Frame(Operations):
             RUNNING.pop()
             self.output.frame = caller
 
-    def loop(self):
+    def loop(self) -> None:
         ops, output = self.info.ops, self.output
         while True:
             output.count_step()
@@ -93,7 +116,7 @@ class Frame(Operations):
                     raise
                 self.unwind(raised.var, handler_entry)
 
-    def unwind(self, exception, entry):
+    def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
         """Go to the handler of the instruction that raised."""
         target, depth, lasti = entry
         del self.stack[depth:]
@@ -102,7 +125,7 @@ class Frame(Operations):
         self.stack.append(exception)
         self.pc = target
 
-    def popn(self, n):
+    def popn(self, n: int) -> list[Any]:
         if not n:
             return []
         values = self.stack[-n:]
@@ -110,7 +133,9 @@ class Frame(Operations):
         return values
 
     # ---- calls
-    def call_function(self, function, args, kwargs):
+    def call_function(
+        self, function: FunctionVar, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
@@ -126,7 +151,7 @@ class Frame(Operations):
                 return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
-    def inline(self, function, args, kwargs):
+    def inline(self, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         code = function.code
         if code.co_flags & ASYNC:
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
@@ -139,7 +164,9 @@ class Frame(Operations):
 
     call_c, call_class = calls.call_c, calls.call_class
 
-    def resume_generator(self, tx, sent, throw=None):
+    def resume_generator(
+        self, tx: Frame, sent: Variable | None, throw: Variable | None = None
+    ) -> Variable | None:
         """Run until the next yield: the yielded variable, or None when the body returned."""
         self.parent, self.yielded = tx, None
         if sent is not None:
@@ -157,13 +184,23 @@ class Frame(Operations):
 class RootFrame(Frame):
     """The frame that is compiled: counts its steps and stops where the speculation log says so."""
 
-    def __init__(self, output, function, bound, forced):
+    def __init__(
+        self,
+        output: OutputGraph,
+        function: FunctionVar,
+        bound: dict[str, Any],
+        forced: dict[int, Break],
+    ) -> None:
         super().__init__(output, function, bound)
         self.bound = dict(bound)
-        self.forced, self.step, self.group_step, self.split, self.kept = forced, 0, 0, None, ()
+        self.forced = forced
+        self.step = 0
+        self.group_step = 0
+        self.split: tuple[int, Break] | None = None
+        self.kept: Any = ()
         output.root = self
 
-    def loop(self):
+    def loop(self) -> None:
         ops, groups = self.info.ops, self.info.groups
         while True:
             pc = self.pc
@@ -194,7 +231,7 @@ class RootFrame(Frame):
             except DataDependentDecision as error:
                 self.break_at(data_dependent(error))
 
-    def break_at(self, reason, step=None):
+    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, splitting at this instruction; where an exception is handled that was raised
         while tracing, at the instruction that raised: plain Python must make the traceback, and the
         handler is a continuation."""
@@ -218,7 +255,7 @@ class RootFrame(Frame):
         raise Restart()
 
 
-def raised_at(exception):
+def raised_at(exception: Any) -> int | None:
     """The root's step at which an exception was raised while tracing; None for a real one."""
     slots = getattr(exception, "slots", {})
     return (

@@ -8,13 +8,17 @@ In:   the frame and the opcode's argument.   Out: the frame's stack, locals and 
 Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
 """
 
+from __future__ import annotations
+
 import itertools
 import sys
 import types
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 
 from ..exceptions import Break
-from ..variables.base import NULL, Lazy, RealVar
+from ..variables.base import NULL, Lazy, RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     DictVar,
@@ -40,15 +44,19 @@ from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
 from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
 
-HANDLERS = {}
+if TYPE_CHECKING:
+    from .evaluator import Frame
+
+Handler = Callable[["Frame", Any], Any]
+HANDLERS: dict[str, Handler] = {}
 
 
-def opcode(function):
+def opcode(function: Handler) -> Handler:
     HANDLERS[function.__name__] = function
     return function
 
 
-def UNSUPPORTED(frame, arg):
+def UNSUPPORTED(frame: Frame, arg: Any) -> None:
     raise Break(
         "opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced"
     )
@@ -56,23 +64,23 @@ def UNSUPPORTED(frame, arg):
 
 # ---- the stack
 @opcode
-def POP_TOP(frame, _):
+def POP_TOP(frame: Frame, _: Any) -> None:
     frame.stack.pop()
 
 
 @opcode
-def SWAP(frame, n):
+def SWAP(frame: Frame, n: int) -> None:
     stack = frame.stack
     stack[-1], stack[-n] = stack[-n], stack[-1]
 
 
 # ---- variables
 @opcode
-def LOAD_CONST(frame, value):
+def LOAD_CONST(frame: Frame, value: Any) -> None:
     frame.stack.append(constant_of(frame, value))
 
 
-def constant_of(frame, value):
+def constant_of(frame: Frame, value: Any) -> Variable:
     if isinstance(value, (tuple, frozenset)):
         return frame.output.wrap_result(value)
     if isinstance(value, type):
@@ -80,24 +88,29 @@ def constant_of(frame, value):
     return ConstantVar(value)
 
 
+def unbound(frame: Frame, name: str) -> NoReturn:
+    nothing = "where it is not associated with a value"
+    if name in frame.code.co_freevars:
+        text = f"cannot access free variable '{name}' {nothing} in enclosing scope"
+        frame.raise_(NameError, text)
+    frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
+
+
 @opcode
-def LOAD_FAST(frame, name):
+def LOAD_FAST(frame: Frame, name: str) -> None:
     value = frame.locals.get(name)
     if value is None:
         if name in frame.cells:
             frame.stack.append(frame.cells[name])
             return
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
     if type(value) is Lazy and not (name[0] == "." and frame.info.moves(frame.pc)):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
 
 
 @opcode
-def STORE_FAST(frame, name):
+def STORE_FAST(frame: Frame, name: str) -> None:
     value = frame.stack.pop()
     if value is NULL:
         frame.locals.pop(name, None)
@@ -108,16 +121,13 @@ def STORE_FAST(frame, name):
 
 
 @opcode
-def DELETE_FAST(frame, name):
+def DELETE_FAST(frame: Frame, name: str) -> None:
     if frame.locals.pop(name, None) is None:
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
 
 
 @opcode
-def LOAD_FAST_AND_CLEAR(frame, name):
+def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
     if name in frame.cells and name in frame.code.co_cellvars:
         frame.stack.append(frame.cells.pop(name))
         return
@@ -126,7 +136,7 @@ def LOAD_FAST_AND_CLEAR(frame, name):
 
 
 @opcode
-def MAKE_CELL(frame, name):
+def MAKE_CELL(frame: Frame, name: str) -> None:
     cell = frame.cells[name] = CellVar(frame.locals.pop(name, None))
     cell.cell = (
         name if frame.parent is None else None
@@ -134,24 +144,16 @@ def MAKE_CELL(frame, name):
 
 
 @opcode
-def LOAD_DEREF(frame, name):
+def LOAD_DEREF(frame: Frame, name: str) -> None:
     value = frame.cells[name].load(frame)
     if value is None:
-        if name in frame.code.co_freevars:
-            frame.raise_(
-                NameError,
-                f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
-            )
-        frame.raise_(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        unbound(frame, name)
     frame.stack.append(value)
 
 
 # ---- attributes and items
 @opcode
-def LOAD_METHOD(frame, name):
+def LOAD_METHOD(frame: Frame, name: str) -> None:
     owner = frame.stack.pop()
     try:
         found = owner.getattr(frame, name)
@@ -166,7 +168,7 @@ def LOAD_METHOD(frame, name):
         push_callable(frame, found)
 
 
-def descriptor_of(owner, name, found):
+def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
     """The method as its class keeps it, where CPython calls that with the object: what a method of
     C says of wrong arguments names the class that defines it, a bound one the object's."""
     if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
@@ -190,12 +192,12 @@ def descriptor_of(owner, name, found):
     return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
 
 
-def push_callable(frame, found):
+def push_callable(frame: Frame, found: Variable) -> None:
     """A callable and NULL in this version's order: after a split the real CALL finds them."""
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
-def slice_of(parts):
+def slice_of(parts: list[Any]) -> Variable:
     parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
     if all(type(part) is ConstantVar for part in parts):
         return ConstantVar(slice(*[part.value for part in parts]))
@@ -248,7 +250,7 @@ JUMPS = {
 }
 
 
-def effects(table):
+def effects(table: dict[str, Handler]) -> None:
     """Opcodes that push nothing."""
 
     def handler_of(act):
@@ -260,7 +262,7 @@ def effects(table):
     HANDLERS.update({op: handler_of(act) for op, act in table.items()})
 
 
-def pushes(table):
+def pushes(table: dict[str, Callable[[Frame, Any], Any]]) -> None:
     """Opcodes that push one value."""
 
     def handler_of(make):
@@ -272,7 +274,7 @@ def pushes(table):
     HANDLERS.update({op: handler_of(make) for op, make in table.items()})
 
 
-def jumps(table):
+def jumps(table: dict[str, Callable[[Frame, Variable], bool]]) -> None:
     """Opcodes that jump if a test of the value on top says so."""
 
     def handler_of(test):
@@ -290,7 +292,7 @@ pushes(PUSHES)
 jumps(JUMPS)
 
 
-def dict_of(frame, keys, values):
+def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
     made = DictVar({})
     for key, value in zip(keys, values):
         made.store(frame, key, value)
@@ -330,7 +332,7 @@ COMPLAINTS = {  # what the operand needs, where the operation complains in words
 
 
 @opcode
-def UNPACK_SEQUENCE(frame, n):
+def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
     kind = value.python_type()
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
@@ -351,7 +353,7 @@ def UNPACK_SEQUENCE(frame, n):
 
 
 # ---- calls
-def callee(frame, args):
+def callee(frame: Frame, args: list[Variable]) -> tuple[Variable, list[Variable]]:
     """(callable, arguments): the two slots hold NULL and the callable, in either order, or method
     and self."""
     first, second = frame.popn(2)
@@ -361,27 +363,25 @@ def callee(frame, args):
 
 
 @opcode
-def CALL(frame, n):
+def CALL(frame: Frame, n: int) -> None:
     function, args = callee(frame, frame.popn(n))
     if type(function) is ClassVar and function.value is super and not args:
         args = zero_argument_super(frame)
     frame.stack.append(function.call(frame, args, {}))
 
 
-def zero_argument_super(frame):
-    name = frame.code.co_varnames[0] if frame.code.co_argcount else None
+def zero_argument_super(frame: Frame) -> list[Variable]:
+    name = frame.code.co_varnames[0] if frame.code.co_argcount else ""
     cell = frame.cells.get(name)
-    first, cls = (
-        cell.load(frame) if cell is not None else frame.locals.get(name),
-        frame.cells.get("__class__", CellVar()).load(frame),
-    )
+    first = cell.load(frame) if cell is not None else frame.locals.get(name)
+    cls = frame.cells.get("__class__", CellVar()).load(frame)
     if first is None or cls is None:
         raise Break("class", "super() without a class or a first argument")
     return [cls, first.realize(frame)]
 
 
 @opcode
-def CALL_KW(frame, n):
+def CALL_KW(frame: Frame, n: int) -> None:
     names = frame.stack.pop().as_constant()
     values = frame.popn(n)
     kwargs = dict(zip(names, values[n - len(names) :]))
@@ -390,7 +390,7 @@ def CALL_KW(frame, n):
 
 
 @opcode
-def CALL_FUNCTION_EX(frame, flags):
+def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     kwargs = (
         {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())}
         if flags & 1
@@ -401,7 +401,7 @@ def CALL_FUNCTION_EX(frame, flags):
 
 
 @opcode
-def MAKE_FUNCTION(frame, flags):
+def MAKE_FUNCTION(frame: Frame, flags: int) -> None:
     code = frame.stack.pop().value
     made = FunctionVar(None, code, frame.function.globals, code.co_qualname)
     for bit in (8, 4, 2, 1):
@@ -411,13 +411,13 @@ def MAKE_FUNCTION(frame, flags):
 
 
 @opcode
-def SET_FUNCTION_ATTRIBUTE(frame, bit):
+def SET_FUNCTION_ATTRIBUTE(frame: Frame, bit: int) -> None:
     made = frame.stack.pop()
     function_attribute(frame, made, bit, frame.stack.pop())
     frame.stack.append(made)
 
 
-def function_attribute(frame, made, bit, value):
+def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
     if bit == 1:
         made.defaults = tuple(value.iterate(frame))
     elif bit == 2:
@@ -433,12 +433,12 @@ def function_attribute(frame, made, bit, value):
 
 # ---- control flow
 @opcode
-def JUMP(frame, target):
+def JUMP(frame: Frame, target: int) -> None:
     frame.pc = target
 
 
 @opcode
-def FOR_ITER(frame, target):
+def FOR_ITER(frame: Frame, target: int) -> None:
     if not isinstance(frame.stack[-1], IteratorVar):
         raise Break("loop", "the next step of a loop whose iterator was made before this frame")
     value = frame.stack[-1].next(frame)
@@ -450,7 +450,7 @@ def FOR_ITER(frame, target):
 
 
 @opcode
-def RETURN_VALUE(frame, _):
+def RETURN_VALUE(frame: Frame, _: Any) -> bool:
     frame.returned = frame.stack.pop()
     return True
 
@@ -459,7 +459,7 @@ def RETURN_VALUE(frame, _):
 
 
 @opcode
-def YIELD_VALUE(frame, _):
+def YIELD_VALUE(frame: Frame, _: Any) -> bool:
     frame.yielded = frame.stack.pop()
     return True
 

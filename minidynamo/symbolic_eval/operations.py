@@ -8,9 +8,12 @@ In:   variables.   Out: variables, or host booleans where control flow needs the
 Mirrors parts of torch/_dynamo/variables/builtin.py.
 """
 
+from __future__ import annotations
+
 import collections
 import functools
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..exceptions import Break, ObservedException
@@ -56,7 +59,7 @@ class Operations:
         made.init_args = args
         raise self.raised(made)
 
-    def raised(self, var):
+    def raised(self: Any, var: Any) -> ObservedException:
         """The signal that `var` is raised here: its traceback begins, and what is being handled is
         its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
@@ -76,7 +79,7 @@ class Operations:
             var.slots["__context__"] = context
         return ObservedException(var)
 
-    def handling(self):
+    def handling(self: Any) -> Any:
         """The exception that is being handled here, or None: this frame's or a caller's, as far as
         they are traced."""
         frame = self
@@ -84,7 +87,7 @@ class Operations:
             frame = frame.parent
         return frame and frame.handled[-1]
 
-    def run_now(self, function, /, *args, **kwargs):
+    def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call now.  The program's exception if it raises."""
         try:
             return function(*args, **kwargs)
@@ -97,7 +100,7 @@ class Operations:
                 isinstance(a, (str, int, float, type(None))) for a in error.args
             ) else self.raise_(type(error), str(error))
 
-    def run_c(self, function, /, *args, **kwargs):
+    def run_c(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call C code now that may call the tracer back: the program's exception only if the C code
         itself raises."""
         try:
@@ -107,16 +110,16 @@ class Operations:
                 raise
             self.raise_(type(error), *error.args)
 
-    def fold(self, function, /, *args, **kwargs):
+    def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """The constant (or container of constants) that a call gives."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
-    def check_size(self, name, *values):
+    def check_size(self, name: str, *values: Any) -> None:
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
         for check in BEFORE_FOLDING:
             check(name, values)
 
-    def fold_pinned(self, function, *args):
+    def fold_pinned(self: Any, function: Callable, *args: Any) -> Variable:
         """Like `fold`, for results that are fixed objects (classes, functions)."""
         value = self.run_now(function, *args)
         return (
@@ -126,7 +129,7 @@ class Operations:
         )
 
     # ---- identity
-    def same(self, a, b):
+    def same(self, a: Variable, b: Variable) -> bool:
         """a is b."""
         first, second = a.identity(), b.identity()
         self.guard_same(a, b, first, second)
@@ -139,7 +142,7 @@ class Operations:
                 )
         return first is second
 
-    def guard_same(self, a, b, first, second):
+    def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard whether the two are one object: the guards of two of the same type would let
         another answer through."""
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
@@ -158,11 +161,11 @@ class Operations:
         ):  # one that was made here is another one
             self.output.guard(sources[0], ("SAME", id(found)), f"{{0}} {word} {{pin}}", found)
 
-    def equal(self, a, b):
+    def equal(self: Any, a: Variable, b: Variable) -> bool:
         """bool(a == b) on the host."""
         return self.compare("==", a, b).truth(self)
 
-    def same_or_equal(self, a, b):
+    def same_or_equal(self, a: Variable, b: Variable) -> bool:
         """As containers compare: `a is b or a == b`."""
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
             return a.value is b.value or self.equal(a, b)
@@ -172,11 +175,11 @@ class Operations:
     binary, compare, unary = operators.binary, operators.compare, operators.unary
 
     # ---- iteration
-    def iter_of(self, variable):
+    def iter_of(self: Any, variable: Any) -> Any:
         """iter(variable)."""
         return iterator_of(self, variable)
 
-    def iter_of_object(self, variable):
+    def iter_of_object(self: Any, variable: Any) -> Any:
         method = variable.special(self, "__iter__")
         if method is not None:
             if (
@@ -194,21 +197,21 @@ class Operations:
             return ItemIterator(variable, 0)
         self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
 
-    def listed(self, values):
+    def listed(self: Any, values: Any) -> list[Variable]:
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
         items."""
         items = values.iterate(self)
         self.length_hint(values)
         return list(items)
 
-    def listed_fast(self, values):
+    def listed_fast(self, values: Variable) -> list[Variable]:
         """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
         listed."""
         return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
-    def length_hint(self, values):
+    def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names = ("__len__", "__length_hint__")
+        names: tuple[str, ...] = ("__len__", "__length_hint__")
         if isinstance(values, ItemIterator):  # its hint is the length of what it walks
             values, names = values.object, ("__len__",)
         if isinstance(values, SentinelVar):
@@ -231,7 +234,9 @@ class Operations:
                 raise Break("length", f"{name} of {values} gives no length")
             return
 
-    def sorted(self, values, key, reverse):
+    def sorted(
+        self: Any, values: list[Variable], key: Variable | None, reverse: Variable
+    ) -> list[Variable]:
         """The values in order.  The list that is given is left as list.sort() leaves its own, also
         when a comparison raises."""
         keys = (
@@ -247,7 +252,7 @@ class Operations:
         order = list(range(len(values)))
         before = list(values)
 
-        def compare(i, j):  # list.sort() asks only for <
+        def compare(i: int, j: int) -> int:  # list.sort() asks only for <
             return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
 
         try:
@@ -257,7 +262,7 @@ class Operations:
         return values
 
     # ---- attributes
-    def has_attr(self, variable, name):
+    def has_attr(self: Any, variable: Variable, name: str) -> bool:
         try:
             variable.getattr(self, name)
             return True
@@ -266,7 +271,7 @@ class Operations:
                 return False
             raise
 
-    def method_of(self, variable, name):
+    def method_of(self: Any, variable: Any, name: str) -> Variable:
         """What a variable has by its type, as a value: methods that are natively implemented, and
         all that a C type inherits."""
         if name == "__class__":
@@ -297,7 +302,7 @@ class Operations:
             else self.output.wrap_class_attribute(owner, found, name)
         )
 
-    def text_of(self, variable):
+    def text_of(self, variable: Variable) -> Any:
         """str(variable) on the host."""
         if variable.is_constant() or isinstance(variable, (SymVar, Container)):
             return variable.as_constant()

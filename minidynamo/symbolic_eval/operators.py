@@ -14,15 +14,14 @@ classes answer in minidynamo/rules/operators.py.  Mirrors torch/_dynamo/variable
 
 import collections
 import operator as host
-import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .. import config
 from ..exceptions import Break
 from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container, ListVar, SequenceVar, SequenceVar_of, TupleVar
+from ..variables.containers import ListVar, SequenceVar, SequenceVar_of, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
 from ..variables.objects import ObjectVar
@@ -46,37 +45,22 @@ class Operator(NamedTuple):
     in_place: bool
 
 
-PLAIN = {
-    "+": ("add", host.add, host.iadd),
-    "-": ("sub", host.sub, host.isub),
-    "*": ("mul", host.mul, host.imul),
-    "/": ("truediv", host.truediv, host.itruediv),
-    "//": ("floordiv", host.floordiv, host.ifloordiv),
-    "%": ("mod", host.mod, host.imod),
-    "**": ("pow", host.pow, host.ipow),
-    "@": ("matmul", host.matmul, host.imatmul),
-    "&": ("and", host.and_, host.iand),
-    "|": ("or", host.or_, host.ior),
-    "^": ("xor", host.xor, host.ixor),
-    "<<": ("lshift", host.lshift, host.ilshift),
-    ">>": ("rshift", host.rshift, host.irshift),
-}
+PLAIN = dict(
+    zip(
+        "+ - * / // % ** @ & | ^ << >>".split(),
+        "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split(),
+    )
+)
 OPERATORS: dict[str, Operator] = {}
-for _plain, (_name, _function, _updating) in PLAIN.items():
+for _plain, _name in PLAIN.items():
+    _function, _updating = getattr(host, f"__{_name}__"), getattr(host, f"__i{_name}__")
     OPERATORS[_plain] = Operator(_plain, _plain, _name, _function, False)
     OPERATORS[_plain + "="] = Operator(_plain + "=", _plain, _name, _updating, True)
-COMPARISONS = {
-    "<": host.lt,
-    "<=": host.le,
-    "==": host.eq,
-    "!=": host.ne,
-    ">": host.gt,
-    ">=": host.ge,
-}
+COMPARING = (host.lt, host.le, host.eq, host.ne, host.gt, host.ge)
+COMPARISONS = dict(zip("< <= == != > >=".split(), COMPARING))
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
-UNARY = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
-UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
 
 # class of a variable -> handler(tx, operator, a, b) of binary operators
 left_operand, right_operand, in_place, sequence_operand = ByClass(), ByClass(), ByClass(), ByClass()
@@ -140,6 +124,13 @@ def unsupported(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Va
     tx.raise_(TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'")
 
 
+def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
+    """An object of a subclass of int or str, whose own methods do not know how: int's might."""
+    for operand in (a, b):
+        if isinstance(operand, ObjectVar) and issubclass(operand.cls, VALUES):
+            raise Break("operator", f"{symbol} of {a} and {b}")
+
+
 def compare(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
     """`a < b`, `a == b`..."""
     for operand in (a, b):
@@ -171,7 +162,7 @@ def same_value(tx: "Frame", a: Variable, b: Variable) -> bool:
     return tx.fold(host.eq, a.real(), b.real()).value
 
 
-def same_method(tx: "Frame", a: Variable, b: Variable) -> bool:
+def same_method(tx: "Frame", a: Any, b: Any) -> bool:
     """Two bound methods are equal if their functions are, bound to the same object."""
     if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
         return False
@@ -344,105 +335,6 @@ def kind_of_sequence(sequence: SequenceVar) -> type:
     return sequence.cls if isinstance(sequence, ListVar) else tuple
 
 
-# ---- objects of Python classes: their special methods
-@left_operand(ObjectVar)
-def _object_left(tx, operator, a, b):
-    return answer(tx, a, f"__{operator.name}__", b)
-
-
-@right_operand(ObjectVar)
-def _object_right(tx, operator, a, b):
-    return answer(tx, b, f"__r{operator.name}__", a)
-
-
-@in_place(ObjectVar)
-def _object_in_place(tx, operator, a, b):
-    return answer(tx, a, f"__i{operator.name}__", b)
-
-
-def answer(tx: "Frame", asked: ObjectVar, name: str, other: Variable) -> Variable | None:
-    """What a special method answers; None if there is none, or it answers NotImplemented."""
-    method = method_of(tx, asked, name)
-    if method is None:
-        return None
-    result = method.call(tx, [other], {})
-    return None if result.identity() is NotImplemented else result
-
-
-def method_of(tx: "Frame", asked: ObjectVar, name: str) -> Variable | None:
-    """An operator's method.  Python calls one that is None, too, and says that it cannot."""
-    if lookup(asked.cls, name)[1] is None:
-        raise Break("operator", f"{name} of {asked}, which is None")
-    return asked.special(tx, name)
-
-
-@unary_operand(ObjectVar)
-def _unary_object(tx, symbol, a):
-    method = method_of(tx, a, UNARY_METHODS[symbol])
-    if method is None:
-        tx.raise_(TypeError, f"bad operand type for unary {symbol}: '{type_text(a.cls)}'")
-    return method.call(tx, [], {})
-
-
-@comparison(ObjectVar)
-def _compare_objects(tx, symbol, a, b):
-    """CPython's do_richcompare."""
-    questions = [(symbol, a, b), (SWAPPED[symbol], b, a)]
-    if is_of_subclass(b, a):
-        questions.reverse()
-    for question, asked, other in questions:
-        result = compared(tx, question, asked, other)
-        if result is not None:
-            return result
-    leave_to_c(a, b, symbol)
-    if symbol in ("==", "!="):
-        return ConstantVar(tx.same(a, b) == (symbol == "=="))
-    not_supported(tx, symbol, a, b)
-
-
-def compared(tx: "Frame", symbol: str, asked: Variable, other: Variable) -> Variable | None:
-    """What the type of `asked` answers; None if it does not know how."""
-    if not isinstance(asked, ObjectVar):
-        return by_contents(tx, symbol, asked, other)
-    name = f"__{COMPARISONS[symbol].__name__}__"
-    method = lookup(asked.cls, name)[1]
-    if symbol == "!=" and method is object.__ne__:
-        equal = compared(tx, "==", asked, other)
-        return None if equal is None else ConstantVar(not equal.truth(tx))
-    if not isinstance(method, types.WrapperDescriptorType) or method.__objclass__ is object:
-        return answer(tx, asked, name, other)
-    if asked.payload is not None:
-        return by_contents(tx, symbol, asked, other)
-    if not asked.immutable():
-        raise Break("compare", f"{asked} is compared by C code")
-    result = tx.run_now(method, asked.real(), other.real())
-    return None if result is NotImplemented else tx.output.wrap_result(result)
-
-
-def by_contents(tx: "Frame", symbol: str, asked: Variable, other: Variable) -> Variable | None:
-    """A container's own method looks at what the two hold, if they are of one kind."""
-    first, second = contents(asked), contents(other)
-    if not isinstance(first, Container) or not isinstance(second, Container):
-        return None
-    if isinstance(first, SequenceVar) and isinstance(second, SequenceVar):
-        if kind_of_sequence(first) is not kind_of_sequence(second):
-            return None
-    return compare(tx, symbol, first, second)
-
-
-def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
-    """An object of a subclass of int or str, whose own methods do not know how: int's might."""
-    for operand in (a, b):
-        if isinstance(operand, ObjectVar) and issubclass(operand.cls, VALUES):
-            raise Break("operator", f"{symbol} of {a} and {b}")
-
-
 def not_supported(tx: "Frame", symbol: str, a: Variable, b: Variable) -> NoReturn:
     first, second = type_text(a.python_type()), type_text(b.python_type())
     tx.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
-
-
-def contents(variable: Variable) -> Variable:
-    """What a list, dict or set subclass's object holds; else the variable itself."""
-    payload = getattr(variable, "payload", None)
-    return variable if payload is None else payload

@@ -5,6 +5,7 @@ In:   a variable and "str", "repr", "ascii" or "format".   Out: the text; a brea
 Constants are known here; objects, sets and functions answer in minidynamo/rules/text.py.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..variables.base import Variable
@@ -13,7 +14,7 @@ from .registry import ByClass
 if TYPE_CHECKING:
     from .evaluator import Frame
 
-CONVERT = {"str": str, "repr": repr, "ascii": ascii, "format": format}
+CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}
 text_of_class = ByClass()  # class of a variable -> handler(tx, value, how)
 
 

@@ -55,7 +55,7 @@ def is_leaf(fn: Any) -> bool:
 def _decide(fn: Any) -> bool:
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
-    module = getattr(fn, "__module__", None)
+    module = getattr(fn, "__module__", None) or ""
     if isinstance(fn, types.FunctionType):
         if not made_by_torch(fn):
             return False  # the program's, which `functools.wraps` has given a name of torch's

@@ -67,3 +67,10 @@ ARGUMENTS: list[Callable[..., tuple]] = []
 BEFORE_FOLDING: list[Callable[[str, tuple], None]] = []
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()
+
+
+def prepared(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple:
+    """(args, kwargs) of a call in the graph, as `ARGUMENTS` make them."""
+    for prepare in ARGUMENTS:
+        args, kwargs = prepare(tx, target, args, kwargs)
+    return args, kwargs

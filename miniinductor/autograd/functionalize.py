@@ -36,8 +36,8 @@ from torch.fx._lazy_graph_module import (
 )  # its Python is written when somebody calls it: few are
 
 from ..checks import may_raise
-from ..hooks import refusal
 from ..exceptions import CannotFunctionalize
+from ..fake_mode import EAGER
 from ..sizes.symbols import same, same_sizes
 
 aten = torch.ops.aten
@@ -183,7 +183,7 @@ def is_refused(node: Node) -> bool:
     if node.users or not isinstance(node.target, torch._ops.OpOverload):
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    node.meta["refused"] = bool(refusal(node.target, args, kwargs))
+    node.meta["refused"] = bool(EAGER.refusal(node.target, args, kwargs))
     return node.meta["refused"]
 
 

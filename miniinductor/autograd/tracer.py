@@ -32,9 +32,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import coverage
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
-from ..fake_mode import FakeMode
+from ..fake_mode import EAGER, FakeMode
 from ..foreign import together
-from ..hooks import CALLS, Op, in_eager_layout, refusal, rules_of
+from ..hooks import CALLS, Op, rules_of
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from .functionalize import Node, functional_form, graph_module, is_view
 
@@ -232,6 +232,8 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
+        if refused := EAGER.refusal_of_nothing(func, args, kwargs):
+            raise CannotTrace(f"eager refuses: {refused}")
         for asked in rules_of(func):
             out = asked(self, func, args, kwargs)
             if out is not NotImplemented:
@@ -267,7 +269,7 @@ class Tracer(TorchDispatchMode):
     def rule_for(self, func: Op | None, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         """The op's decomposition, unless eager refuses the call: then its kernel is to raise."""
         rule = self.decompositions.get(func)
-        return None if func is None or rule is None or refusal(func, args, kwargs) else rule
+        return None if func is None or rule is None or EAGER.refusal(func, args, kwargs) else rule
 
     def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
@@ -316,8 +318,7 @@ class Tracer(TorchDispatchMode):
                 if func in LIFT:  # given the real tensor, the fake remembers its value
                     return aten.lift_fresh.default(*args)
                 fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
-                out = func(*fake_args, **fake_kwargs)
-                return in_eager_layout(func, fake_args, fake_kwargs, out)
+                return func(*fake_args, **fake_kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
 

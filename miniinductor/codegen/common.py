@@ -110,7 +110,7 @@ class Kernel:
 # --- names ----------------------------------------------------------------------------------------
 def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
     """ "add_gelu": the last few FX ops of the nodes, each once."""
-    words = []
+    words: list[str] = []
     for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
         word = re.sub(
             r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$",
@@ -140,7 +140,7 @@ def in_graph_order(origins: Iterable[object], order: Mapping[str, int] | None) -
     """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters)
     left out."""
     names = {str(o) for o in origins}
-    return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
+    return sorted(names) if order is None else sorted(names & order.keys(), key=order.__getitem__)
 
 
 def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limit: int = 8) -> str:

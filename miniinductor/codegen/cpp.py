@@ -112,6 +112,8 @@ class CppKernelWriter(CppExpressions):
         )  # indirect indices that change along the lanes
         self.small: set[str] = set()  # indices that 32 bits hold
         self.accumulators: list[Accumulator] = []
+        # stores of what they hold, which wait until their loop has ended
+        self.deferred: list[tuple[str, sympy.Expr, Value, str | None]] = []
         self.inner_variables: set[sympy.Symbol] = set()
         self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
@@ -284,7 +286,7 @@ class CppKernelWriter(CppExpressions):
         """Does the kernel store nothing per element?"""
         return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
 
-    def inner_loop(self, lines: list[Statement]) -> list[Statement]:
+    def inner_loop(self, lines: Statements) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
         accumulators = self.accumulators
         found = self.ask("inner_loop", lines, accumulators)
@@ -292,7 +294,7 @@ class CppKernelWriter(CppExpressions):
             return found
         # first this: it decides the accumulators' types
         loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
-        return declarations(accumulators) + loops
+        return [*declarations(accumulators), *loops]
 
     def ask(self, question: str, *args: object) -> Any:
         """What the first strategy answers that has an answer; None: the plain form."""
@@ -303,7 +305,7 @@ class CppKernelWriter(CppExpressions):
         return None
 
     def chunks(
-        self, lines: list[Statement], accumulators: Sums, start: str, end: str
+        self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
         accumulators of its own."""
@@ -329,9 +331,7 @@ class CppKernelWriter(CppExpressions):
             (r, "0", self.size(n)) for r, n in others
         ]
 
-    def lanes(
-        self, lines: list[Statement], accumulators: Sums, start: str, end: str
-    ) -> list[Statement]:
+    def lanes(self, lines: Statements, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.plan.r[-1]
         if len(self.plan.r) > 1 and not accumulators:
@@ -351,7 +351,7 @@ class CppKernelWriter(CppExpressions):
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(
-        self, lines: list[Statement], accumulators: Sums, start: str, end: str
+        self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
         found = self.ask("innermost", lines, accumulators, start, end)
         if found is not None:
@@ -364,11 +364,11 @@ class CppKernelWriter(CppExpressions):
         """A loop over the lanes for each (start, end)."""
         lane, pragma = self.plan.r[-1], self.simd(accumulators)
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
-        result = [line for a in accumulators for line in a.before_lanes()]
+        result: list[Statement] = [line for a in accumulators for line in a.before_lanes()]
         for start, end in parts:
             result += alone(lines, lanes_of(start, end))
             result += nest(lines, [(lane, start, end)], pragma)
-        return result + [line for a in accumulators for line in a.after_lanes()]
+        return [*result, *[line for a in accumulators for line in a.after_lanes()]]
 
     def simd(self, accumulators: Sums) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
@@ -376,7 +376,7 @@ class CppKernelWriter(CppExpressions):
             return None
         if any(a.clause is None for a in accumulators):
             return None
-        clauses = "".join(a.clause for a in accumulators)
+        clauses = "".join(a.clause or "" for a in accumulators)
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
         if plan.is_pointwise and self.parallel and is_long and not self.is_tiled:
@@ -508,11 +508,11 @@ class CppKernelWriter(CppExpressions):
             return
         text = value.text
         if dtype in NARROW:
-            wide, text = self.raw.get((text, dtype), value), self.copies.get((text, dtype))
-            converted = None if text else self.ask("float_place", name, index, dtype, True)
+            wide, copied = self.raw.get((text, dtype), text), self.copies.get((text, dtype))
+            text = copied or f"mini::to_{self.narrow(dtype)}({wide})"
+            converted = None if copied else self.ask("float_place", name, index, dtype, True)
             if converted is not None:
                 target, text = converted, wide
-            text = text or f"mini::to_{self.narrow(dtype)}({wide})"
         self.scope.add(f"{target} = {text};")
 
     def writes_other_elements(self, index: sympy.Expr) -> bool:

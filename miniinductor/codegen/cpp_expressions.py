@@ -16,6 +16,7 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import sympy
 import torch
@@ -25,6 +26,7 @@ from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
 from .common import INFIX as INFIX_OF_ALL
 from .common import LOGICAL, Scope, Value, install_family
+from .plan import KernelPlan
 from .tree import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
@@ -107,7 +109,22 @@ class CppScope(Scope):
 
 
 class CppExpressions(OpsHandler):
-    """The ops without memory and reductions; `CppKernelWriter` adds those."""
+    """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
+
+    plan: KernelPlan
+    scope: CppScope
+    inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
+    inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
+    small: set[str]  # indices that 32 bits hold
+    raw: dict[tuple[str, torch.dtype], str]  # rounded value of 16 bits -> what it was
+    may_run_again: bool
+    temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
+    index: Callable[[sympy.Expr], str]
+    size: Callable[[Size], str]
+    changes_inside: Callable[[sympy.Expr], bool]
+    narrow: Callable[[torch.dtype], str]
+    ask: Callable[..., Any]
+    scope_of: Callable[[bool], CppScope]
 
     # -- indices at run time
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
@@ -183,7 +200,7 @@ class CppExpressions(OpsHandler):
             b = self.constant(b, a.dtype)
         return a, b
 
-    def masked(self, mask: Value, body: Callable[[], Value], other: object) -> Value:
+    def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
         outside = self.scope
         inside = CppScope(outside, is_mask=True)
         self.scope = inside
@@ -198,7 +215,7 @@ class CppExpressions(OpsHandler):
             count = self.temporary(
                 f"{mask} ? {self.size(self.plan.inner[-1])} : 0", torch.int64, False
             )
-            mask = f"{self.plan.r[-1]} < {count}"
+            mask = Value(f"{self.plan.r[-1]} < {count}", torch.bool, True)
         outside.add(f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};")
         inside.add(f"{name} = {value};")
         outside.lines.append(Branch(str(mask), inside.lines))

@@ -102,10 +102,11 @@ def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None)
     """`body` in loops of (variable, start, end) or (variable, start, end, step), the first
     outermost; the pragma is that one's."""
     result = list(body)
-    for variable, start, end, *step in reversed(loops):
-        result = [Loop(variable, start, str(end), result, step[0] if step else 1)]
-    if loops:
-        result[0].pragma = pragma
+    for number in reversed(range(len(loops))):
+        variable, start, end, *step = loops[number]
+        loop = Loop(variable, start, str(end), result, step[0] if step else 1)
+        loop.pragma = None if number else pragma
+        result = [loop]
     return result
 
 

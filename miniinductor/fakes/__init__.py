@@ -1,4 +1,1 @@
-"""What torch's shape functions get wrong, put right: both packages trace under these corrections.
-
-`strides.py`: the strides of results.
-"""
+"""What fake tensors do not know of eager, asked of its kernels: both packages trace with this."""

@@ -1,7 +1,7 @@
 """Attention by the library's kernels on a GPU: rows that they get wrong are computed again there.
 
-In:   the op `miniinductor::attention` (graph_passes/attention.py) on CUDA tensors.  Out: its
-      result, right for every input.
+In:   the op `miniinductor::attention` (passes/attention.py) on CUDA tensors.  Out: its result,
+      right for every input.
 
 A small kernel of ours finds the rows in doubt itself, by their log(sum(exp)), and computes them as
 they are written.  Nothing waits for the device, so the op can be recorded as a CUDA graph.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..codegen.common import Kernel
-from ..graph_passes.attention import HALF, LIBRARY, REFUSALS, library_attention
+from ..passes.attention import HALF, LIBRARY, REFUSALS, library_attention
 from .block_sizes import Config, power_of_2
 from .build import build_triton_kernels, why_not
 from .launch import Launch

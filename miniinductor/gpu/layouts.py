@@ -34,7 +34,7 @@ from torch import fx
 from .. import config
 from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
-from ..graph_passes.layout import TRANSPOSITIONS, LayoutPass, aten
+from ..passes.layout import TRANSPOSITIONS, LayoutPass, aten
 from ..records import CompileRecord
 from ..sizes.symbols import hints_of
 

@@ -11,6 +11,8 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -20,83 +22,85 @@ from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..ops import exact_key
 from ..sizes.symbols import alike, size
-from .attention_masks import drop_attention_masks
-from .gradients import accumulate_in_place
+from .registry import CLEANING, graph_pass, passes
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
+NO_OPS = {
+    aten.clone.default,
+    aten._to_copy.default,
+    aten.view.default,
+    aten.expand.default,
+    aten.lift_fresh_copy.default,
+}
 STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
 
 
-def optimize(gm):
-    graph = gm.graph
-    counts = {
-        "numbers": numbers_to_devices(gm),
-        "no-ops": remove_no_ops(graph),
-        "common subexpressions": merge_common(graph),
-        "tables of zeros": accumulate_in_place(graph),
-        "attention masks": drop_attention_masks(graph),
-    }
-    before = len(graph.nodes)
-    graph.eliminate_dead_code(is_impure_node=is_needed)
-    counts["dead code"] = before - len(graph.nodes)
+def optimize(gm: fx.GraphModule) -> dict[str, int]:
+    """Run the cleaning passes; name -> how many nodes each removed or changed."""
+    counts = {one.name: one.run(gm) for one in passes(CLEANING)}
     gm.recompile()
     return counts
 
 
-def numbers_to_devices(gm):
+@graph_pass(CLEANING, "dead code", order=100)
+def remove_dead_code(gm: fx.GraphModule) -> int:
+    before = len(gm.graph.nodes)
+    gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+    return before - len(gm.graph.nodes)
+
+
+@graph_pass(CLEANING, "numbers", order=10)
+def numbers_to_devices(gm: fx.GraphModule) -> int:
     """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x *
     torch.tensor(2.)).
 
     What the graph itself makes of a Python number becomes one again; the others are copied to the
     GPU, once."""
-    there = {}
+    there: dict[tuple[fx.Node, torch.device], fx.Node] = {}
     for node in list(gm.graph.nodes):
-        value = node.meta.get("val")
-        if (
-            node.target in LOWERINGS
-            and node.target not in STAY
-            and isinstance(value, torch.Tensor)
-            and value.device.type != "cpu"
-        ):
-            for given in node.all_input_nodes:
-                number = given.meta["val"]
-                if (
-                    isinstance(number, torch.Tensor)
-                    and number.device.type == "cpu"
-                    and not number.dim()
-                ):
-                    if (given, value.device) not in there:
-                        there[given, value.device] = on_device(gm, given, value.device)
-                    node.replace_input_with(given, there[given, value.device])
+        value = tensor_of(node)
+        if node.target not in LOWERINGS or node.target in STAY:
+            continue
+        if value is None or value.device.type == "cpu":
+            continue
+        for given in filter(is_number_on_cpu, node.all_input_nodes):
+            if (given, value.device) not in there:
+                there[given, value.device] = on_device(gm, given, value.device)
+            node.replace_input_with(given, there[given, value.device])
     return len(there)
 
 
-def on_device(gm, node, device):
-    value = node.meta["val"]
-    is_number = (
-        node.target is aten.lift_fresh_copy.default
-        and node.args[0].op == "get_attr"
-        and not value.is_complex()
-    )
+def tensor_of(node: fx.Node) -> torch.Tensor | None:
+    """The fake tensor of a node, if it has one."""
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def is_number_on_cpu(node: fx.Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and value.device.type == "cpu" and not value.dim()
+
+
+def on_device(gm: fx.GraphModule, node: fx.Node, device: torch.device) -> fx.Node:
+    """A copy of this number there; made anew where the graph itself made it."""
+    value, source = node.meta["val"], next(iter(node.all_input_nodes), node)
+    is_made = node.target is aten.lift_fresh_copy.default and source.op == "get_attr"
     with gm.graph.inserting_after(node):
-        if is_number:
-            copy = gm.graph.call_function(
-                aten.scalar_tensor.default,
-                (getattr(gm, node.args[0].target).item(),),
-                {"dtype": value.dtype, "device": device},
-            )
+        if is_made and not value.is_complex():
+            number = getattr(gm, str(source.target)).item()
+            options = {"dtype": value.dtype, "device": device}
+            copy = gm.graph.call_function(aten.scalar_tensor.default, (number,), options)
         else:
             copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
     with gm.meta["fake_mode"]:
-        copy.meta = {
-            **{k: v for k, v in node.meta.items() if k != "val"},
-            "val": aten.empty.memory_format([], dtype=value.dtype, device=device),
-        }
+        made = aten.empty.memory_format([], dtype=value.dtype, device=device)
+    copy.meta = {**node.meta, "val": made}
     return copy
 
 
-def remove_no_ops(graph):
+@graph_pass(CLEANING, "no-ops", order=20)
+def remove_no_ops(gm: fx.GraphModule) -> int:
     """Copies, casts and reshapes whose result is what they were given.
 
     A clone may be an output of its own (eager gives fresh memory): those that reach the output
@@ -105,42 +109,38 @@ def remove_no_ops(graph):
     removed = 0
     # as_strided counts from the start of the memory: with one in the graph, what stands in for a
     # copy must begin in its memory where the copy began (a part of an input does not)
-    counts_offsets = any(node.target in COUNTS_PLACES for node in graph.nodes)
-    targets = {
-        aten.clone.default,
-        aten._to_copy.default,
-        aten.view.default,
-        aten.expand.default,
-        aten.lift_fresh_copy.default,
-    }
-    for node in list(graph.nodes):
-        if node.target is aten.copy.default and all(isinstance(a, fx.Node) for a in node.args[:2]):
-            # a copy over the whole of something (dropout's mask over empty_like(x)) needs x neither
-            # now nor in the backward half
-            over, source = (a.meta["val"] for a in node.args[:2])
-            if alike(over, source.to(over.dtype)):
-                node.target, node.args, node.kwargs = (
-                    aten._to_copy.default,
-                    node.args[1:2],
-                    {"dtype": over.dtype},
-                )
-        if (
-            node.target in targets
-            and isinstance(node.args[0], fx.Node)
-            and not any(u.op == "output" for u in node.users)
-        ):
-            source = node.args[0]
-            copy, given = node.meta["val"], source.meta["val"]
-            if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
-                removed += stand_in(node, source)
+    counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
+    for node in list(gm.graph.nodes):
+        if node.target is aten.copy.default:
+            forget_overwritten(node)
+        if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
+            continue
+        source: Any = node.args[0]
+        if not isinstance(source, fx.Node):
+            continue
+        copy, given = node.meta["val"], source.meta["val"]
+        if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
+            removed += stand_in(node, source)
     return removed
 
 
-def offset(tensor):
+def forget_overwritten(node: fx.Node) -> None:
+    """A copy over the whole of something (dropout's mask over empty_like(x)) needs x neither now
+    nor in the backward half."""
+    over, source = node.args[:2]
+    if not isinstance(over, fx.Node) or not isinstance(source, fx.Node):
+        return
+    wanted = over.meta["val"]
+    if alike(wanted, source.meta["val"].to(wanted.dtype)):
+        node.target, node.args = aten._to_copy.default, (source,)
+        node.kwargs = {"dtype": wanted.dtype}
+
+
+def offset(tensor: torch.Tensor) -> Any:
     return size(tensor.storage_offset())
 
 
-def stand_in(node, source):
+def stand_in(node: fx.Node, source: fx.Node) -> bool:
     """Put `source` in place of `node`, which has the same value, where nobody sees whose memory it
     is: was it done?"""
     if reaches_output_by_views(node):
@@ -156,7 +156,9 @@ def stand_in(node, source):
 SHARING = (operator.getitem, aten._unsafe_view.default)
 
 
-def reaches_output_by_views(node, sharing=(operator.getitem,), without=None):
+def reaches_output_by_views(
+    node: fx.Node, sharing: Sequence[Any] = (operator.getitem,), without: fx.Node | None = None
+) -> bool:
     """Does an output share the memory of `node`, on a way that does not pass `without`?"""
     work, seen = [node], {without}
     while work:
@@ -170,20 +172,23 @@ def reaches_output_by_views(node, sharing=(operator.getitem,), without=None):
     return False
 
 
-def is_private(source, copy):
+def is_private(source: fx.Node, copy: fx.Node) -> bool:
     """Is the memory of `source` made in this graph, and does no output share it but through
     `copy`?"""
-    while is_view(source.target) or source.target in SHARING:
-        source = source.args[0]
-    if source.op != "call_function":
+    root: Any = source
+    while is_view(root.target) or root.target in SHARING:
+        root = root.args[0]
+    if root.op != "call_function":
         return False
-    return not reaches_output_by_views(source, SHARING, without=copy)
+    return not reaches_output_by_views(root, SHARING, without=copy)
 
 
-def merge_common(graph):
+@graph_pass(CLEANING, "common subexpressions", order=30)
+def merge_common(gm: fx.GraphModule) -> int:
     """One node for equal calls.  Random ops are never merged."""
-    seen, removed = {}, 0
-    for node in list(graph.nodes):
+    seen: dict[Any, fx.Node] = {}
+    removed = 0
+    for node in list(gm.graph.nodes):
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
         known = seen.setdefault((node.target, _freeze(node.args), _freeze(node.kwargs)), node)
@@ -192,10 +197,10 @@ def merge_common(graph):
     return removed
 
 
-def _freeze(value):
+def _freeze(value: Any) -> Any:
     """A hashable key of a node's arguments, in which sizes are expressions."""
-    return exact_key(
-        fx.node.map_aggregate(
-            value, lambda leaf: leaf if isinstance(leaf, fx.Node) else (type(leaf), size(leaf))
-        )
-    )
+
+    def exact(leaf: Any) -> Any:
+        return leaf if isinstance(leaf, fx.Node) else (type(leaf), size(leaf))
+
+    return exact_key(fx.node.map_aggregate(value, exact))

@@ -25,8 +25,8 @@ from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
 from ..devices import recomputes
-from ..hooks import refusal
 from ..exceptions import CannotLower
+from ..fake_mode import EAGER
 from ..ir import (
     Buffer,
     BufferView,
@@ -261,7 +261,7 @@ class GraphLowering(fx.Interpreter):
         fake_args, fake_kwargs = fx.map_arg(
             (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
         )
-        if refused := refusal(target, fake_args, fake_kwargs):
+        if refused := EAGER.refusal(target, fake_args, fake_kwargs):
             raise NotLowered(f"eager has no kernel: {refused}")
         if may_raise(self.current) and _is_empty(self.current.meta["val"]):
             raise NotLowered("only the kernel knows which positions of nothing it refuses")

@@ -25,7 +25,7 @@ from .build import CompilerError, empty_cpu
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel
-    from ..graph_passes.freezing import Frozen
+    from ..passes.freezing import Frozen
 
 ALIGNMENT = 64
 

@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import sympy
+
 from .. import config
 from ..dependencies import (
     Instruction,
@@ -183,7 +185,7 @@ def one_loop(group: Group) -> OneLoop | None:
     return OneLoop(Group(nodes, outer, ()), tuple(operations), names)
 
 
-def is_one_element(index: object) -> bool:
+def is_one_element(index: sympy.Expr) -> bool:
     """Element x0, or always the same one?"""
     return index == loop_variable("x", 0) or index.is_Integer
 

@@ -17,6 +17,7 @@ multi_tensor_apply.
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import sympy
 
@@ -37,7 +38,7 @@ class ForeachWriter(CppKernelWriter):
     """Writes the body of the first part; the others differ in their pointers and number of
     elements."""
 
-    def __init__(self, group: Foreach, *context: object):
+    def __init__(self, group: Foreach, *context: Any):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 

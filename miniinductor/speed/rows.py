@@ -136,7 +136,9 @@ class Rows(RowInvariants):
         if loops:
             return nest(body, loops, self.threads(count))
         if count:
-            body[0].pragma = self.threads(count)
+            [blocks] = body
+            assert isinstance(blocks, Loop)
+            blocks.pragma = self.threads(count)
         return list(body)
 
     def threads(self, count: int) -> Pragma | None:

@@ -33,9 +33,11 @@ class Tiles(Strategy):
     def applies(self) -> bool:
         # element -> (array, type in memory, element at the corner, its step along the lanes)
         self.tile_loads: dict[str, tuple[str, str, str, str]] = {}
-        self.tile = self.plan_tile()
-        self.writer.is_tiled = self.tile is not None
-        return self.writer.is_tiled
+        tile = self.plan_tile()
+        if tile is None:
+            return False
+        self.tile, self.writer.is_tiled = tile, True
+        return True
 
     def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
         writer = self.writer
@@ -86,7 +88,7 @@ class Tiles(Strategy):
         writer, plan, number = self.writer, self.writer.plan, self.tile
         variable, lane, (rows, columns) = plan.x[number], plan.r[-1], self.tile_size
         size, lanes = writer.size(plan.outer[number]), writer.size(plan.inner[-1])
-        fill = [
+        fill: list[Statement] = [
             bound(f"{variable}_end", f"{variable}_tile + {rows}", size),
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]

@@ -265,7 +265,7 @@ print(f"nothing that fuses the rest can gain more than {whole / library:.2f} tim
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
-# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for large ones (`miniinductor/graph_passes/cpu_library.py`, switch `onednn_products`), and that is
+# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`), and that is
 # nearly all of what the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
 #
 # ## On a GPU

@@ -5,7 +5,7 @@ from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder
 from miniinductor import compile as driver
 from miniinductor.autograd import functionalize, joint, runtime
-from miniinductor.extras import eager_support
+from miniinductor.fake_mode import EAGER
 
 from .mutants import mutant
 
@@ -89,7 +89,7 @@ def bits_of_gradients():
 
 @mutant("kernels of nothing are not asked", "layouts --count 200 --modes inductor")
 def nothing_is_asked():
-    eager_support.FEW = -1
+    EAGER.refusal_of_nothing = lambda op, args, kwargs: ""
 
 
 @mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")

@@ -14,6 +14,7 @@ process, for pytest.
 """
 
 import argparse
+import gc
 import importlib
 import multiprocessing
 import multiprocessing.connection
@@ -54,11 +55,15 @@ def sample(generator: Any, count: int, mode_names: str, first: int = 0) -> list[
         everything = random.Random(first).sample(everything, count)
     chosen = modes.chosen(mode_names)
     reports = []
-    for number, case in enumerate(everything):
-        mode = chosen[number % len(chosen)]
-        report = attempt(generator, case, mode)
-        if report:
-            reports.append(f"{case!r} in mode {mode.name}: {report}")
+    gc.freeze()  # a case that collects garbage need not look at all that was there before
+    try:
+        for number, case in enumerate(everything):
+            mode = chosen[number % len(chosen)]
+            report = attempt(generator, case, mode)
+            if report:
+                reports.append(f"{case!r} in mode {mode.name}: {report}")
+    finally:
+        gc.unfreeze()
     return reports
 
 
@@ -70,6 +75,7 @@ def _work(pipe: Connection, module: str, mutant: str | None) -> None:
     if mutant is not None:
         mutants.apply(mutant)
     generator = importlib.import_module(module)
+    gc.freeze()  # as in `sample`
     while True:
         case, mode = pipe.recv()
         pipe.send(attempt(generator, case, modes.MODES[mode]))

@@ -18,8 +18,10 @@ out: other dtypes than float32.
 """
 
 import torch
+from torch import fx
 
 from .. import config
+from ..graph_passes.registry import LAYOUTS, Context, graph_pass
 from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn
@@ -28,6 +30,11 @@ LEAST_PRODUCT, LEAST_ROWS = (
     4,
 )  # multiplications and rows from which oneDNN's product is the faster one
 HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
+
+
+@graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
+def for_cpu(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    return optimize_for_cpu(gm, context.record, context.inference, context.constants)
 
 
 def optimize_for_cpu(gm, record, channels_last=True, constants=()):

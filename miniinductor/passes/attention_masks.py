@@ -20,6 +20,8 @@ import math
 import torch
 from torch import fx
 
+from ..graph_passes.registry import CLEANING, graph_pass
+
 aten = torch.ops.aten
 LARGEST = 1 << 26  # elements of a mask that are worth computing once, now
 ATTENTION = {
@@ -37,9 +39,10 @@ class NotConstant(Exception):
     """The value depends on the graph's inputs, on chance or on symbolic sizes."""
 
 
-def drop_attention_masks(graph):
+@graph_pass(CLEANING, "attention masks", order=50)
+def drop_attention_masks(gm):
     kinds, values, changed = {}, {}, 0
-    for node in list(graph.nodes):
+    for node in list(gm.graph.nodes):
         if node.target not in ATTENTION:
             continue
         names = [argument.name for argument in node.target._schema.arguments]

@@ -18,6 +18,7 @@ import operator
 import torch
 from torch import fx
 
+from ..graph_passes.registry import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..sizes.symbols import alike
 
@@ -47,8 +48,9 @@ LIBRARY.impl("lazy_zeros", lazy_zeros, "CompositeExplicitAutograd")
 EXTERN[torch.ops.miniinductor.lazy_zeros.default] = None  # by choice, no fallback
 
 
-def accumulate_in_place(graph):
-    saved = 0
+@graph_pass(CLEANING, "tables of zeros", order=40)
+def accumulate_in_place(gm):
+    saved, graph = 0, gm.graph
     for node in graph.nodes:
         if (
             node.target not in PUTS

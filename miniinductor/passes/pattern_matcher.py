@@ -43,7 +43,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
-from .basic import optimize
+from ..graph_passes.basic import optimize
 from .layout import TRANSPOSITIONS, origin_of
 
 aten = torch.ops.aten

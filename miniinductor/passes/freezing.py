@@ -28,7 +28,8 @@ from torch import fx
 from ..autograd.functionalize import add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
-from .basic import reaches_output_by_views
+from ..graph_passes.basic import reaches_output_by_views
+from ..graph_passes.registry import LAYOUTS, Context, graph_pass
 from .layout import aten, value_of
 
 AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}
@@ -55,6 +56,25 @@ class Constants:
                     and all(n in self for n in node.all_input_nodes)
                 )
         return self.known[node]
+
+
+@graph_pass(LAYOUTS, "arithmetic into frozen weights", order=10, switch="freezing")
+def fold_frozen(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    if context.inference and is_on_cpu(gm):
+        context.constants = Constants(gm, context.written)
+        fold_affine(gm, context.constants, context.record)
+    return gm
+
+
+@graph_pass(LAYOUTS, "frozen constants", order=40, switch="freezing")
+def freeze_constants(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    if isinstance(context.constants, Constants):
+        context.frozen = freeze(gm, context.constants, context.record)
+    return gm
+
+
+def is_on_cpu(gm: fx.GraphModule) -> bool:
+    return all(t.device.type == "cpu" for t in [*gm.parameters(), *gm.buffers()])
 
 
 # ---- folding arithmetic into a convolution's weights ---------------------------------------------

@@ -19,11 +19,13 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import fx
 
 from .. import config
+from ..graph_passes.registry import REWRITING, Context, graph_pass
 from . import attention as kernels
 from .cpu_library import gains_by_onednn
-from .pattern_matcher import Rewrite, aten
+from .pattern_matcher import Rewrite, apply, aten
 
 SCALE = 0.113377  # a number that stands for any
 LEAST_SCORES = 1 << 14  # CPU: scores of one head from which not storing them pays
@@ -182,10 +184,12 @@ REWRITES = [
 ]
 
 
-def rewrites():
-    """Those that are switched on."""
-    return (
-        [r for r in REWRITES if r.name not in config.without_patterns]
-        if config.pattern_rewrites
-        else []
-    )
+def rewrites() -> list[Rewrite]:
+    """Those that are not left out."""
+    return [rewrite for rewrite in REWRITES if rewrite.name not in config.without_patterns]
+
+
+@graph_pass(REWRITING, "patterns", order=10, switch="pattern_rewrites")
+def rewrite_patterns(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    apply(rewrites(), gm, context.record, context.decompositions)
+    return gm

@@ -1,0 +1,393 @@
+"""What eager's kernels do that fake tensors do not know: the kernels themselves are asked.
+
+In:   an ATen overload, its arguments, and sometimes its fake result.
+Out:  why eager refuses the arguments (`refusal`, `refusal_of_nothing`); the result in the strides
+      in which eager's kernel gives it (`corrected`).
+
+    >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
+    '"add_stub" not implemented for \\'UInt16\\''
+    >>> ask(aten.logical_and.default, (rows, columns), {}, as_it_is).layouts
+    (((10, 10, 5), (50, 1, 10)),)
+
+Loops, and torch's decompositions, compute with every dtype that they can spell; shape functions ask
+for few of them, and some give other strides than kernels do.  No list of ours could say what ATen
+does, so the op runs once on zeros, laid out as the question needs it; answers are kept for the
+process.  The usual call asks nothing: `USUAL` and `RIGHT` say what has been tried.
+Left out: GPUs, where asking would launch kernels while others may be recorded (tensors without
+elements excepted), and the strides of results of random ops.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..fake_mode import EAGER, FakeMode
+from ..foreign import ours
+from ..ops import exact_key
+from ..sizes.symbols import hint, same
+
+aten = torch.ops.aten
+Op = torch._ops.OpOverload
+Numbers = tuple[Any, ...]  # sizes or strides, symbols among them
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
+SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
+MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Stands for a tensor of zeros."""
+
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    error: Exception | None
+    layouts: tuple[Layout, ...] = ()  # of the tensors among the results
+
+
+SampleOf = Callable[[torch.Tensor], Sample]
+_answers: dict[tuple, Answer] = {}
+
+
+def ask(op: Op, args: tuple, kwargs: dict, sample_of: SampleOf) -> Answer:
+    """What eager's kernel does with these arguments, and a sample in place of each tensor."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    question = [sample_of(x) if isinstance(x, torch.Tensor) else in_this_call(x) for x in leaves]
+    key = (op, spec, *map(exact_key, question))
+    if key not in _answers:
+        _answers[key] = _run(op, question, spec)
+    return _answers[key]
+
+
+def in_this_call(leaf: Any) -> Any:
+    """A number in place of a symbol, which would be decided on."""
+    if isinstance(leaf, torch.SymInt):
+        return hint(leaf, 1)
+    return SYMBOLIC[type(leaf)](1) if type(leaf) in SYMBOLIC else leaf
+
+
+def _run(op: Op, question: list, spec: Any) -> Answer:
+    def zeros(leaf: Any) -> Any:
+        if not isinstance(leaf, Sample):
+            return leaf
+        made = torch.empty_strided(leaf.sizes, leaf.strides, dtype=leaf.dtype, device=leaf.device)
+        return made.zero_()
+
+    with (
+        _disable_current_modes(),
+        torch.no_grad(),
+        torch._C._DisablePythonDispatcher(),
+        torch.random.fork_rng(devices=[], enabled=is_random(op)),
+    ):
+        try:
+            args, kwargs = pytree.tree_unflatten([zeros(leaf) for leaf in question], spec)
+            made = list(tensors_in(op(*args, **kwargs)))
+        except ours(Exception) as error:
+            return Answer(error.with_traceback(None))
+    return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
+
+
+def tensors_in(*values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from tensors_in(*value)
+
+
+def are_plain(tensors: Sequence[torch.Tensor]) -> bool:
+    return all(t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
+
+
+# --- samples --------------------------------------------------------------------------------------
+def as_it_is(tensor: torch.Tensor) -> Sample:
+    """Its sizes and strides in this call."""
+    sizes = tuple([hint(n, 2) for n in tensor.shape])
+    strides = tuple([hint(n, 1) for n in tensor.stride()])
+    return Sample(tensor.dtype, tensor.device, sizes, strides)
+
+
+def least(tensor: torch.Tensor) -> Sample:
+    """At most two elements a dimension, in the order in which the tensor's dimensions lie.
+    (argmax of one complex number succeeds, of two it does not.)"""
+    sizes = tuple([min(hint(n, 2), 2) for n in tensor.shape])
+    strides = [hint(stride, 1 << 40) for stride in tensor.stride()]
+    return Sample(tensor.dtype, tensor.device, sizes, dense_strides(sizes, strides))
+
+
+def least_row_by_row(tensor: torch.Tensor) -> Sample:
+    """At most two elements a dimension; symbols have two."""
+    sizes = tuple([1 if type(n) is int and n == 1 else 2 for n in tensor.shape])
+    return Sample(
+        tensor.dtype, tensor.device, sizes, dense_strides(sizes, range(len(sizes), 0, -1))
+    )
+
+
+def dense_strides(sizes: Sequence[Any], like: Sequence[int]) -> Numbers:
+    """Strides without gaps, in the order of the strides `like`; what is expanded stays so."""
+    made: list[Any] = [0] * len(sizes)
+    expected: Any = 1
+    for dim in sorted(reversed(range(len(sizes))), key=lambda d: like[d]):
+        if like[dim] == 0:
+            continue
+        made[dim] = expected
+        expected = expected * sizes[dim]
+    return tuple(made)
+
+
+def count(tensor: torch.Tensor) -> int:
+    """How many elements it has in this call."""
+    total = 1
+    for n in tensor.shape:
+        total *= hint(n, 1)
+    return total
+
+
+def is_exact(tensor: torch.Tensor) -> bool:
+    """Are all its sizes and strides numbers?"""
+    return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+
+
+# --- what eager refuses ---------------------------------------------------------------------------
+ABOUT_DTYPES = re.compile(
+    r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I
+)
+F, I, B = torch.float32, torch.int64, torch.bool  # noqa: E741
+# dtypes of a call's tensors -> names of ops that have a kernel for them
+USUAL = {
+    (F, I): {"embedding", "embedding_dense_backward", "gather", "index_select"},
+    (F, I, F): {"_unsafe_index_put", "index_put", "scatter", "scatter_add"},
+    (F, B, I, F): {"_unsafe_masked_index_put_accumulate"},
+    (F, B): {"masked_fill"},
+    (B, F): {"where"},
+    (B, F, F): {"where"},
+    (I,): {"ge", "gt", "le", "lt", "eq", "ne", "add", "mul", "clamp"},
+    (B, B): {"__and__", "bitwise_and"},
+    (B,): {"bitwise_not", "triu", "tril"},
+}
+# and of float32 alone these, and what works element by element, but for what wants integers
+OF_FLOATS = """
+    _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data native_layer_norm
+    native_layer_norm_backward sum mean amax amin var_mean cat clone _unsafe_view new_zeros mm bmm
+    addmm
+"""
+FLOAT_OPS = frozenset(OF_FLOATS.split())
+WANTS_INTEGERS = re.compile("bitwise|shift|gcd|lcm|__|where|mask")
+
+
+def refusal(op: Op, args: tuple, kwargs: dict) -> str:
+    """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
+    not known."""
+    tensors = list(tensors_in(*args, *kwargs.values()))
+    if not tensors or has_kernel(op, (*args, *kwargs.values()), tensors):
+        return ""
+    if not are_plain(tensors) or is_random(op):
+        return ""
+    if any(a.alias_info for a in op._schema.arguments):  # a view does not compute
+        return ""
+    message = _dtype_error(op, args, kwargs, least_row_by_row)
+    if message is None and all(map(is_exact, tensors)) and max(map(count, tensors)) <= FEW:
+        # it wants larger tensors: a convolution with padding
+        message = _dtype_error(op, args, kwargs, row_by_row)
+    return message or ""
+
+
+def has_kernel(op: Op, arguments: tuple, tensors: Sequence[torch.Tensor]) -> bool:
+    """Is that known without asking?"""
+    if any(isinstance(x, (complex, torch.dtype)) and x is not F for x in arguments):
+        return False
+    name = op._schema.name[6:]  # aten::NAME
+    dtypes = tuple([t.dtype for t in tensors])
+    if dtypes.count(F) == len(dtypes):
+        is_pointwise = torch.Tag.pointwise in op.tags and not WANTS_INTEGERS.search(name)
+        return is_pointwise or name in FLOAT_OPS
+    return name in USUAL.get(dtypes, ())
+
+
+def is_random(op: Op) -> bool:
+    return torch.Tag.nondeterministic_seeded in op.tags
+
+
+def row_by_row(tensor: torch.Tensor) -> Sample:
+    sizes = tuple(tensor.shape)
+    return Sample(
+        tensor.dtype, tensor.device, sizes, dense_strides(sizes, range(len(sizes), 0, -1))
+    )
+
+
+def _dtype_error(op: Op, args: tuple, kwargs: dict, sample_of: SampleOf) -> str | None:
+    """What eager says to these dtypes: "" if it computes, None where the message is about something
+    else, and usual dtypes are refused as well."""
+    error = ask(op, args, kwargs, sample_of).error
+    if error is None:
+        return ""
+    message = str(error).split("\n")[0] or type(error).__name__
+    if ABOUT_DTYPES.search(message):
+        return message
+    for easier in (usual, usual_and_real):
+
+        def sample(tensor: torch.Tensor, easier: Callable = easier) -> Sample:
+            return replace(sample_of(tensor), dtype=easier(tensor.dtype))
+
+        if ask(op, args, kwargs, sample).error is None:
+            return message
+    return None
+
+
+def usual(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the same kind for which every kernel is written."""
+    if dtype.is_complex:
+        return torch.complex64
+    return torch.float32 if dtype.is_floating_point else torch.int64
+
+
+def usual_and_real(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype.is_complex else usual(dtype)
+
+
+def refusal_of_nothing(op: Op, args: tuple, kwargs: dict) -> str:
+    """Why eager refuses these tensors, one of which has no elements (the maximum of nothing); "" if
+    it computes.
+
+    In place of a symbol stands the size of this call: what is refused for one size is for all."""
+    tensors = list(tensors_in(*args, *kwargs.values()))
+    if all(0 not in map(hint, t.shape) for t in tensors) or is_random(op):
+        return ""
+    if any(None in map(hint, t.shape) or count(t) > FEW for t in tensors):
+        return ""
+    if any(t.layout is not torch.strided for t in tensors):
+        return f"{op} of a tensor that is not strided"
+    error = ask(op, args, kwargs, as_it_is).error
+    if not isinstance(error, (RuntimeError, IndexError, ValueError)):
+        return ""
+    return str(error).split("\n")[0]
+
+
+# --- how results lie in memory --------------------------------------------------------------------
+# Their fake results lie as eager's do: tried on 300 tensors each of up to four dimensions,
+# transposed, sliced, expanded, and with any stride in dimensions of size 1.
+RIGHT = frozenset(
+    [aten.sum.dim_IntList, aten.mean.dim, aten.var_mean.correction]
+    + [getattr(aten, name).Tensor for name in "add sub mul div ge gt le lt eq ne".split()]
+    + [
+        getattr(aten, name).default
+        for name in """maximum minimum clone _to_copy cat amax amin _softmax mm bmm addmm baddbmm
+        embedding embedding_dense_backward gather""".split()
+    ]
+)
+# They compute otherwise than element by element, but the order of strides decides theirs, too.
+BY_ORDER = {
+    aten.max_unpool2d.default,
+    aten.channel_shuffle.default,
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._batch_norm_with_update.default,
+    aten._native_batch_norm_legit_no_training.default,
+    aten.log_sigmoid_forward.default,
+    aten.reflection_pad2d.default,
+    aten.reflection_pad3d.default,
+    aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
+    aten.native_dropout_backward.default,
+    aten.normal.Tensor_Tensor,
+    aten._fft_r2c.default,
+    aten._fft_c2c.default,
+}
+# Numbers among their arguments speak of sizes: they are asked with the sizes of this call.
+BY_SIZES = {aten._fft_c2r.default}
+# Fake tensors do not look whether there is such a part, nor whether it has the other's shape.
+WRITES_PART = {
+    aten.diagonal_scatter.default,
+    aten.select_scatter.default,
+    aten.slice_scatter.default,
+}
+ANSWERED_BY_SIZES = BY_SIZES | WRITES_PART
+
+
+def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> Any:
+    """The fake result `out` in the strides that eager's kernel gives it.
+
+    Raises what eager raises where it refuses to write a part."""
+    if op in RIGHT:
+        return out
+    tensors = list(tensors_in(*args, *kwargs.values()))
+    if op not in WRITES_PART and all(map(is_row_by_row, tensors)):
+        return out
+    if not chooses_memory(op) or not are_plain(tensors):
+        return out
+    answer = _layouts(op, args, kwargs, tensors)
+    if answer.error is not None and op in WRITES_PART:
+        raise type(answer.error)(str(answer.error))
+    results = list(tensors_in(out))
+    if len(answer.layouts) != len(results):
+        return out
+    wanted = [as_given(*pair) for pair in zip(results, answer.layouts)]
+    if all(all(map(same, r.stride(), strides)) for r, strides in zip(results, wanted)):
+        return out
+    with mode:
+        relaid = iter([r.new_empty_strided(r.shape, s) for r, s in zip(results, wanted)])
+    return pytree.tree_map_only(torch.Tensor, lambda _: next(relaid), out)
+
+
+def chooses_memory(op: Op) -> bool:
+    """Does the op's kernel choose the memory of its results, in a way that it may be asked about?"""
+    if op.namespace != "aten" or any(result.alias_info for result in op._schema.returns):
+        return False
+    return op in BY_ORDER or not is_random(op)
+
+
+def is_row_by_row(tensor: torch.Tensor) -> bool:
+    """Has it the very strides of a new tensor, in dimensions of size 1 as well?"""
+    expected: Any = 1
+    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
+        if type(stride) is int and type(expected) is int:
+            if stride != expected:
+                return False
+        elif not same(stride, expected):
+            return False
+        expected = expected * n if type(n) is not int else expected * max(n, 1)
+    return True
+
+
+def _layouts(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> Answer:
+    """The layouts of the op's results; none where that is not known."""
+    largest = max(map(count, tensors))
+    if largest <= FEW and all(map(is_exact, tensors)):
+        return ask(op, args, kwargs, as_it_is)
+    if torch.Tag.pointwise in op.tags or op in BY_ORDER:
+        answer = ask(op, args, kwargs, least)
+        if answer.error is None:
+            return answer
+    if largest <= MANY and op in BY_ORDER | ANSWERED_BY_SIZES:
+        return ask(op, args, kwargs, as_it_is)
+    return Answer(None)
+
+
+def as_given(result: torch.Tensor, answer: Layout) -> Numbers:
+    """The strides of a result whose sample came out as `answer`."""
+    faked = tuple(result.stride())
+    sizes, strides = answer
+    if sizes == tuple(result.shape):
+        return strides
+    if len(sizes) != len(faked) or dense_strides(sizes, strides) != strides:
+        return faked
+    found = dense_strides(result.shape, strides)
+    differ = [not same(a, b) for n, a, b in zip(result.shape, found, faked) if not same(n, 1)]
+    return found if any(differ) else faked
+
+
+EAGER.refusal = refusal
+EAGER.refusal_of_nothing = refusal_of_nothing
+EAGER.corrected = corrected

@@ -1,0 +1,90 @@
+"""Which passes run over a functional graph, in which order.
+
+    @graph_pass(CLEANING, "tables of zeros", order=40)
+    def accumulate_in_place(gm): ...              # changes gm in place; how many nodes it changed
+
+    @graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
+    def for_cpu(gm, context): ...                 # the graph, or an equal one in its place
+
+    >>> [one.name for one in passes(CLEANING)][:3]
+    ['numbers', 'no-ops', 'common subexpressions']
+
+The core has the basic ones of the first stage, and lets every device choose layouts; `passes/` adds
+the rest.  A pass with a `switch` runs where that option of `config` is on.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from .. import config, coverage
+from ..devices import with_layouts
+from ..records import CompileRecord
+
+
+@dataclass
+class Context:
+    """What a pass may know, and what one leaves for the next.
+
+    written: (kind, name) of the placeholders and attributes that the graph writes.
+    inference: no joint graph, whose convolutions have their layouts already.
+    constants: nodes that depend on parameters alone, if those are frozen.
+    frozen: what makes the constants again (passes/freezing.py).
+    """
+
+    record: CompileRecord
+    inference: bool
+    written: Sequence[tuple[str, str]] = ()
+    decompositions: dict[Any, Callable[..., Any]] | None = None
+    constants: Container[fx.Node] = ()
+    frozen: Any = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    name: str
+    order: int
+    run: Callable[..., Any]
+    switch: str = ""  # an option of `config`
+
+
+Stage = dict[str, Pass]
+CLEANING: Stage = {}  # (graph) -> count; every graph, and what the others leave
+REWRITING: Stage = {}  # (graph, context) -> graph; inference
+LAYOUTS: Stage = {}  # (graph, context) -> graph; each graph that is lowered
+
+
+def graph_pass(stage: Stage, name: str, order: int, switch: str = "") -> Callable:
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        stage[name] = Pass(name, order, run, switch)
+        return run
+
+    return register
+
+
+def passes(stage: Stage) -> list[Pass]:
+    """Those that are switched on, in order."""
+    coverage.load()
+    found = [one for one in stage.values() if not one.switch or getattr(config, one.switch)]
+    return sorted(found, key=lambda one: one.order)
+
+
+def rewritten(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """An inference graph with library kernels in place of what they compute."""
+    for one in passes(REWRITING):
+        gm = one.run(gm, context)
+    return gm
+
+
+def in_layouts(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """The graph in the layouts that library kernels want."""
+    for one in passes(LAYOUTS):
+        gm = one.run(gm, context)
+    return gm
+
+
+@graph_pass(LAYOUTS, "devices", order=20)
+def of_devices(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    return with_layouts(gm, context.record, convolutions=context.inference)
