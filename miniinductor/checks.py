@@ -15,7 +15,11 @@ Ops that raise by shapes or dtypes do so while they are traced.  Random ops stay
 # PyTorch: removes such calls; a compiled program may then give a value where eager raises.
 """
 
+import functools
+from typing import Any
+
 import torch
+from torch import fx
 
 # names without overloads; what stands in a group raises for the reason that the group names
 POSITIONS = """
@@ -35,29 +39,40 @@ MATRICES = """
 RANGES = "histc histogram histogramdd _histogramdd_from_bin_cts"
 RAISING = frozenset(" ".join((POSITIONS, CLASSES, MATRICES, RANGES)).split())
 DIVISIONS = ("floor_divide", "remainder", "fmod", "div")  # of integers, by zero
+NEVER, CHECKING, LOOKING, DIVIDING = "never", "it only checks", "some values", "a divisor of zero"
 
 
-def may_raise(node) -> bool:
+def may_raise(node: fx.Node) -> bool:
     """Can this call raise because of what its tensors hold?"""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or node.meta.get("in_range"):
+    why = raises_by(node.target)
+    if why == NEVER:
+        return bool(node.meta.get("refused"))
+    if node.meta.get("in_range"):
         return False
-    if is_check(node) or node.meta.get("refused"):
-        return True
-    name = schema.name.split("::")[1]
-    return name in RAISING or name in DIVISIONS and may_divide_by_zero(node)
+    if why == CHECKING:
+        return bool(node.all_input_nodes)
+    return why == LOOKING or bool(node.meta.get("refused")) or may_divide_by_zero(node)
 
 
-def is_check(node) -> bool:
-    """Does this node only look at tensors, and raise where it does not like them?
+@functools.cache
+def raises_by(target: Any) -> str:
+    """What in the values of its tensors makes an op raise.
 
-    Such ops return nothing: aten._linalg_check_errors behind linalg_inv_ex, aten._assert_async.
+    Ops that return nothing only look, and raise where they do not like what they see:
+    aten._linalg_check_errors behind linalg_inv_ex, aten._assert_async.
     """
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and not schema.returns and bool(node.all_input_nodes)
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return NEVER
+    if not schema.returns:
+        return CHECKING
+    name = schema.name.split("::")[1]
+    if name in RAISING:
+        return LOOKING
+    return DIVIDING if name in DIVISIONS else NEVER
 
 
-def may_divide_by_zero(node) -> bool:
+def may_divide_by_zero(node: fx.Node) -> bool:
     """A division that gives integers, by something else than a number that is not 0."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.is_floating_point() or len(node.args) < 2:

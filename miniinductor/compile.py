@@ -49,7 +49,6 @@ from .checks import may_raise
 from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower
-from .foreach import join_alike
 from .foreign import ThreadState, ours
 from .graph_passes import (
     Constants,
@@ -62,7 +61,7 @@ from .graph_passes import (
 )
 from .graph_passes.freezing import Frozen
 from .handlers import graph_text
-from .hooks import CUTTERS, PLAN_CACHES, Entry
+from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry
 from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import (
@@ -367,9 +366,8 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule = Schedule(order, nodes, overwritten)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)
-        if config.foreach:
-            joined = join_alike(schedule.nodes, order, overwritten, record)
-            schedule.nodes = order.topological(joined)
+        for join in JOINERS:
+            schedule.nodes = order.topological(join(schedule, record))
     record.fused_ir = Later(lambda: str(schedule))
     return schedule
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .eager_support import FEW, SYMBOLIC, are_plain
@@ -38,6 +39,8 @@ BY_ORDER = {
     aten._native_batch_norm_legit_no_training.default,
     aten.log_sigmoid_forward.default,
 }
+# whose results are new tensors, row by row, however their arguments lie
+PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default}
 _answers: dict[tuple, list[Layout]] = {}
 
 
@@ -46,10 +49,11 @@ def strides_in_eager(
 ) -> list[Numbers]:
     """The strides of the fake `results`, corrected where eager's kernel gives others."""
     faked = [tuple(result.stride()) for result in results]
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if all(map(is_row_by_row, tensors)) or not is_new(op, tensors):
+    tensors: list[torch.Tensor] = []
+    map_aggregate((args, kwargs), lambda leaf: collect(leaf, tensors))
+    if op in PRODUCTS or all(map(is_row_by_row, tensors)) or not is_new(op, tensors):
         return faked
+    leaves, spec = pytree.tree_flatten((args, kwargs))
     layouts = [exact_layout(t) for t in tensors]
     if None in layouts:
         if torch.Tag.pointwise not in op.tags and op not in BY_ORDER:
@@ -67,6 +71,11 @@ def strides_in_eager(
     return [as_given(*answer) for answer in zip(results, _answers[key])]
 
 
+def collect(leaf: Any, tensors: list[torch.Tensor]) -> None:
+    if isinstance(leaf, torch.Tensor):
+        tensors.append(leaf)
+
+
 def is_new(op: torch._ops.OpOverload, tensors: list[torch.Tensor]) -> bool:
     """Does the op's kernel choose the memory of its results?  It may be asked, then."""
     given = any(result.alias_info for result in op._schema.returns)
@@ -77,7 +86,7 @@ def is_row_by_row(tensor: torch.Tensor) -> bool:
     """Has it the very strides of a new tensor, in dimensions of size 1 as well?"""
     expected: Any = 1
     for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
-        if not same(stride, expected):
+        if stride is not expected and not same(stride, expected):
             return False
         expected = expected * n if type(n) is not int else expected * max(n, 1)
     return True

@@ -31,6 +31,25 @@ ABOUT_DTYPES = re.compile(
 )
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 FEW = 4096  # elements
+# what most programs consist of: for arguments that are all float32, eager has these kernels
+EVERYDAY = frozenset(
+    getattr(getattr(torch.ops.aten, name), overload)
+    for overload, names in {
+        "Tensor": "add sub mul div eq ne lt le gt ge",
+        "Scalar": "eq ne lt le gt ge",
+        "Tensor_Scalar": "pow",
+        "dim_IntList": "sum",
+        "dim": "mean",
+        "correction": "var_mean",
+        "default": """
+            neg abs exp log sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu gelu silu amax mm addmm
+            bmm sum mean native_layer_norm native_layer_norm_backward threshold_backward tanh_backward
+            sigmoid_backward gelu_backward maximum minimum clone
+        """,
+    }.items()
+    for name in names.split()
+)
+PLAIN_KEYWORDS = {"correction", "keepdim", "approximate"}
 UNKNOWN = "?"  # this question says nothing about dtypes: usual ones are refused as well
 Sizes = Callable[[torch.Tensor], list[int]]
 _answers: dict[tuple, str] = {}
@@ -39,6 +58,8 @@ _answers: dict[tuple, str] = {}
 def refusal(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
+    if is_everyday(op, args, kwargs):
+        return ""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not can_be_asked(op, tensors):
@@ -57,6 +78,15 @@ def refusal(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> str:
         answer = _ask(op, leaves, spec, plain_sizes)
         _answers[key] = "" if answer == UNKNOWN else answer
     return _answers[key]
+
+
+def is_everyday(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Is it known without asking that eager has the kernel?  (Asking takes as long as compiling the
+    call does.)"""
+    if op not in EVERYDAY or not kwargs.keys() <= PLAIN_KEYWORDS:
+        return False
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    return all(t.dtype is torch.float32 and t.layout is torch.strided for t in tensors)
 
 
 def plain_sizes(tensor: torch.Tensor) -> list:

@@ -4,6 +4,7 @@
     def lstm(interpreter, target, args, kwargs): ...
 
     CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
+    JOINERS.append(join_groups)             # several groups of a schedule as one
     PLAN_CACHES.append(GraphCache())        # where plans are kept
 
     >>> sorted(getattr(function, "__name__", "") for function in CALLS)[:1]
@@ -14,11 +15,14 @@ eagerly, and every call is traced as torch's own rules take it apart.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import fx
 
 from .records import CompileRecord
+
+if TYPE_CHECKING:
+    from .nodes import Schedule, ScheduledNode
 
 # --- the tracer -----------------------------------------------------------------------------------
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
@@ -41,6 +45,10 @@ def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
 # None where the graph cannot be cut
 Cutter = Callable[[fx.GraphModule, Callable[..., Any], CompileRecord], Callable[..., Any] | None]
 CUTTERS: list[Cutter] = []
+
+# (schedule, record) -> its nodes, of which some stand for several; in any order
+Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
+JOINERS: list[Joiner] = []
 
 
 class Entry(Protocol):

@@ -22,9 +22,7 @@ from torch import fx
 
 from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
-from .codegen.cpp_foreach import ForeachWriter
 from .devices import Language, language_of, register_language
-from .foreach import Foreach
 from .ir import Graph
 from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes
 from .records import CompileRecord, KernelRecord
@@ -209,14 +207,13 @@ def build_cpp(
     return build_cpp_kernels([(kernel.source, kernel.summary) for kernel in kernels])
 
 
-register_language(
-    Language(
-        name="cpp",
-        writers={Group: CppKernelWriter, Foreach: ForeachWriter},
-        build=build_cpp,
-        most_pointers=960,  # the launcher takes 1024 arguments
-    )
+CPP = Language(
+    name="cpp",
+    writers={Group: CppKernelWriter},  # speed/foreach_writer.py adds its own
+    build=build_cpp,
+    most_pointers=960,  # the launcher takes 1024 arguments
 )
+register_language(CPP)
 
 
 # --- what is kept ---------------------------------------------------------------------------------

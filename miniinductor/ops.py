@@ -184,6 +184,9 @@ def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
     return [n for n in OP_NAMES if n not in defined]
 
 
+KEYED = (list, tuple, dict, int, float, complex)  # of which `exact_key` makes something else
+
+
 def exact_key(value: Any) -> Any:
     """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and
     -0.0.
@@ -192,7 +195,7 @@ def exact_key(value: Any) -> Any:
     is.
     """
     if isinstance(value, (list, tuple)):
-        return tuple([exact_key(item) for item in value])
+        return tuple([exact_key(item) if isinstance(item, KEYED) else item for item in value])
     if isinstance(value, dict):
         return tuple([(key, exact_key(item)) for key, item in value.items()])
     if isinstance(value, (float, complex)):

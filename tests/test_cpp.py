@@ -9,7 +9,7 @@ import torch
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 
 import miniinductor.config
-from miniinductor.codegen import cpp_lanes
+from miniinductor.speed import tables
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
 from miniinductor.ir import ComputedBuffer, Layout, Pointwise, Scatter, TensorBox, current_graph
@@ -903,7 +903,7 @@ def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
     """64 million of them would take seconds and gigabytes."""
     function, x = lambda x: torch.roll(x, 3) * 2, torch.randn(977)
     for longest, loops in ((1 << 22, 2), (976, 1)):
-        monkeypatch.setattr(cpp_lanes, "LONGEST", longest)
+        monkeypatch.setattr(tables, "LONGEST", longest)
         with miniinductor.config.patch(graph_cache=False):
             compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x])
         torch.testing.assert_close(compiled(x), function(x))

@@ -233,6 +233,25 @@ def test_arithmetic_stays_symbolic():
     assert guards(record)[:2] == ["x.shape[0] >= 2", "x.shape[1] >= 2"]
 
 
+@pytest.mark.parametrize(
+    "number_is_a_size",
+    [
+        lambda x, n: torch.add(x, x, alpha=n) + torch.sub(x, 1, alpha=n),
+        lambda x, n: F.pad(x + 1, (1, 1), value=n),
+        lambda x, n: x.scatter(1, (x > 0).long(), n),
+        lambda x, n: x.index_add(1, torch.tensor([1, 2]), x[:, :2], alpha=n),
+    ],
+)
+def test_numbers_of_ops_that_are_sizes(number_is_a_size):
+    def f(x):
+        return number_is_a_size(x * 2, x.shape[0])
+
+    compiled = minidynamo.compile(f, dynamic=True)
+    for n in (3, 5):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), f(x))
+
+
 def test_a_branch_is_a_guard_with_the_users_line():
     def f(x, y):
         if x.shape[0] * 2 == y.shape[0]:

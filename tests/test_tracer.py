@@ -7,6 +7,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from miniinductor import eager_support
 from miniinductor.autograd.tracer import trace
 from miniinductor.exceptions import CannotTrace, DataDependent
 
@@ -144,3 +145,26 @@ def test_tracing_draws_no_random_numbers():
     state = torch.get_rng_state()
     trace(lambda x: F.dropout(x, 0.5) + torch.rand(3), [torch.ones(3)])
     assert torch.equal(state, torch.get_rng_state())
+
+
+def float_sample(op):
+    """Arguments for `op` that are float32 wherever they are tensors."""
+    x, row, column = torch.ones(2, 2), torch.ones(2), torch.ones(2, 1)
+    if op is aten.native_layer_norm.default:
+        return x, [2], row, row, 1e-5
+    if op is aten.native_layer_norm_backward.default:
+        return x, x, [2], column, column, row, row, [True] * 3
+    of_type = {"Tensor": x, "Optional[Tensor]": row, "number": 2.0, "float": 1e-5, "int": 1}
+    names = {"List[int]": [1], "Optional[List[int]]": [1], "bool": False}
+    args = [(of_type | names).get(str(a.type)) for a in op._schema.arguments if not a.kwarg_only]
+    if op is aten.bmm.default:
+        return x[None], x[None]
+    return tuple(args[:3] if op is aten.sum.dim_IntList else args)
+
+
+@pytest.mark.parametrize("op", sorted(eager_support.EVERYDAY, key=str), ids=str)
+def test_of_everyday_ops_eager_need_not_be_asked(op, monkeypatch):
+    monkeypatch.setattr(eager_support, "is_everyday", lambda *call: False)
+    sample = float_sample(op)
+    op(*sample)
+    assert eager_support.refusal(op, sample, {}) == ""

@@ -12,6 +12,7 @@ from ..exceptions import Break
 from ..symbolic_eval.operators import (
     COMPARISONS,
     OPERATORS,
+    SWAPPED,
     binary,
     compare,
     comparison,
@@ -30,7 +31,6 @@ from ..variables.tensor import FloatVar, TensorVar
 
 METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in METHODS.items()} | {"|": "update"}
-REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXACT = 2**53  # every int up to here is a float
 
 
@@ -120,9 +120,9 @@ def proxied(variable: Variable) -> Variable:
 
 @comparison(ProxyVar)
 def _compare_proxies(tx, symbol, a, b):
-    if type(b) is ProxyVar and symbol in REVERSED:
+    if type(b) is ProxyVar:
         # The left one does not know how: the proxy on the right is asked, for the reverse.
-        return compare(tx, REVERSED[symbol], b.dict, proxied(a))
+        return compare(tx, SWAPPED[symbol], b.dict, proxied(a))
     return compare(tx, symbol, proxied(a), proxied(b))
 
 

@@ -27,8 +27,8 @@ from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from ..symbolic_eval.opcodes import exc_info
 from ..symbolic_eval.registry import NONE, refused, rules
+from .opcodes_exceptions import exc_info
 
 
 def _class_of(value):

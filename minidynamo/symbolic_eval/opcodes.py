@@ -8,18 +8,13 @@ In:   the frame and the opcode's argument.   Out: the frame's stack, locals and 
 Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
 """
 
-import builtins
-import importlib
 import itertools
 import sys
 import types
 
-import torch
 
-from ..exceptions import Break, ObservedException
-from ..foreign import ours
-from ..polyfills import NOTHING
-from ..variables.base import NULL, Handled, Lazy, RealVar
+from ..exceptions import Break
+from ..variables.base import NULL, Lazy, RealVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     DictVar,
@@ -43,12 +38,8 @@ from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
-from ..variables.objects import ObjectVar
 from ..variables.super import SuperVar
-from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
-from .text import text
-from .torch_rules import ContextVar
 
 HANDLERS = {}
 
@@ -159,18 +150,6 @@ def LOAD_DEREF(frame, name):
     frame.stack.append(value)
 
 
-@opcode
-def DELETE_DEREF(frame, name):
-    LOAD_DEREF(frame, name)
-    frame.stack.pop()
-    frame.cells[name].store(None)
-
-
-@opcode
-def DELETE_GLOBAL(frame, name):
-    raise Break("global", f"del of the global {name}")
-
-
 # ---- attributes and items
 @opcode
 def LOAD_METHOD(frame, name):
@@ -217,51 +196,6 @@ def push_callable(frame, found):
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
-@opcode
-def LOAD_SUPER_ATTR(frame, arg):
-    name, flags = arg
-    called, cls, instance = frame.popn(3)
-    written_out = flags & 2  # super(cls, instance); Python adds the arguments of super() itself
-    arguments = [cls, instance] if written_out or called.identity() is super else []
-    found = called.call(frame, arguments, {}).getattr(frame, name)
-    if flags & 1:
-        push_callable(frame, found)
-    else:
-        frame.stack.append(found)
-
-
-@opcode
-def IMPORT_NAME(frame, name):
-    level, fromlist = frame.popn(2)
-    package = (
-        frame.function.globals.get("__package__")
-        or frame.function.globals.get("__name__", "").rpartition(".")[0]
-    )
-    try:
-        module = importlib.__import__(
-            name,
-            {"__package__": package, "__name__": frame.function.globals.get("__name__")},
-            None,
-            fromlist.as_constant() or (),
-            level.as_constant(),
-        )
-    except ours(ImportError) as error:
-        frame.raise_(type(error), str(error))
-    frame.stack.append(frame.output.wrap_pinned(module))
-
-
-@opcode
-def IMPORT_FROM(frame, name):
-    module = frame.stack[-1]
-    try:
-        frame.stack.append(module.getattr(frame, name))
-    except ObservedException:
-        found = sys.modules.get(f"{module.value.__name__}.{name}")
-        if found is None:
-            frame.raise_(ImportError, f"cannot import name {name!r} from {module.value.__name__!r}")
-        frame.stack.append(frame.output.wrap_pinned(found))
-
-
 def slice_of(parts):
     parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
     if all(type(part) is ConstantVar for part in parts):
@@ -275,13 +209,10 @@ EFFECTS = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
     "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
-    "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
     "STORE_SUBSCR": lambda frame, _: frame.stack.pop(-2).setitem(
         frame, frame.stack.pop(), frame.stack.pop()
     ),
-    "DELETE_SUBSCR": lambda frame, _: frame.stack.pop(-2).delitem(frame, frame.stack.pop()),
     "END_FOR": lambda frame, _: frame.stack.pop(),
-    "END_SEND": lambda frame, _: frame.stack.pop(-2),
 }
 PUSHES = {
     "COPY": lambda frame, n: frame.stack[-n],
@@ -289,9 +220,6 @@ PUSHES = {
     "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
     "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
     "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
-    "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(
-        builtins.__build_class__
-    ),  # its rule breaks, at the call
     "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
@@ -305,31 +233,14 @@ PUSHES = {
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
-    "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
     "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
         frame, frame.stack.pop().iterate(frame), frame.popn(n)
     ),
     "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
-    "CONVERT_VALUE": lambda frame, kind: ConstantVar(
-        text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])
-    ),
-    "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
-    "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
-    "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
-    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(
-        bool(frame.stack[-1].python_type().__flags__ & 1 << 5)
-    ),  # Py_TPFLAGS_SEQUENCE
-    "MATCH_MAPPING": lambda frame, _: ConstantVar(
-        bool(frame.stack[-1].python_type().__flags__ & 1 << 6)
-    ),
-    "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
-    "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
-    "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(
-        frame, exc_info(frame, frame.stack[-1]), {}
-    ),
+    "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
 }
 JUMPS = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
@@ -339,30 +250,46 @@ JUMPS = {
 }
 
 
-def _acting(act):
-    def handler(frame, arg):
-        act(frame, arg)
+def effects(table):
+    """Opcodes that push nothing."""
 
-    return handler
+    def handler_of(act):
+        def handler(frame, arg):
+            act(frame, arg)
 
+        return handler
 
-def _pushing(make):
-    def handler(frame, arg):
-        frame.stack.append(make(frame, arg))
-
-    return handler
+    HANDLERS.update({op: handler_of(act) for op, act in table.items()})
 
 
-def _jumping(test):
-    def handler(frame, target):
-        if test(frame, frame.stack.pop()):
-            frame.pc = target
+def pushes(table):
+    """Opcodes that push one value."""
 
-    return handler
+    def handler_of(make):
+        def handler(frame, arg):
+            frame.stack.append(make(frame, arg))
+
+        return handler
+
+    HANDLERS.update({op: handler_of(make) for op, make in table.items()})
 
 
-for _table, _kind in ((EFFECTS, _acting), (PUSHES, _pushing), (JUMPS, _jumping)):
-    HANDLERS.update({op: _kind(function) for op, function in _table.items()})
+def jumps(table):
+    """Opcodes that jump if a test of the value on top says so."""
+
+    def handler_of(test):
+        def handler(frame, target):
+            if test(frame, frame.stack.pop()):
+                frame.pc = target
+
+        return handler
+
+    HANDLERS.update({op: handler_of(test) for op, test in table.items()})
+
+
+effects(EFFECTS)
+pushes(PUSHES)
+jumps(JUMPS)
 
 
 def dict_of(frame, keys, values):
@@ -370,32 +297,6 @@ def dict_of(frame, keys, values):
     for key, value in zip(keys, values):
         made.store(frame, key, value)
     return made
-
-
-def joined(parts):
-    if any(type(part) is TextVar for part in parts):
-        return TextVar(
-            [piece for part in parts for piece in parts_of(part) or [part.as_constant()]]
-        )
-    return ConstantVar("".join([part.as_constant() for part in parts]))
-
-
-def formatted(frame, value, specification=None):
-    if specification is None:
-        parts = parts_of(value)
-        return (
-            TextVar(parts)
-            if parts is not None
-            else value
-            if type(value) is ConstantVar and type(value.value) is str
-            else ConstantVar(text(frame, value, "format"))
-        )
-    parts = parts_of(value, specification.value) if type(specification) is ConstantVar else None
-    return (
-        TextVar(parts)
-        if parts is not None
-        else frame.fold(format, value.as_constant(), specification.as_constant())
-    )
 
 
 # ---- containers
@@ -431,20 +332,6 @@ COMPLAINTS = {  # what the operand needs, where the operation complains in words
 
 
 @opcode
-def DICT_MERGE(frame, n):
-    other = frame.stack.pop()
-    into = frame.stack[-n]
-    for key, value in dict_pairs(frame, other):
-        if key.hash_key(frame) in into.items:
-            callee = frame.stack[-n - 2]
-            frame.raise_(
-                TypeError,
-                f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}",
-            )
-        into.store(frame, key, value)
-
-
-@opcode
 def UNPACK_SEQUENCE(frame, n):
     value = frame.stack.pop()
     kind = value.python_type()
@@ -463,22 +350,6 @@ def UNPACK_SEQUENCE(frame, n):
             else f"too many values to unpack (expected {n})",
         )
     frame.stack.extend(reversed(values))
-
-
-@opcode
-def UNPACK_EX(frame, arg):
-    before, after = arg & 255, arg >> 8
-    walk = frame.iter_of(frame.stack.pop())
-    values = list(itertools.islice(walk.rest(frame), before))
-    if len(values) == before:
-        values += frame.listed(walk)
-    if len(values) < before + after:
-        frame.raise_(
-            ValueError,
-            f"not enough values to unpack (expected at least {before + after}, got {len(values)})",
-        )
-    middle = ListVar(values[before : len(values) - after])
-    frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after :]]))
 
 
 # ---- calls
@@ -587,11 +458,6 @@ def RETURN_VALUE(frame, _):
 
 
 # ---- generators
-@opcode
-def STOPITERATION_ERROR(frame, _):
-    """3.12+: an exception leaves a generator; a StopIteration would become a RuntimeError."""
-    if issubclass(frame.stack[-1].python_type(), StopIteration):
-        raise Break("generator", "a generator raises StopIteration")
 
 
 @opcode
@@ -600,148 +466,7 @@ def YIELD_VALUE(frame, _):
     return True
 
 
-@opcode
-def SEND(frame, target):
-    sent, receiver = frame.stack.pop(), frame.stack[-1]
-    try:
-        frame.stack.append(
-            receiver.call_method(frame, "__next__", [], {})
-            if sent.identity() is None
-            else receiver.call_method(frame, "send", [sent], {})
-        )
-    except ObservedException as raised:
-        if not issubclass(raised.var.python_type(), StopIteration):
-            raise
-        frame.stack[-1:] = [receiver, raised.var.getattr(frame, "value")][
-            sys.version_info < (3, 12) :
-        ]
-        frame.pc = target
-
-
 # ---- exceptions
-@opcode
-def RAISE_VARARGS(frame, n):
-    if n == 0:
-        handled = frame.handling()
-        if handled is None and frame.output.nothing_handled():
-            frame.raise_(RuntimeError, "No active exception to reraise")
-        if not frame.handled:
-            raise Break("exception", "a bare `raise` of what a caller handles")
-        raise ObservedException(handled)
-    values = [v.call(frame, [], {}) if type(v) is ClassVar else v for v in frame.popn(n)]
-    if not isinstance(values[0], ObjectVar) or not issubclass(
-        values[0].python_type(), BaseException
-    ):
-        frame.raise_(TypeError, "exceptions must derive from BaseException")
-    if n == 2:
-        values[0].setattr(frame, "__cause__", values[1])
-    raise frame.raised(values[0])
-
-
-@opcode
-def RERAISE(frame, _):
-    raise ObservedException(frame.stack.pop())
-
-
-@opcode
-def PUSH_EXC_INFO(frame, _):
-    raised = frame.stack.pop()
-    frame.stack += [Handled(raised), raised]
-    frame.handled.append(raised)
-
-
-@opcode
-def POP_EXCEPT(frame, _):
-    frame.stack.pop().exception = None
-    frame.handled.pop()
-
-
-@opcode
-def CHECK_EXC_MATCH(frame, _):
-    expected = frame.stack.pop()
-    kinds = (
-        [v.as_constant() for v in expected.iterate(frame)]
-        if isinstance(expected, TupleVar)
-        else [expected.as_constant()]
-    )
-    for kind in kinds:
-        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            frame.raise_(
-                TypeError, "catching classes that do not inherit from BaseException is not allowed"
-            )
-    frame.stack.append(
-        ConstantVar(not {*kinds}.isdisjoint(frame.stack[-1].python_type().__mro__))
-    )  # no metaclass is asked
-
-
-@opcode
-def BEFORE_WITH(frame, _):
-    manager = frame.stack.pop()
-    if type(manager) is ConstantVar and type(manager.value) is torch.device:
-        manager = ContextVar(torch.device, manager.value, {})
-    if type(manager) is ContextVar:
-        frame.stack += [manager.getattr(frame, "__exit__"), manager.method___enter__(frame)]
-        return
-    if not isinstance(manager, ObjectVar):
-        raise Break("with", f"{manager} as a context manager")
-    enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
-    if enter is None or leave is None:
-        missed = " (missed __exit__ method)" if enter is not None else ""
-        frame.raise_(
-            TypeError,
-            f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}",
-        )
-    frame.stack += [leave, enter.call(frame, [], {})]
-
-
-def exc_info(frame, raised):
-    return [
-        frame.output.wrap_pinned(raised.python_type()),
-        raised,
-        raised.getattr(frame, "__traceback__"),
-    ]
-
-
-@opcode
-def CALL_INTRINSIC_1(frame, which):
-    raise Break("opcode", f"the intrinsic {which} is not traced")
 
 
 # ---- match
-def values_under(frame, keys, subject):
-    keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
-    if len({key.hash_key(frame) for key in keys}) < len(keys):
-        raise Break("match", "a pattern with one key twice")
-    for key in keys:
-        found.append(subject.call_method(frame, "get", [key, nothing], {}))
-        if found[-1].identity() is NOTHING:
-            return ConstantVar(None)
-    return TupleVar(found)
-
-
-@opcode
-def MATCH_CLASS(frame, count):
-    subject, cls, names = frame.popn(3)
-    if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
-        frame.stack.append(ConstantVar(None))
-        return
-    values, attributes = [], ()
-    if count and frame.has_attr(cls, "__match_args__"):
-        attributes = cls.getattr(frame, "__match_args__").as_constant()
-    elif count and cls.value.__flags__ & 1 << 22:  # _Py_TPFLAGS_MATCH_SELF: int, str...
-        values = [subject]
-    if type(attributes) is tuple:
-        attributes = (*attributes[:count], *names.as_constant())
-    if (
-        type(attributes) is not tuple
-        or len(values) + len({*attributes}) != count + len(names.as_constant())
-        or not all(type(name) is str for name in attributes)
-    ):
-        raise Break("match", f"a pattern that is none of {cls}")
-    try:
-        values += [subject.getattr(frame, name) for name in attributes]
-        frame.stack.append(TupleVar(values))
-    except ObservedException as raised:
-        if not issubclass(raised.var.python_type(), AttributeError):
-            raise
-        frame.stack.append(ConstantVar(None))

@@ -14,15 +14,16 @@ classes answer in minidynamo/rules/operators.py.  Mirrors torch/_dynamo/variable
 
 import collections
 import operator as host
+import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from .. import config
 from ..exceptions import Break
 from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, ListVar, SequenceVar, SequenceVar_of, TupleVar
-from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar, Unpinned, apply
@@ -72,14 +73,8 @@ COMPARISONS = {
     ">": host.gt,
     ">=": host.ge,
 }
-COMPARING_METHODS = {  # of the left operand, and of the right one
-    "<": ("__lt__", "__gt__"),
-    "<=": ("__le__", "__ge__"),
-    "==": ("__eq__", "__eq__"),
-    "!=": ("__ne__", "__ne__"),
-    ">": ("__gt__", "__lt__"),
-    ">=": ("__ge__", "__le__"),
-}
+SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
 UNARY = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
 UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
@@ -101,7 +96,7 @@ def binary(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
 
 
 def attempts(operator: Operator, a: Variable, b: Variable) -> Iterator[tuple[ByClass, Variable]]:
-    """What is asked of whom, in CPython's order."""
+    """What is asked of whom, in CPython's order (binary_iop1, slot_nb_add)."""
     if operator.in_place:
         yield in_place, a
     if overrides(b, a, f"__r{operator.name}__"):
@@ -109,16 +104,25 @@ def attempts(operator: Operator, a: Variable, b: Variable) -> Iterator[tuple[ByC
         yield left_operand, a
     else:
         yield left_operand, a
-        yield right_operand, b
+        if not (isinstance(a, ObjectVar) and a.cls is b.python_type()):
+            yield right_operand, b
     yield sequence_operand, a
     yield sequence_operand, b
 
 
 def overrides(b: Variable, a: Variable, method: str) -> bool:
     """Is `b` of a subclass of `a`'s class, with a method of its own?"""
-    if not (isinstance(a, ObjectVar) and isinstance(b, ObjectVar)) or a.cls is b.cls:
+    if not (isinstance(a, ObjectVar) and is_of_subclass(b, a)):
         return False
-    return issubclass(b.cls, a.cls) and lookup(b.cls, method)[1] is not lookup(a.cls, method)[1]
+    return lookup(b.cls, method)[1] is not lookup(a.cls, method)[1]
+
+
+def is_of_subclass(b: Variable, a: Variable) -> bool:
+    """Is `b` an object of a subclass of `a`'s class?"""
+    if not isinstance(b, ObjectVar):
+        return False
+    kind = a.python_type()
+    return b.cls is not kind and issubclass(b.cls, kind)
 
 
 def unsupported(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable:
@@ -130,6 +134,7 @@ def unsupported(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Va
     kinds = a.python_type(), b.python_type()
     if any(hasattr(kind, "__getitem__") for kind in kinds):
         raise Break("operator", f"{operator.plain} of {a} and {b}")  # sequences have words, too
+    leave_to_c(a, b, operator.plain)
     first, second = map(type_text, kinds)
     written = "** or pow()" if operator.symbol == "**" else operator.symbol
     tx.raise_(TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'")
@@ -320,8 +325,7 @@ def _compare_sequences(tx, symbol, a, b):
     if first is not second and equality:
         return ConstantVar(symbol == "!=")
     if first is not second:
-        names = f"'{a.cls.__name__}' and '{b.cls.__name__}'"
-        tx.raise_(TypeError, f"'{symbol}' not supported between instances of {names}")
+        not_supported(tx, symbol, a, b)
     if a.cls is list and equality and len(a.items) != len(b.items):
         return ConstantVar(symbol == "!=")
     n = 0
@@ -343,30 +347,38 @@ def kind_of_sequence(sequence: SequenceVar) -> type:
 # ---- objects of Python classes: their special methods
 @left_operand(ObjectVar)
 def _object_left(tx, operator, a, b):
-    return answer(tx, a.special(tx, f"__{operator.name}__"), b)
+    return answer(tx, a, f"__{operator.name}__", b)
 
 
 @right_operand(ObjectVar)
 def _object_right(tx, operator, a, b):
-    return answer(tx, b.special(tx, f"__r{operator.name}__"), a)
+    return answer(tx, b, f"__r{operator.name}__", a)
 
 
 @in_place(ObjectVar)
 def _object_in_place(tx, operator, a, b):
-    return answer(tx, a.special(tx, f"__i{operator.name}__"), b)
+    return answer(tx, a, f"__i{operator.name}__", b)
 
 
-def answer(tx: "Frame", method: Variable | None, other: Variable) -> Variable | None:
-    """What a bound method answers; None if there is none, or it answers NotImplemented."""
+def answer(tx: "Frame", asked: ObjectVar, name: str, other: Variable) -> Variable | None:
+    """What a special method answers; None if there is none, or it answers NotImplemented."""
+    method = method_of(tx, asked, name)
     if method is None:
         return None
     result = method.call(tx, [other], {})
     return None if result.identity() is NotImplemented else result
 
 
+def method_of(tx: "Frame", asked: ObjectVar, name: str) -> Variable | None:
+    """An operator's method.  Python calls one that is None, too, and says that it cannot."""
+    if lookup(asked.cls, name)[1] is None:
+        raise Break("operator", f"{name} of {asked}, which is None")
+    return asked.special(tx, name)
+
+
 @unary_operand(ObjectVar)
 def _unary_object(tx, symbol, a):
-    method = a.special(tx, UNARY_METHODS[symbol])
+    method = method_of(tx, a, UNARY_METHODS[symbol])
     if method is None:
         tx.raise_(TypeError, f"bad operand type for unary {symbol}: '{type_text(a.cls)}'")
     return method.call(tx, [], {})
@@ -374,42 +386,60 @@ def _unary_object(tx, symbol, a):
 
 @comparison(ObjectVar)
 def _compare_objects(tx, symbol, a, b):
-    forward, backward = COMPARING_METHODS[symbol]
-    for asked, method, other in ((a, forward, b), (b, backward, a)):
-        if isinstance(asked, ObjectVar):
-            bound = asked.special(tx, method)
-            in_c = isinstance(bound, BoundMethodVar) and not isinstance(bound.function, FunctionVar)
-            if in_c:
-                return compared_by_c(tx, symbol, asked, other, a, b)
-            result = answer(tx, bound, other)
-            if result is not None:
-                return result
-    if symbol == "!=" and not compared_by_identity(a):
-        return ConstantVar(not compare(tx, "==", a, b).truth(tx))
+    """CPython's do_richcompare."""
+    questions = [(symbol, a, b), (SWAPPED[symbol], b, a)]
+    if is_of_subclass(b, a):
+        questions.reverse()
+    for question, asked, other in questions:
+        result = compared(tx, question, asked, other)
+        if result is not None:
+            return result
+    leave_to_c(a, b, symbol)
     if symbol in ("==", "!="):
-        return by_contents(tx, symbol, a, b)
-    first, second = type_text(a.python_type()), type_text(b.python_type())
-    tx.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
+        return ConstantVar(tx.same(a, b) == (symbol == "=="))
+    not_supported(tx, symbol, a, b)
 
 
-def compared_by_c(
-    tx: "Frame", symbol: str, asked: ObjectVar, other: Variable, a: Variable, b: Variable
-) -> Variable:
-    """C code compares what a container's subclass holds; on what never changes it is run."""
+def compared(tx: "Frame", symbol: str, asked: Variable, other: Variable) -> Variable | None:
+    """What the type of `asked` answers; None if it does not know how."""
+    if not isinstance(asked, ObjectVar):
+        return by_contents(tx, symbol, asked, other)
+    name = f"__{COMPARISONS[symbol].__name__}__"
+    method = lookup(asked.cls, name)[1]
+    if symbol == "!=" and method is object.__ne__:
+        equal = compared(tx, "==", asked, other)
+        return None if equal is None else ConstantVar(not equal.truth(tx))
+    if not isinstance(method, types.WrapperDescriptorType) or method.__objclass__ is object:
+        return answer(tx, asked, name, other)
     if asked.payload is not None:
-        return compare(tx, symbol, asked.payload, contents(other))
+        return by_contents(tx, symbol, asked, other)
     if not asked.immutable():
         raise Break("compare", f"{asked} is compared by C code")
-    return tx.fold(COMPARISONS[symbol], a.real(), b.real())
+    result = tx.run_now(method, asked.real(), other.real())
+    return None if result is NotImplemented else tx.output.wrap_result(result)
 
 
-def by_contents(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
-    """== of which no object knows the answer: a container's own method looks at the contents."""
-    if isinstance(a, Container) or isinstance(b, Container):
-        a, b = contents(a), contents(b)
-        if isinstance(a, Container) and isinstance(b, Container):
-            return compare(tx, symbol, a, b)
-    return ConstantVar(tx.same(a, b) == (symbol == "=="))
+def by_contents(tx: "Frame", symbol: str, asked: Variable, other: Variable) -> Variable | None:
+    """A container's own method looks at what the two hold, if they are of one kind."""
+    first, second = contents(asked), contents(other)
+    if not isinstance(first, Container) or not isinstance(second, Container):
+        return None
+    if isinstance(first, SequenceVar) and isinstance(second, SequenceVar):
+        if kind_of_sequence(first) is not kind_of_sequence(second):
+            return None
+    return compare(tx, symbol, first, second)
+
+
+def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
+    """An object of a subclass of int or str, whose own methods do not know how: int's might."""
+    for operand in (a, b):
+        if isinstance(operand, ObjectVar) and issubclass(operand.cls, VALUES):
+            raise Break("operator", f"{symbol} of {a} and {b}")
+
+
+def not_supported(tx: "Frame", symbol: str, a: Variable, b: Variable) -> NoReturn:
+    first, second = type_text(a.python_type()), type_text(b.python_type())
+    tx.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
 
 
 def contents(variable: Variable) -> Variable:

@@ -808,7 +808,8 @@ class SetVar(Container):
     def by_c(self, tx: Frame, name: str, others: Any) -> tuple[dict, set]:
         """(items, table) as the method of real sets makes them: it knows the order, and which of
         equal keys stays."""
-        table, keys, pairs = self.ordered(tx), [], list(self.items.items())
+        table, keys, before = self.ordered(tx), [], list(self.items.items())
+        pairs = list(before)
         for other in others:
             hosts = hosts_of(tx, other)
             if hosts is None:
@@ -820,6 +821,8 @@ class SetVar(Container):
                 values = [(host, pair[0].realize(tx)) for host, pair in other.items.items()]
             keys.append(hosts)
             pairs += values
+        if list(self.items.items()) != before:
+            raise Break("set", f"{name}() of a set that changes meanwhile")
         found = getattr(table, name)(*keys)
         table = table if found is None else found
         kept = set(map(id, table))

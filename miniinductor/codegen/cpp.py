@@ -28,7 +28,7 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 import re
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -36,14 +36,14 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none, stride_of
+from ..ir import Buffer
+from ..nodes import Group, Node
 from ..sizes.printing import index_text
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (
     CHUNK,
     Accumulator,
-    RowReductions,
     alone,
     declarations,
     longest,
@@ -57,7 +57,7 @@ from .plan import (
     plan_kernel,
     with_lanes,
 )
-from .strategy import Strategy, strategies_for
+from .strategy import applicable, strategies_for
 from .tree import (
     Block,
     Line,
@@ -69,41 +69,47 @@ from .tree import (
     sets_error,
 )
 
-BLOCK = 128  # elements of float16 converted at once
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
 SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
 
 
-class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
+class CppKernelWriter(CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
-    def __init__(self, group, buffers, keep, order=None, overwritten={}):
-        self.buffers, self.keep, self.overwritten = (
-            buffers,
-            set(keep),
-            overwritten,
-        )  # buffer -> input whose memory it takes
-        self.order = order  # FX node name -> its place in the graph; None: by name
-        self.group = group
-        self.pointers, self.sizes = {}, []  # buffer name -> C name; size symbols
-        self.values = {}  # buffer -> Value now at hand
-        self.raw, self.copies = (
-            {},
-            {},
-        )  # of 16 bits: rounded value -> what it was; loaded value -> its element
-        self.stored, self.read = [], []
+    def __init__(
+        self,
+        group: Group,
+        buffers: Mapping[str, Buffer],
+        keep: Iterable[str],
+        order: Mapping[str, int] | None = None,
+        overwritten: Mapping[str, str] = {},
+    ):
+        """order: FX node -> its place in the graph, None: by name; overwritten: buffer -> input
+        whose memory it takes."""
+        self.group, self.buffers, self.keep = group, buffers, set(keep)
+        self.order, self.overwritten = order, overwritten
+        self.pointers: dict[str, str] = {}  # buffer name -> C name
+        self.sizes: list[sympy.Symbol] = []
+        self.values: dict[str, Value] = {}  # of buffers, now at hand
+        # of 16 bits: rounded value -> what it was; loaded value -> its element
+        self.raw: dict[tuple[str, torch.dtype], str] = {}
+        self.copies: dict[tuple[str, torch.dtype], str] = {}
+        self.stored: list[str] = []
+        self.read: list[str] = []
         self.crossings = Crossings()
-        self.strategies: list[Strategy] = []
-        self.spread = False  # do threads share the loops of a reduction?
+        self.strategies = strategies_for(self)
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.has_scatter = bool(group.targets)
-        # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
-        self.halves = {}
         self.may_run_again = not self.has_scatter and not any(
             n.name in overwritten for n in group.nodes
         )
-        self.inner_symbols = set()  # indirect indices that change in the inner loop
-        self.accumulators, self.inner_variables = [], set()
+        self.outside = CppScope()  # statements per outer iteration
+        self.inner_symbols: set[sympy.Symbol] = (
+            set()
+        )  # indirect indices that change along the lanes
+        self.small: set[str] = set()  # indices that 32 bits hold
+        self.accumulators: list[Accumulator] = []
+        self.inner_variables: set[sympy.Symbol] = set()
         self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
     # -- plan --------------------------------------------------------------------------------------
@@ -111,25 +117,22 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         plan = plan_kernel(self.group.nodes)
         if not plan.is_pointwise:
             return plan
-        return with_lanes(plan, with_longer_lanes(list(plan.bodies.values())))
+        bodies = list(plan.bodies.values())
+        return with_lanes(plan, self.ask("longer_lanes", bodies) or bodies)
 
     def decide(self) -> None:
         """Which form the kernel takes: from its plan alone, before a line is written."""
         plan = self.plan
         self.any_nan = self.may_read_nan()
-        self.by_rows = self.is_outer_reduction()
         self.decide_threads()
-        self.strategies = strategies_for(self)
-        self.plan_lanes()
-        if self.by_rows:
-            self.spread = self.plan_rows()
+        self.strategies = applicable(self.strategies)
         self.crossings = plan_crossings(
             plan,
             self.buffers,
             self.keep,
             self.overwritten,
             nbytes=plan.inner_count * 8,
-            room=None if self.spread or self.by_rows else SCRATCH_BYTES,
+            room=SCRATCH_BYTES if all(s.keeps_stack for s in self.strategies) else None,
         )
         self.keep |= self.crossings.stored
 
@@ -157,35 +160,15 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             enough = -(-PARALLEL_WORK // per_element)
             self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
 
-    def is_outer_reduction(self) -> bool:
-        """Do the reduction's reads step through memory by the last outer loop rather than by the
-        reduction's?"""
-        plan = self.plan
-        if not config.row_reductions or plan.is_pointwise or not plan.outer:
-            return False
-        if plan.outer_count < 2 or self.group.has_scan or self.has_scatter:
-            return False
-        last, lane = plan.x[-1], plan.r[-1]
-        votes = 0
-        for body in plan.bodies.values():
-            for access in body.reads() if body.inner else ():
-                if not access.index.free_symbols.intersection(plan.r):
-                    continue  # one value per row (a mean, a weight): read once either way
-                along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
-                votes += (along == 1 and across != 1) - (across == 1 and along != 1)
-        return votes > 0
-
     # -- writing -----------------------------------------------------------------------------------
-    def write(self):
+    def write(self) -> Kernel:
         self.plan = self.plan_loops()
         self.decide()
-        self.outside = CppScope(self.above)
-        if self.by_rows:
-            body = self.write_by_rows()
-        else:
+        body = self.ask("kernel_body")
+        if body is None:
             body = self.write_stages()
-        lines = self.loop_nest(body)
-        return self.function(lines)
+        nest = self.ask("loop_nest", body)
+        return self.function(self.plain_nest(body) if nest is None else nest)
 
     def function(self, lines):
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -264,36 +247,38 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
         body.play(self)
 
-    def write_inner_stage(self, nodes):
-        outside = self.outside
-        for self.plan in self.pieces:
-            inside, self.halves = CppScope(outside), {}
-            self.accumulators, self.deferred = [], []
-            self.begin_lanes()
-            self.where_am_i(inside, self.plan.r)
-            for node in nodes:
-                self.play(node)
-            for node in nodes:  # next stages, and other parts, cannot see values of this loop
-                if not node.is_reduction:
-                    self.values.pop(node.name, None)
-            if not self.is_worth_blocks(inside.lines):
-                self.above, self.lane_block = None, 0
-                return self.write_inner_stage(nodes)
-            outside.lines += self.inner_loop(self.definitions(inside.lines) + inside.lines)
-        self.where_am_i(outside, ())
+    def write_inner_stage(self, nodes: Sequence[Node]) -> None:
+        for self.plan in self.ask("pieces") or [self.plan]:
+            body = self.lane_body(nodes)
+            if self.ask("begins_again", body):
+                body = self.lane_body(nodes)
+            first = self.ask("first_in_lanes", body) or []
+            self.outside.lines += self.inner_loop([*first, *body])
+        self.where_am_i(self.outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
+
+    def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
+        """What one iteration of the inner loop does."""
+        inside = CppScope(self.outside)
+        self.accumulators, self.deferred = [], []
+        for one in self.strategies:
+            one.begin_lanes()
+        self.where_am_i(inside, self.plan.r)
+        for node in nodes:
+            self.play(node)
+        for node in nodes:  # next stages, and other parts, cannot see values of this loop
+            if not node.is_reduction:
+                self.values.pop(node.name, None)
+        return inside.lines
 
     def only_reads(self):
         """Does the kernel store nothing per element?"""
         return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
 
     def inner_loop(self, lines):
-        """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer
-        iterations."""
+        """The loops over r0, r1, ... around `lines`."""
         accumulators = self.accumulators
-        if self.lane_block:
-            return self.chunks(lines, accumulators, *self.lanes_now[1:])
         found = self.ask("inner_loop", lines, accumulators)
         if found is not None:
             return found
@@ -366,8 +351,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         """A loop over the lanes for each (start, end)."""
         lane, pragma = self.plan.r[-1], self.simd(accumulators)
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
-        if self.halves:
-            return self.in_blocks(pragma, lines, *parts[0])
         result = [line for a in accumulators for line in a.before_lanes()]
         for start, end in parts:
             result += alone(lines, lanes_of(start, end))
@@ -392,34 +375,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         along the lanes)."""
         return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
 
-    def loop_nest(self, lines):
-        """The outer loops around `lines`."""
-        found = self.ask("loop_nest", lines)
-        if found is not None:
-            return found
-        shared = (
-            self.parallel
-            and self.plan.outer
-            and not self.spread
-            and not (self.plan.is_pointwise and self.plan.outer_count < 8)
-        )
-        loops = [(v, "0", self.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
-        depth = len(self.plan.outer) - (self.by_rows and self.columns[1] == "0")
-        before = self.before_all_rows()
-        if self.above is not None and self.above.lines:
-            lines, loops, depth = self.rows_below(lines, loops, shared)
+    def plain_nest(self, body: Statements) -> list[Statement]:
+        """The kernel's outer loops around `body`."""
+        loops = self.outer_loops()
+        if not loops and not self.plan.inner:
+            return [Block(body)]
+        return self.in_threads(body, loops, len(loops))
+
+    def outer_loops(self) -> list[tuple]:
+        return [(v, "0", self.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
+
+    def in_threads(self, body: Statements, loops: list[tuple], count: int) -> list[Statement]:
+        """`body` in loops, of which threads share the first `count`."""
         pragma = None
-        if shared and depth:
-            pragma = Pragma("parallel for", collapse=depth, condition=self.threads_if)
-        if self.by_rows:
-            loops = loops[:-1]
-        if loops:
-            lines = nest(lines, loops, pragma)
-        elif pragma is not None:
-            lines[0].pragma = pragma  # the loop over blocks of columns
-        if not self.plan.outer and not self.plan.inner:
-            lines = [Block(lines)]
-        return before + lines
+        if count and self.shares_outer_loops():
+            pragma = Pragma("parallel for", collapse=count, condition=self.threads_if)
+        return nest(body, loops, pragma)
+
+    def shares_outer_loops(self) -> bool:
+        """Do threads share them?  A long loop over lanes with few around it is shared itself."""
+        is_one_loop = self.plan.is_pointwise and self.plan.outer_count < 8
+        return self.parallel and bool(self.plan.outer) and not is_one_loop
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -428,8 +404,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
             self.pointers[name] = f"{kind}{number}"
-            if self.above is not None and self.is_only_read(name):
-                self.same_in_rows.add(self.pointers[name])
         return self.pointers[name]
 
     def index(self, expr):
@@ -450,16 +424,18 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def temporary(self, expression, dtype, inner, c_type=None):
         """Name a value at the outermost level where it is known."""
-        scope, c_type = self.scope, c_type or compute_type(dtype)
-        if self.is_same_in_rows(expression):
-            return Value(self.above_rows(expression, c_type, inner), dtype, inner)
-        if not inner and self.inner_variables and not self.in_mask() and not self.by_rows:
-            scope = self.outside
-        return Value(
-            self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type),
-            dtype,
-            inner,
-        )
+        c_type = c_type or compute_type(dtype)
+        name = self.ask("name_above", expression, c_type, inner)
+        if name is None:
+            scope = self.scope_of(inner)
+            name = self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type)
+        return Value(name, dtype, inner)
+
+    def scope_of(self, inner):
+        """Where a value is computed: outside of the lanes, if it does not change along them."""
+        if not inner and self.inner_variables and not self.in_mask():
+            return self.outside
+        return self.scope
 
     def in_mask(self):
         return self.scope.is_mask
@@ -468,8 +444,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if name in self.values:
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
-        if self.by_rows and name in self.arrays:
-            return Value(self.arrays[name] + self.place, dtype, True)
         inner = self.changes_inside(index)
         if name in self.crossings.scratch:
             return self.temporary(
@@ -481,9 +455,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             return self.constant(0, dtype)
         if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)
-        element = f"{self.pointer(name, False)}[{self.index(self.place_of(name, index))}]"
-        if self.converts_blocks(dtype, index):
-            value = self.temporary(self.half(name, index, False), dtype, inner)
+        place = self.ask("place_of", name, index)
+        element = f"{self.pointer(name, False)}[{self.index(index if place is None else place)}]"
+        converted = self.ask("float_place", name, index, dtype, False)
+        if converted is not None:
+            value = self.temporary(converted, dtype, inner)
             self.copies[value.text, dtype] = element
             return value
         element = self.ask("element", name, index, dtype, element) or element
@@ -543,61 +519,15 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         text = value.text
         if dtype in NARROW:
             wide, text = self.raw.get((text, dtype), value), self.copies.get((text, dtype))
-            if not text and self.converts_blocks(dtype, index):
-                target, text = self.half(name, index, True), wide
+            converted = None if text else self.ask("float_place", name, index, dtype, True)
+            if converted is not None:
+                target, text = converted, wide
             text = text or f"mini::to_{self.narrow(dtype)}({wide})"
         self.scope.add(f"{target} = {text};")
 
     def narrow(self, dtype):
         """The end of the name of what converts to a type of 16 bits."""
         return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
-
-    # -- float16 is converted in blocks: elements that follow each other, to and from arrays of
-    # floats
-    def converts_blocks(self, dtype, index):
-        return (
-            dtype is torch.float16
-            and config.vectorize
-            and self.plan.is_pointwise
-            and self.plan.inner_count >= BLOCK
-            and not self.is_tiled
-            and not self.has_scatter
-            and not self.in_mask()
-            and stride_of(index, self.plan.r[-1]) == 1
-            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
-        )
-
-    def half(self, name, index, written):
-        """The place in the array of a block's floats that stands for an element."""
-        block = sympy.Symbol(f"{self.plan.r[-1]}_block")
-        place = self.index(index.xreplace({self.plan.r[-1]: block}))
-        start = f"{self.pointer(name, written)} + {place}"
-        array, *_ = self.halves.setdefault(
-            (start, written), (f"half{len(self.halves)}", start, written)
-        )
-        return f"{array}[{self.plan.r[-1]} - {block}]"
-
-    def in_blocks(self, pragma, lines, start, end):
-        """The loop over the lanes, by blocks that are converted as a whole."""
-        lane, count = self.plan.r[-1], f"{self.plan.r[-1]}_stop - {self.plan.r[-1]}_block"
-        if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
-            stop, count = Line(f"const int64_t {lane}_stop = {lane}_block + {BLOCK};"), str(BLOCK)
-        else:
-            stop = bound(f"{lane}_stop", f"{lane}_block + {BLOCK}", end)
-        body = [stop]
-        for array, place, written in self.halves.values():
-            body.append(Line(f"float {array}[{BLOCK}];"))
-            if not written:
-                body.append(Line(f"mini::convert({place}, {array}, {count});"))
-        threads = None
-        if pragma is not None and pragma.threads:
-            threads = replace(pragma, simd=False)
-            pragma = replace(pragma, threads="", condition="")
-        body += nest(lines, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
-        for array, place, written in self.halves.values():
-            if written:
-                body.append(Line(f"mini::convert({array}, {place}, {count});"))
-        return nest(body, [(f"{lane}_block", start, end, BLOCK)], threads)
 
     # -- reductions
     def pending_names(self):
@@ -606,15 +536,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def finished(self, value):
         """The accumulator as a plain value, once its loop has ended."""
         accumulator = next(a for a in self.accumulators if a.name == value.text)
-        place = self.place if self.by_rows else ""
-        text = accumulator.name + place
-        if accumulator.is_arg:
-            text = f"{accumulator.name}_at{place}" if self.by_rows else text + ".index"
-        elif accumulator.kind == "any":
-            text = f"({text} != 0)"
-        elif accumulator.c_type == "double" and compute_type(value.dtype) != "double":
-            text = f"(float){text}"
-        return Value(text, value.dtype, self.by_rows)
+        return Value(accumulator.result(value.dtype), value.dtype)
 
     def scan(self, dtype, kind, value):
         if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element

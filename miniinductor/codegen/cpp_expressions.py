@@ -149,15 +149,11 @@ class CppExpressions(OpsHandler):
         return symbol
 
     def error_if(self, condition: str, error: int) -> None:
-        scope = self.scope
-        if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
-            scope = self.outside
         # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
         line = Line(f"error |= (int){condition}*mini::{error};", sets_error=True)
-        if self.above is not None and condition.text in self.same_in_rows:
-            lines = self.table_checks if condition.text in self.lazy else self.above.lines
-        else:
-            lines = scope.lines
+        lines = self.ask("error_lines", condition)
+        if lines is None:
+            lines = self.scope_of(condition.inner).lines
         if line not in lines:
             lines.append(line)
 
@@ -219,9 +215,9 @@ class CppExpressions(OpsHandler):
         if mask.text == "false":
             return self.constant(other, value.dtype)
         inner, name = bool(self.inner_variables), outside.fresh("tmp")
-        if (
-            inner and not mask.inner and config.vectorize and not self.by_rows
-        ):  # gcc vectorizes no branch on what is the same for all lanes
+        is_along_lanes = inner and self.inner_variables.issubset(self.plan.r)
+        if is_along_lanes and not mask.inner and config.vectorize:
+            # gcc vectorizes no branch on what is the same for all lanes
             count = self.temporary(
                 f"{mask} ? {self.size(self.plan.inner[-1])} : 0", torch.int64, False
             )

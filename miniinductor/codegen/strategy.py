@@ -1,12 +1,12 @@
 """Where faster forms of a C++ kernel come in: what the plain writer asks, and who may answer.
 
-In:   a strategy class, registered with its place in the order.  Out: statements of the kernel's
-      tree, or None, which leaves it to the next strategy and at the end to the plain writer.
+In:   a strategy class, registered with its place in the order.  Out: what is written in place of the
+      plain form, or None, which leaves it to the next strategy and at the end to the plain writer.
 
-    @strategy(order=40)
+    @strategy(order=50)
     class Spread(Strategy):
         def applies(self) -> bool: ...
-        def inner_loop(self, body): ...
+        def inner_loop(self, body, accumulators): ...
 
 The strategies lie in miniinductor/speed/.  Without them every kernel is still written, and right:
 loops over threads, loops over vector lanes (`omp simd`), and sums of chunks.  PyTorch: decides this
@@ -19,30 +19,58 @@ from typing import TYPE_CHECKING
 import sympy
 import torch
 
+from ..dependencies import LoopBody
 from .tree import Statement, Statements
 
 if TYPE_CHECKING:
+    from .common import Value
     from .cpp import CppKernelWriter
     from .cpp_reductions import Accumulator
+    from .plan import KernelPlan
 
 
 class Strategy:
     """One way to make kernels faster; one object for each kernel.  Each method is a question, asked
     of those that apply, in their order; what is not None is taken."""
 
+    writes_alone = False  # no other strategy is asked
+    keeps_stack = True  # values that cross stages may wait on the stack of one thread
+
     def __init__(self, writer: "CppKernelWriter"):
         self.writer = writer
+
+    # -- before anything is written ----------------------------------------------------------------
+    def longer_lanes(self, bodies: list[LoopBody]) -> list[LoopBody] | None:
+        """The bodies of a pointwise kernel over other loops, of which the last becomes the lanes.
+        Asked before `applies`."""
+        return None
 
     def applies(self) -> bool:
         """Has this kernel a use for it?  Asked once, when loops and threads are decided."""
         return True
 
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
-        """Where an element that is read lies, if not in `element` itself."""
+    # -- parts of the kernel -----------------------------------------------------------------------
+    def kernel_body(self) -> list[Statement] | None:
+        """All that the outer loops run."""
         return None
 
     def loop_nest(self, body: Statements) -> list[Statement] | None:
         """The kernel's outer loops around `body`."""
+        return None
+
+    def pieces(self) -> "list[KernelPlan] | None":
+        """The plans of parts of the lanes, each of which becomes a loop."""
+        return None
+
+    def begin_lanes(self) -> None:
+        """What the lanes run is written now."""
+
+    def begins_again(self, body: Statements) -> bool | None:
+        """Is `body` of no use, and to be written once more?"""
+        return None
+
+    def first_in_lanes(self, body: Statements) -> list[Statement] | None:
+        """What stands before `body` in the loop over the lanes."""
         return None
 
     def inner_loop(
@@ -67,6 +95,29 @@ class Strategy:
         """The loop over the lanes, from `start` to `end`."""
         return None
 
+    # -- parts of a statement ----------------------------------------------------------------------
+    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
+        """The name of a value that is computed somewhere else, before `expression` is needed."""
+        return None
+
+    def error_lines(self, condition: "Value") -> list[Statement] | None:
+        """Where a check of `condition` stands."""
+        return None
+
+    def place_of(self, name: str, index: sympy.Expr) -> sympy.Expr | None:
+        """Another form of the index of an element that is read."""
+        return None
+
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+        """Where an element that is read lies, if not in `element` itself."""
+        return None
+
+    def float_place(
+        self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
+    ) -> str | None:
+        """The float that stands for an element of 16 bits."""
+        return None
+
 
 STRATEGIES: dict[int, type[Strategy]] = {}  # by their place in the order
 
@@ -81,6 +132,16 @@ def strategy(order: int) -> Callable[[type[Strategy]], type[Strategy]]:
 
 
 def strategies_for(writer: "CppKernelWriter") -> list[Strategy]:
-    """Those that apply to a kernel, in their order."""
-    asked = [STRATEGIES[order](writer) for order in sorted(STRATEGIES)]
-    return [one for one in asked if one.applies()]
+    """One of each kind, in their order."""
+    return [STRATEGIES[order](writer) for order in sorted(STRATEGIES)]
+
+
+def applicable(candidates: list[Strategy]) -> list[Strategy]:
+    """Those that apply to their kernel."""
+    found: list[Strategy] = []
+    for one in candidates:
+        if one.applies():
+            if one.writes_alone:
+                return [one]
+            found.append(one)
+    return found

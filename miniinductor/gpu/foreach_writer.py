@@ -21,11 +21,12 @@ from typing import Any
 
 import sympy
 
-from ..foreach import Foreach
 from ..codegen.common import Kernel
+from ..speed.foreach import Foreach
 from .kernel_writer import TritonKernelWriter
 from .block_sizes import foreach_config
 from .launch import Launch
+from .registration import TRITON
 from .tile_plan import TilePlan
 from .tiles import Code, Line
 
@@ -111,3 +112,6 @@ class TritonForeachWriter(TritonKernelWriter):
             read=[names[place] for _, names in self.parts for place in reads],
             reruns=len(stored) > 1,
         )
+
+
+TRITON.writers[Foreach] = TritonForeachWriter

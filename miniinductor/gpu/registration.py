@@ -10,13 +10,11 @@ import torch
 from .. import config
 from ..codegen.common import Kernel
 from ..devices import Device, Language, Replay, Streams, register_device, register_language
-from ..foreach import Foreach
 from ..ir import Graph
 from ..nodes import Group
 from ..records import CompileRecord
 from .build import build_triton_kernels, start_workers, why_not
 from .cuda_graphs import new_pools, record_half, refusal
-from .foreach_writer import TritonForeachWriter
 from .kernel_writer import TritonKernelWriter
 from .layouts import optimize_for_gpu
 from .products import FusedProduct, MatmulWriter, with_products
@@ -46,22 +44,20 @@ def expect(nodes: int) -> None:
     start_workers(1 + nodes // 8)
 
 
-register_language(
-    Language(
-        name="triton",
-        writers={
-            Group: TritonKernelWriter,
-            Foreach: TritonForeachWriter,
-            FusedProduct: MatmulWriter,
-        },
-        build=build,
-        most_pointers=480,  # a GPU takes 4 KB of arguments
-        why_not=why_not,
-        recomputes=True,
-        prepare=prepare,
-        arrange=with_products,
-    )
+TRITON = Language(
+    name="triton",
+    writers={
+        Group: TritonKernelWriter,
+        FusedProduct: MatmulWriter,
+    },
+    build=build,
+    most_pointers=480,  # a GPU takes 4 KB of arguments
+    why_not=why_not,
+    recomputes=True,
+    prepare=prepare,
+    arrange=with_products,
 )
+register_language(TRITON)
 register_device(
     Device(
         type="cuda",

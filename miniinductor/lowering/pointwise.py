@@ -154,7 +154,7 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
         combine = ops.logical_or
 
     def body(u: Value, v: Value) -> Value:
-        return combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype)))
+        return combine(u, v if alpha == 1 else ops.mul(v, number(alpha, dtype)))
 
     return pointwise(call, body, a, b)
 

@@ -15,7 +15,16 @@ import sympy
 
 from ..ir import Index, TensorBox
 from ..lowering.indexing import positions_in, scatter_into
-from ..lowering.registry import Call, NotLowered, aten, lower, made, normalize_dim, view
+from ..lowering.registry import (
+    Call,
+    NotLowered,
+    aten,
+    lower,
+    made,
+    normalize_dim,
+    number,
+    view,
+)
 from ..ops import Value, ops
 
 
@@ -68,9 +77,7 @@ def scatter(
     dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
     position = positions_in(index, x.get_size()[dim])
     value = (
-        source.make_loader()
-        if isinstance(source, TensorBox)
-        else lambda at: ops.constant(source, dtype)
+        source.make_loader() if isinstance(source, TensorBox) else lambda at: number(source, dtype)
     )
     mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
     result = scatter_into(
@@ -98,7 +105,7 @@ def index_add(
 
     def value(at: Index) -> Value:
         element = load(at)
-        return element if alpha == 1 else ops.mul(element, ops.constant(alpha, dtype))
+        return element if alpha == 1 else ops.mul(element, number(alpha, dtype))
 
     return scatter_into(
         call,

@@ -17,7 +17,7 @@ import torch
 
 from ..exceptions import CannotLower
 from ..ir import Buffer, Index, Layout, TensorBox, same_layout
-from ..lowering.registry import Call, aten, lower, made, normalize_dim, view
+from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
 from ..lowering.views import at_place, between, reshape_index, along
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
@@ -174,6 +174,10 @@ def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0
         ]
         if not tests:
             return load(inside)
-        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value)
+        is_inside = functools.reduce(ops.logical_and, tests)
+        if not isinstance(value, sympy.Expr):
+            return ops.masked(is_inside, lambda: load(inside), value)
+        element = ops.masked(is_inside, lambda: load(inside), 0)
+        return ops.where(is_inside, element, number(value, x.dtype))
 
     return made(call, body, x)

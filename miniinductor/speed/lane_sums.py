@@ -21,6 +21,7 @@ from ..codegen.plan import estimate
 from ..codegen.strategy import Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
 from ..dependencies import stride_of
+from .spread import Spread
 
 
 @strategy(order=20)
@@ -92,7 +93,7 @@ class LaneSums(Strategy):
         line), or, where nothing but reductions is stored, what the next iteration reads first."""
         if (
             not 0 < self.writer.plan.last_stage - (not self.writer.only_reads()) == self.writer.now
-            or self.writer.spread
+            or any(isinstance(one, Spread) for one in self.writer.strategies)
             or not self.writer.plan.outer
         ):
             return []

@@ -26,13 +26,17 @@ MOST_PARTS = 512  # partial results
 
 @strategy(order=50)
 class Spread(Strategy):
+    keeps_stack = False
+
     def applies(self) -> bool:
         writer, plan = self.writer, self.writer.plan
-        if writer.by_rows or plan.is_pointwise or writer.group.has_scan:
+        if plan.is_pointwise or writer.group.has_scan or not config.split_reductions:
             return False
         few_over_much = plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
-        writer.spread = writer.parallel and config.split_reductions and few_over_much
-        return writer.spread
+        return writer.parallel and few_over_much
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        return nest(body, self.writer.outer_loops())
 
     def inner_loop(self, lines: Statements, accumulators: list[Accumulator]) -> list[Statement]:
         first, size = self.writer.plan.r[0], self.writer.size(self.writer.plan.inner[0])

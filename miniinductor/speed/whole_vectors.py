@@ -21,7 +21,7 @@ class WholeVectors(Strategy):
     def innermost(
         self, body: Statements, accumulators: list[Accumulator], start: str, end: str
     ) -> list[Statement] | None:
-        if start != "0" or not end.isdigit() or int(end) > SHORT or self.writer.halves:
+        if start != "0" or not end.isdigit() or int(end) > SHORT:
             return None
         if not accumulators and not any(re.search(r"mini::|/ ", line) for line in printed(body)):
             return None  # a few moves of memory

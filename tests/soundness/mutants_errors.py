@@ -42,7 +42,8 @@ FOCUS = {
 def no_checks():
     from miniinductor import checks
 
-    checks.is_check.__code__ = (lambda node: False).__code__
+    original = checks.raises_by
+    checks.raises_by = lambda target: original(target).replace(checks.CHECKING, checks.NEVER)
 
 
 @mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")
@@ -154,9 +155,9 @@ def plus_zero():
 
 @mutant("aliases: torch.tensor gives what it is given", "aliases --count 40 --modes eager")
 def tensor_without_copy():
-    from minidynamo.symbolic_eval import torch_rules
+    from minidynamo.rules import torch_functions
 
-    torch_rules._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
+    torch_functions._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
 
 
 @mutant("aliases: copies may be left out before an output", "aliases --count 60 --modes aot_eager")

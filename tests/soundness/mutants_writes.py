@@ -26,13 +26,14 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import foreach, in_place, memory
+from miniinductor import in_place, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph
+from miniinductor.speed import foreach
 from miniinductor.scheduler import Scheduler
 from miniinductor.speed import lane_sums, tiles, whole_vectors
 
@@ -83,13 +84,13 @@ def alike() -> None:
 
 @mutant("foreach: groups that need each other", CPU)
 def levels() -> None:
-    original = foreach.join_alike
+    original = foreach.sets_of_alike
 
-    def join_alike(scheduler: Any, nodes: list, overwritten: dict) -> list:
-        with mock.patch.object(scheduler, "makers", lambda nodes: {node: () for node in nodes}):
-            return original(scheduler, nodes, overwritten)
+    def sets_of_alike(nodes: list, order: NodeGraph, overwritten: dict) -> list:
+        with mock.patch.object(order, "makers", lambda nodes: {node: () for node in nodes}):
+            return original(nodes, order, overwritten)
 
-    foreach.join_alike = join_alike
+    foreach.sets_of_alike = sets_of_alike
 
 
 # --- in place -------------------------------------------------------------------------------------

@@ -21,13 +21,14 @@ from dataclasses import replace
 import sympy
 
 from .. import config
-from ..foreach import Foreach
+from ..codegen.common import Kernel
+from ..codegen.cpp import CppKernelWriter
+from ..codegen.cpp_reductions import Accumulator
+from ..codegen.plan import PARALLEL_WORK, estimate
+from ..codegen.tree import Line, Pragma, Statement, nest
+from ..kernels import CPP
 from ..sizes.symbols import Size
-from .common import Kernel
-from .cpp import CppKernelWriter
-from .cpp_reductions import Accumulator
-from .plan import PARALLEL_WORK, estimate
-from .tree import Line, Pragma, Statement, nest
+from .foreach import Foreach
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -43,7 +44,6 @@ class ForeachWriter(CppKernelWriter):
     def decide(self) -> None:
         super().decide()
         self.plan = replace(self.plan, inner=(SIZE,))
-        self.pieces = [self.plan]
 
     def decide_threads(self) -> None:
         super().decide_threads()
@@ -87,3 +87,6 @@ class ForeachWriter(CppKernelWriter):
             for some in (self.stored, self.read)
         )
         return kernel
+
+
+CPP.writers[Foreach] = ForeachWriter

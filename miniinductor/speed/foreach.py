@@ -4,9 +4,9 @@ In:   scheduled nodes.  Out: the same, in which `Foreach` groups stand for sever
       compute the same of
 different buffers, of different sizes.
 
-    >>> [type(node).__name__ for node in nodes]     # the same done to three tensors (AdamW: to 150)
+    >>> [type(node).__name__ for node in schedule.nodes]     # the same done to three tensors (AdamW: to 150)
     ['Group', 'Group', 'Group']
-    >>> [type(node).__name__ for node in join_alike(nodes, order, overwritten, record)]
+    >>> [type(node).__name__ for node in join_groups(schedule, record)]
     ['Foreach']
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
@@ -23,7 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .dependencies import (
+from .. import config
+from ..dependencies import (
     Instruction,
     LoopBody,
     Ref,
@@ -32,9 +33,10 @@ from .dependencies import (
     loop_variable,
     merge_loops,
 )
-from .devices import language_of
-from .nodes import Group, Node, NodeGraph, ScheduledNode, buffer_bytes
-from .records import CompileRecord
+from ..devices import language_of
+from ..hooks import JOINERS
+from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
+from ..records import CompileRecord
 
 SMALL = 1 << 16  # bytes: a result that may wait for its user
 
@@ -87,24 +89,28 @@ class Member:
         return self.loop.group, self.loop.names
 
 
-def join_alike(
-    nodes: Sequence[ScheduledNode],
-    order: NodeGraph,
-    overwritten: Mapping[str, str],
-    record: CompileRecord,
-) -> list[ScheduledNode]:
-    """`nodes` in execution order; overwritten: {buffer: input whose memory it takes}."""
+def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
+    """The nodes of a schedule, those that are alike as one, where their language can write it."""
+    if not config.foreach:
+        return schedule.nodes
+    overwritten = schedule.overwritten
     replaced: dict[ScheduledNode, Foreach] = {}
-    for members in sets_of_alike(nodes, order, overwritten):
+    for members in sets_of_alike(schedule.nodes, schedule.order, overwritten):
+        language = language_of(members[0].node.device)
+        if Foreach not in language.writers:
+            continue
         pointers = len({overwritten.get(name, name) for name in members[0].loop.names})
-        step = language_of(members[0].node.device).most_pointers // pointers
+        step = language.most_pointers // pointers
         for start in range(0, len(members), step):
             some = members[start : start + step]
             if len(some) > 1:
                 joined = Foreach([member.part for member in some])
                 replaced.update({member.node: joined for member in some})
                 record.notes.append(note_of(some))
-    return list(dict.fromkeys(replaced.get(node, node) for node in nodes))
+    return list(dict.fromkeys(replaced.get(node, node) for node in schedule.nodes))
+
+
+JOINERS.append(join_groups)
 
 
 def note_of(members: Sequence[Member]) -> str:

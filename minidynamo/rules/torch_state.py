@@ -1,0 +1,150 @@
+"""The thread's state: read for real and guarded, written in the graph and while tracing.
+
+with torch.no_grad(): ...        torch.get_default_dtype()        with torch.autocast("cpu"): ...
+"""
+
+import functools
+
+import torch
+
+from .. import runtime
+from ..exceptions import Break
+from ..symbolic_eval.registry import NONE, rule
+from ..symbolic_eval.torch_rules import STATES, at
+from ..variables.base import Variable
+from ..variables.constant import ConstantVar
+from ..variables.functions import MethodVar
+
+READERS = """
+    is_autocast_cpu_enabled get_autocast_gpu_dtype get_autocast_cpu_dtype
+    is_autocast_cache_enabled is_deterministic_algorithms_warn_only_enabled
+    is_anomaly_enabled get_num_threads backends.cuda.flash_sdp_enabled
+    autograd.forward_ad._is_fwd_grad_enabled _C._functorch.maybe_current_level
+    is_warn_always_enabled cuda.is_initialized _C._get_default_device
+"""
+
+
+# The same all through the process, or guarded on entry in every frame.
+FIXED = """
+    amp.autocast_mode.is_autocast_available _C._is_autocast_available cuda.is_available
+    _C._has_torch_function is_storage _C._get_privateuse1_backend_name
+    backends.mps.is_available cuda.device_count can_cast cuda.is_bf16_supported
+    _C._cuda_getDeviceCount _C._log_api_usage_once xpu.is_available
+    amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
+    _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
+    get_default_device _C._is_torch_function_mode_enabled
+    utils._python_dispatch.is_in_torch_dispatch_mode
+"""
+SDP = "flash mem_efficient math cudnn overrideable".split()
+
+STATES.update(
+    {
+        torch._C._set_grad_enabled: torch.is_grad_enabled,
+        torch.set_default_dtype: torch.get_default_dtype,  # guarded on entry
+        torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+    }
+)
+READ_STATES = {
+    torch.set_autocast_enabled: torch.is_autocast_enabled,
+    torch.set_autocast_dtype: torch.get_autocast_dtype,
+    at("_C._set_sdp_priority_order"): at("_C._get_sdp_priority_order"),
+    **{at(f"_C._set_sdp_use_{name}"): at(f"_C._get_{name}_sdp_enabled") for name in SDP},
+}
+READ_STATES.pop(None, None)  # what this torch has not
+STATES.update(READ_STATES)
+
+
+def _fold(function, guarded, tx, *args, **kwargs):
+    named = {name: value.as_constant() for name, value in kwargs.items()}
+    call = functools.partial(function, *[value.as_constant() for value in args], **named)
+    result = tx.fold_pinned(call)
+    if guarded:
+        tx.output.guard_state(call, result.as_constant())
+    return result
+
+
+def _write(setter, getter, tx, *args):
+    """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame`
+    restores it after tracing."""
+    values = [value.as_constant() for value in args]
+    tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+    tx.output.call_state(tx, setter, values)
+    return NONE
+
+
+def _read(setter, getter, tx, *args):
+    """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the
+    dtype that is set at large."""
+    key = tuple(value.as_constant() for value in args)
+    guarded = key or setter is not torch.set_autocast_enabled
+    if guarded and (setter, key) not in tx.output.state_before:
+        source = tx.output.tree.pinned(getter)
+        check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
+        tx.output.guard(source, ("STATE", key), check, getter(*key))
+    return tx.output.wrap_result(getter(*key))
+
+
+for _names, _guarded in ((FIXED, False), (READERS, True)):
+    for _function in filter(callable, map(at, _names.split())):
+        rule(_function)(functools.partial(_fold, _function, _guarded))
+for _setter, _getter in STATES.items():
+    rule(_setter)(functools.partial(_write, _setter, _getter))
+for _setter, _getter in READ_STATES.items():
+    rule(_getter)(functools.partial(_read, _setter, _getter))
+
+
+def _nest(change, tx):
+    """How deep the regions nest matters to autocast's cache alone: counted here, made true by
+    `reconstruct`."""
+    tx.output.autocast_depth += change
+    torch.autocast_increment_nesting()
+    return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
+
+
+rule(torch.autocast_increment_nesting)(functools.partial(_nest, 1))
+rule(torch.autocast_decrement_nesting)(functools.partial(_nest, -1))
+
+
+class ContextVar(Variable):
+    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that
+    new tensors are made on.
+
+    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to
+    enter it in the same one behind a graph break.
+    """
+
+    __slots__ = ("make", "arg", "state")
+
+    def getattr(self, tx, name):
+        return MethodVar(self, name)
+
+    def method___enter__(self, tx):
+        output = tx.output
+        output.state_before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
+        self.state = {(setter, key): STATES[setter](*key) for setter, key in output.state_before}
+        output.entered.append(self)
+        output.call_state(tx, runtime.enter, [self.make.__name__.strip("_"), self.arg])
+        return self
+
+    def method___exit__(self, tx, *_):
+        if tx.output.entered[-1:] != [self]:
+            raise Break("context", f"{self} is left before one that was entered later")
+        tx.output.entered.pop()
+        tx.output.call_state(tx, runtime.leave, [])
+
+    def reconstruct(self, cg):
+        cg.call_object(self.make, ConstantVar(self.arg))
+
+    def __repr__(self):
+        return f"{self.make.__name__.strip('_')}({self.arg})"
+
+
+@rule(torch._C._InferenceMode)
+def _inference_mode(tx, mode=ConstantVar(True)):
+    if not mode.value and not torch.is_grad_enabled() and tx.output.generates_code:
+        raise Break(
+            "inference mode",
+            "inference_mode(False) where no gradients are recorded",
+            "use torch.enable_grad(), or leave the mode outside",
+        )
+    return ContextVar(torch._C._InferenceMode, mode.value, {})

@@ -1,0 +1,328 @@
+"""Reductions that step through memory by rows: the lanes run along the outer loop.
+
+    float acc0[512];                                one element per column
+    for (int64_t k = 0; k < 512; k++) acc0[k] = 0;
+    for (int64_t r0 = 0; r0 < 1024; r0 += 4) {
+        #pragma omp simd
+        for (int64_t x0 = 0; x0 < 512; x0++) {
+            const float tmp0 = in0[x0 + 512*r0];
+            ...
+            acc0[x0] = acc0[x0] + ((tmp0 + tmp1) + (tmp2 + tmp3));
+
+In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
+
+Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
+start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share the
+rows: each has accumulators of its own, which are put together at the end.  Four rows are added at a
+time; long float sums are sums of chunks, added up in double.
+
+Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import sympy
+import torch
+
+from .. import config
+from ..codegen.common import Value
+from ..codegen.cpp_expressions import CppScope, compute_type
+from ..codegen.cpp_reductions import (
+    LANES,
+    Accumulator,
+    alone,
+    array_declarations,
+    bound,
+    filled,
+    longest,
+)
+from ..codegen.plan import estimate
+from ..codegen.strategy import strategy
+from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
+from ..dependencies import int_or_none, stride_of
+from ..nodes import Node
+from ..sizes.symbols import hint
+from .invariants import RowInvariants
+
+ROWS = 4  # rows added at a time: one load and store of the accumulator per four elements
+ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
+WHOLE_ROW = 2048  # columns reduced together at most
+COLUMNS = 512  # the same where rows are longer than that
+
+
+@dataclass
+class Row:
+    """What one row does: lines, and the accumulators with what is added to each."""
+
+    lines: list[Statement]
+    terms: list[Accumulator]
+
+
+@strategy(order=5)
+class Rows(RowInvariants):
+    writes_alone = True
+    keeps_stack = False
+
+    def applies(self) -> bool:
+        """Do the reduction's reads step through memory by the last outer loop rather than by the
+        reduction's?"""
+        writer, plan = self.writer, self.writer.plan
+        if not config.row_reductions or plan.is_pointwise or not plan.outer:
+            return False
+        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
+            return False
+        last, lane = plan.x[-1], plan.r[-1]
+        votes = 0
+        for body in plan.bodies.values():
+            for access in body.reads() if body.inner else ():
+                if not access.index.free_symbols.intersection(plan.r):
+                    continue  # one value per row (a mean, a weight): read once either way
+                along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
+                votes += (along == 1 and across != 1) - (across == 1 and along != 1)
+        if votes > 0:
+            self.plan_blocks()
+        return votes > 0
+
+    def plan_blocks(self) -> None:
+        """How wide blocks of columns are, and whether threads share their rows."""
+        writer, plan = self.writer, self.writer.plan
+        threads, size = torch.get_num_threads(), hint(plan.outer[-1], 512)
+        around = estimate(plan.outer[:-1])
+        can_share = writer.parallel and threads > 1 and config.split_reductions
+        are_many = hint(plan.inner[0], 512) >= ROWS * threads and around < threads
+        self.shares_rows = can_share and are_many and size <= WHOLE_ROW
+        blocks = 1  # at least, so that every thread has one
+        if writer.parallel and not self.shares_rows:
+            blocks = max(1, threads // around)
+        width = -(-size // blocks // LANES) * LANES
+        if width > WHOLE_ROW:
+            width = COLUMNS
+        most = plan.outer[-1] if isinstance(plan.outer[-1], int) else WHOLE_ROW
+        self.block_width = min(width, most)
+
+    # -- the kernel --------------------------------------------------------------------------------
+    def kernel_body(self) -> list[Statement]:
+        writer, plan = self.writer, self.writer.plan
+        column, size = plan.x[-1], writer.size(plan.outer[-1])
+        self.is_whole = size == str(self.block_width)
+        start, end = f"{column}_block", f"{column}_end"
+        self.count, self.at = f"{end} - {start}", f"[{column} - {start}]"
+        if self.is_whole:
+            start, end, self.count, self.at = "0", size, size, f"[{column}]"
+        self.columns = (column, start, end)
+        # buffer -> array that holds its value for each column of the block
+        self.arrays: dict[str, str] = {}
+        lines: list[Statement] = []
+        for stage in plan.stages():
+            writer.deferred, writer.accumulators = [], []
+            inner_nodes = plan.inner_nodes(stage)
+            if inner_nodes:
+                lines += self.rows_loop(inner_nodes)
+            outer_nodes = plan.outer_nodes(stage)
+            if writer.deferred or outer_nodes:
+                lines += self.after_rows(outer_nodes, stage)
+        if self.is_whole:
+            return lines
+        ending = bound(end, f"{start} + {self.block_width}", size)
+        return nest([ending, *lines], [(start, "0", size, self.block_width)])
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """Threads share the outer loops, and the loop over blocks of columns."""
+        writer = self.writer
+        loops = writer.outer_loops()[:-1]
+        count = len(loops) + (not self.is_whole)
+        if loops:
+            return nest(body, loops, self.threads(count))
+        if count:
+            body[0].pragma = self.threads(count)
+        return list(body)
+
+    def threads(self, count: int) -> Pragma | None:
+        writer = self.writer
+        if not count or not writer.parallel or self.shares_rows:
+            return None
+        return Pragma("parallel for", collapse=count, condition=writer.threads_if)
+
+    def after_rows(self, nodes: Sequence[Node], stage: int) -> list[Statement]:
+        """The results of a stage's reductions, and the nodes after it, for each column."""
+        writer, plan = self.writer, self.writer.plan
+        deferred = writer.deferred
+        scope = self.own_scope(())
+        for name, index, value, mode in deferred:
+            accumulator = next(a for a in writer.accumulators if a.name == value.text)
+            text = accumulator.result(value.dtype, self.at)
+            writer.store(name, index, Value(text, value.dtype, True), mode)
+        for node in nodes:
+            writer.play(node)
+        lines: list[Statement] = []
+        for name in [name for name, *_ in deferred] + [n.name for n in nodes]:
+            if plan.is_read_after(name, stage):
+                value = writer.values[name]
+                array = self.arrays[name] = f"column{len(self.arrays)}"
+                lines.append(Line(f"{compute_type(value.dtype)} {array}[{self.block_width}];"))
+                scope.add(f"{array}{self.at} = {value};")
+        return lines + self.columns_loop(scope.lines)
+
+    def own_scope(self, inner_variables: Iterable[sympy.Symbol]) -> CppScope:
+        """Where nothing is known yet but what lies in arrays."""
+        writer, scope = self.writer, CppScope()
+        scope.counter = writer.outside.counter
+        writer.values = {
+            name: Value(array + self.at, writer.buffers[name].layout.dtype, True)
+            for name, array in self.arrays.items()
+        }
+        writer.outside = scope
+        writer.where_am_i(scope, inner_variables)
+        return scope
+
+    def columns_loop(self, lines: Statements) -> list[Statement]:
+        pragma = Pragma(simd=True) if config.vectorize else None
+        return alone(lines) + nest(lines, [self.columns], pragma)
+
+    # -- one stage ---------------------------------------------------------------------------------
+    def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
+        """`loop_over_rows`, and before it what is the same in each row."""
+        self.new_scope_above()
+        if config.lane_tables:
+            outer = (*self.writer.plan.x, *self.arrays.values())
+            self.begin_rows(self.columns, self.at, self.block_width, outer)
+        lines = self.loop_over_rows(nodes)
+        self.is_on = False
+        return self.above.lines + lines
+
+    def row_body(self, nodes: Sequence[Node], step: int) -> Row:
+        """The nodes for row `row + step`."""
+        writer, plan = self.writer, self.writer.plan
+        scope = self.own_scope((plan.x[-1], *plan.r))
+        writer.accumulators, writer.deferred = [], []
+        first = scope.counter.get("acc", -1)
+        for node in nodes:
+            body = plan.bodies[node.name]
+            if step:
+                body = body.substitute(body.outer, body.inner, {plan.r[-1]: plan.r[-1] + step})
+            writer.play(node, body)
+        if step:
+            scope.counter["acc"] = first
+        return Row(scope.lines, writer.accumulators)
+
+    def loop_over_rows(self, nodes: Sequence[Node]) -> list[Statement]:
+        """All rows of a block: what they add to the accumulators, which are declared here, or what
+        is stored of each."""
+        writer, plan = self.writer, self.writer.plan
+        one = self.row_body(nodes, 0)
+        deferred, accumulators = writer.deferred, one.terms
+        if not accumulators:
+            return self.stored_rows(one.lines)
+        self.steps = [one]
+        is_cheap = not any(re.search(r"mini::(?!to_float)", line) for line in printed(one.lines))
+        if is_cheap:  # else there is enough to do with one row
+            self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
+        writer.accumulators, writer.deferred = accumulators, deferred
+        added = [f"{t.term} {t.at}" for row in self.steps for t in row.terms]
+        every = [line for row in self.steps for line in row.lines]
+        self.before_each = self.first_in_lanes(every, added)
+        size = writer.size(plan.inner[0])
+        if self.shares_rows:
+            return self.shared_rows(accumulators, size)
+        rows = self.all_rows(accumulators, "0", size)
+        return array_declarations(accumulators, self.block_width, self.count) + rows
+
+    def stored_rows(self, lines: Statements) -> list[Statement]:
+        """Rows of which elements are stored, and nothing is added up."""
+        writer, plan = self.writer, self.writer.plan
+        loops = [(r, "0", writer.size(n)) for r, n in zip(plan.r, plan.inner)]
+        threads = None
+        if self.shares_rows:
+            threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
+        return nest(self.columns_loop([*self.first_in_lanes(lines), *lines]), loops, threads)
+
+    def shared_rows(self, accumulators: list[Accumulator], size: str) -> list[Statement]:
+        """Each thread adds up a part of the rows; then the parts are put together."""
+        writer, row = self.writer, self.writer.plan.r[0]
+        count = torch.get_num_threads()
+        start, end = f"{row}_start", f"{row}_end"
+        lines = self.all_rows(accumulators, start, end)
+        arrays = [array for a in accumulators for array in a.arrays]
+        own = []
+        for c_type, name, value in arrays:
+            own += [Line(f"{c_type}* {name} = {name}s[part];"), filled(name, self.count, value)]
+        bounds = Line(
+            f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};"
+        )
+        threads = Pragma("parallel for", condition=writer.threads_if)
+        merged = [line for a in accumulators for line in merge(a)]
+        others = [("part", "1", count), ("k", "0", self.count)]
+        return [
+            *[Line(f"{c} {name}s[{count}][{self.block_width}];") for c, name, _ in arrays],
+            *nest([bounds, *own, *lines], [("part", "0", count)], threads),
+            *[Line(f"{c_type}* {name} = {name}s[0];") for c_type, name, _ in arrays],
+            *nest(merged, others),
+        ]
+
+    def all_rows(self, accumulators: list[Accumulator], start: str, end: str) -> list[Statement]:
+        """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
+        of the sums of ROWS_CHUNK rows."""
+        writer, plan = self.writer, self.writer.plan
+        row, low, high = plan.r[-1], start, end
+        if plan.r[:-1]:
+            low, high = "0", writer.size(plan.inner[-1])
+        is_long = longest(math.prod(plan.inner)) > 2 * ROWS_CHUNK
+        if is_long and any(a.loses_bits for a in accumulators):
+            parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
+            pairs = [(a, p) for a, p in zip(accumulators, parts) if not a.is_arg]
+            for accumulator, _ in pairs:
+                accumulator.over_chunks = True
+            added = [a.update(p.name + "[k]", "[k]") for a, p in pairs]
+            chunk = [
+                bound(f"{row}_stop", f"{row}_chunk + {ROWS_CHUNK}", high),
+                *array_declarations([p for _, p in pairs], self.block_width, self.count),
+                *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
+                *nest(added, [("k", "0", self.count)]),
+            ]
+            lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
+        else:
+            lines = self.rows(accumulators, low, high)
+        return nest(lines, writer.loops_of_reduction(plan.r[:-1], start, end))
+
+    def rows(self, accumulators: list[Accumulator], start: str, end: str) -> list[Statement]:
+        """Rows one by one, or ROWS at a time and then what is left."""
+        row, together = self.writer.plan.r[-1], len(self.steps)
+        exact = start == "0" and end.isdigit()
+        one = self.columns_loop(self.added(accumulators, 1))
+        if together == 1 or exact and int(end) < together:
+            return nest(one, [(row, start, end)])
+        many = self.columns_loop(self.added(accumulators, together))
+        if exact and int(end) % together == 0:
+            return nest(many, [(row, start, end, together)])
+        loops = [
+            Loop(row, None, end, many, together, condition=f"{row} < {end} - {together - 1}"),
+            Loop(row, None, end, one),
+        ]
+        return [Block([Line(f"int64_t {row} = {start};"), *loops])]
+
+    def added(self, accumulators: list[Accumulator], count: int) -> list[Statement]:
+        """The lines of `count` rows for one column."""
+        steps = self.steps[:count]
+        result = self.before_each + [line for row in steps for line in row.lines]
+        for k, a in enumerate(accumulators):
+            if a.is_arg:
+                for row in steps:
+                    better = replace(row.terms[k], name=a.name).in_arg_lanes(self.at[1:-1])
+                    result.append(Line(f"{{ {' '.join(line.text for line in better)} }}"))
+                continue
+            terms = [row.terms[k].term for row in steps]
+            while len(terms) > 1:  # a tree
+                terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
+            result.append(a.update(terms[0], self.at))
+        return result
+
+
+def merge(a: Accumulator) -> list[Line]:
+    """To column k what a later part of the rows has added up."""
+    if not a.is_arg:
+        return [a.update(f"{a.name}s[part][k]", "[k]")]
+    term, at = f"{a.name}_bests[part][k]", f"{a.name}_ats[part][k]"
+    return replace(a, term=term, at=at).in_arg_lanes("k")

@@ -1,0 +1,213 @@
+"""The lanes of a pointwise kernel in C++: longer ones, pieces of them, and tables before the rows.
+
+In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what is
+      the same in each row (invariants.py) computed before them.
+
+  * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 %
+    3: three lanes fill no vector.
+  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 -
+    r0: a loop for each.
+  * Tables: bilinear upsampling makes a column of the result of the same columns in each row.
+  * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid
+    sampling: one grid, many channels).
+
+Left out: pieces of outer loops, tables of symbolic sizes, transposed reads that come in pieces
+(`roll` from channels-last memory).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sympy
+import torch
+
+from .. import config
+from ..codegen.cpp_reductions import Accumulator, bound
+from ..codegen.plan import KernelPlan
+from ..codegen.strategy import strategy
+from ..codegen.tree import Statement, Statements, nest, printed
+from ..dependencies import COMPARED, LoopBody, loop_variable, mergeable, stride_of
+from ..interpreter import evaluate
+from ..sizes.expressions import FloorDiv, Mod
+from ..sizes.symbols import Size, hint
+from .invariants import NAME, RowInvariants
+
+SHORT_LANES = 16  # lanes that are joined with the loop around them
+LONGER_LANES = 512  # and how many they become at most
+LEAST_ROWS, MOST_LANES = 8, 1024  # rows that share a table; its elements
+MOST_PIECES, LONGEST = 5, 1 << 22  # pieces are found by looking at every lane, of so many at most
+
+
+@strategy(order=70)
+class Tables(RowInvariants):
+    def longer_lanes(self, bodies: list[LoopBody]) -> list[LoopBody]:
+        return with_longer_lanes(bodies)
+
+    def applies(self) -> bool:
+        writer, plan = self.writer, self.writer.plan
+        if not config.lane_tables or writer.is_tiled or writer.has_scatter:
+            return False
+        if not plan.is_pointwise or not plan.inner or not isinstance(plan.inner[-1], int):
+            return False
+        self.found = plan_pieces(plan) if plan.inner[-1] <= LONGEST else None
+        has_rows = bool(plan.outer) and hint(plan.outer[-1], 512) >= LEAST_ROWS
+        self.is_open = plan.inner[-1] >= 4 and has_rows
+        self.in_blocks = self.is_open and plan.inner[-1] > MOST_LANES and self.found is None
+        self.new_scope_above()
+        writer.outside.parent = self.above
+        return True
+
+    def pieces(self) -> list[KernelPlan] | None:
+        is_known = isinstance(self.writer.plan.inner[-1], int)  # not the size of a part of many
+        return self.found if is_known else None
+
+    def begin_lanes(self) -> None:
+        """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the
+        cache."""
+        lane, size = self.writer.plan.r[-1], self.writer.plan.inner[-1]
+        outer = (*self.writer.plan.x[:-1], lane)
+        self.is_on = False
+        if not self.is_open:
+            return
+        if self.in_blocks:
+            lanes = (lane, f"{lane}_part", f"{lane}_end")
+            self.begin_rows(lanes, f"[{lane} - {lane}_part]", MOST_LANES, outer)
+        elif size > MOST_LANES:
+            self.is_open = False
+        else:
+            self.begin_rows((lane, "0", self.writer.size(size)), f"[{lane}]", size, outer)
+
+    def begins_again(self, lines: Statements) -> bool:
+        """Blocks cost more than they save, unless these lines need a table."""
+        if not self.in_blocks or any(map(self.is_table, self.needed(printed(lines)))):
+            return False
+        self.is_open = self.in_blocks = False
+        self.new_scope_above()
+        self.writer.outside.parent = None
+        return True
+
+    def inner_loop(
+        self, body: Statements, accumulators: list[Accumulator]
+    ) -> list[Statement] | None:
+        if not self.in_blocks:
+            return None
+        return self.writer.chunks(body, accumulators, *self.lanes[1:])
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """What comes before the rows stands before all loops, if no outer loop changes it."""
+        writer, above = self.writer, self.above.lines
+        changed = {name for line in printed(above) for name in NAME.findall(line)}
+        if not above:
+            return writer.plain_nest(body)
+        if not self.in_blocks and not changed.intersection(map(str, writer.plan.x)):
+            return [*above, *writer.plain_nest(body)]
+        return writer.in_threads(*self.rows_below(body, writer.outer_loops()))
+
+    def rows_below(
+        self, body: Statements, loops: list[tuple]
+    ) -> tuple[list[Statement], list[tuple], int]:
+        """(lines, loops around them, how many of those threads share): the rows, below what is
+        computed for all of a block of them."""
+        writer, plan, above = self.writer, self.writer.plan, self.above.lines
+        row, start, size = loops[-1]
+        if self.in_blocks:
+            lane, lanes = plan.r[-1], writer.size(plan.inner[-1])
+            ending = bound(f"{lane}_end", f"{lane}_part + {MOST_LANES}", lanes)
+            blocks = (f"{lane}_part", "0", lanes, MOST_LANES)
+            return [ending, *above, *nest(body, [loops[-1]])], [*loops[:-1], blocks], len(loops)
+        around = math.prod(hint(n, 512) for n in plan.outer[:-1])
+        count, wanted = hint(plan.outer[-1], 512), 4 * torch.get_num_threads()
+        block = max(LEAST_ROWS, -(-count * around // wanted))
+        is_one_block = block >= count and isinstance(plan.outer[-1], int)
+        if not writer.shares_outer_loops() or is_one_block:
+            return [*above, *nest(body, [loops[-1]])], loops[:-1], len(loops) - 1
+        ending = bound(f"{row}_end", f"{row}_block + {block}", size)
+        rows = nest(body, [(row, f"{row}_block", f"{row}_end")])
+        blocks = (f"{row}_block", start, size, block)
+        return [ending, *above, *rows], [*loops[:-1], blocks], len(loops)
+
+
+# --- longer lanes ---------------------------------------------------------------------------------
+def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
+    """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes),
+    if that is what they store side by side."""
+    sizes = bodies[0].outer
+    if len(sizes) < 2 or not config.lane_tables:
+        return bodies
+    rows, lanes = sizes[-2:]
+    if not isinstance(rows, int) or not isinstance(lanes, int) or not 1 < lanes < SHORT_LANES:
+        return bodies
+    a, b = loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
+    writes = [access.index for body in bodies for access in body.writes()]
+    if not all(mergeable(index, a, b, lanes) for index in writes):
+        return bodies
+    if any(i.op == "masked" for body in bodies for i in body.walk()):
+        return bodies  # their conditions may be those of pieces
+    joined = rows_in_a_lane(sizes)
+    if joined * lanes < SHORT_LANES:
+        return bodies
+    outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
+    lane = loop_variable("x", len(outer) - 1)
+    row = FloorDiv(lane, lanes)
+    if joined < rows:
+        row += joined * a
+    return [body.substitute(outer, (), {a: row, b: Mod(lane, lanes)}) for body in bodies]
+
+
+def rows_in_a_lane(sizes: Sequence[Size]) -> int:
+    """The most rows, of a number that divides theirs, whose lanes become one row's."""
+    rows, lanes = sizes[-2:]
+    around = hint(sizes[-3], 512) if len(sizes) > 2 else 1
+    best = 1
+    for count in range(1, LONGER_LANES // lanes + 1):
+        left = rows // count if count < rows else around
+        if rows % count == 0 and left >= LEAST_ROWS:
+            best = count
+    return best
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+def plan_pieces(plan: KernelPlan) -> list[KernelPlan] | None:
+    """A plan for each part of the lanes, in which indices and conditions that vary with the lane
+    alone take simpler forms; None: there are no such parts."""
+    lane, size = plan.r[-1], plan.inner[-1]
+    cuts, runs = {0, size}, 0
+    ranges = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
+    for body in plan.bodies.values():
+        for access in body.reads():
+            part = lane_part(access.index, lane)
+            if part is not None:
+                steps = evaluate(part, {lane: torch.arange(size)}).diff()
+                cuts.update(k + int(steps[k] != 1) for k in changes(steps))
+                runs += int((steps.abs() == 1).sum())
+        for test, difference in body.recorded(ranges)[0].undecided:
+            if difference.free_symbols == {lane}:
+                values = evaluate(difference, {lane: torch.arange(size)})
+                cuts.update(changes(COMPARED[test](values, 0)))
+                runs += size
+    ends = sorted(cuts)
+    if not 2 < len(ends) <= MOST_PIECES + 1 or runs < size // 2:
+        return None
+    return [piece(plan, start, end, ranges) for start, end in zip(ends, ends[1:])]
+
+
+def piece(plan: KernelPlan, start: int, end: int, ranges: dict[sympy.Symbol, Size]) -> KernelPlan:
+    """The plan of the lanes from `start` to `end`."""
+    lane, count = plan.r[-1], end - start
+    bodies = {}
+    for name, body in plan.bodies.items():
+        moved = body.substitute(plan.outer, (count,), {lane: lane + start})
+        bodies[name] = moved.recorded({**ranges, lane: count})[1]
+    return replace(plan, inner=(count,), bodies=bodies)
+
+
+def lane_part(index: sympy.Expr, lane: sympy.Symbol) -> sympy.Expr | None:
+    """The part of an index that varies with the lane alone, if not by a constant step."""
+    part = sympy.Add(*[term for term in sympy.Add.make_args(index) if term.has(lane)])
+    return part if part.free_symbols == {lane} and stride_of(part, lane) is None else None
+
+
+def changes(values: torch.Tensor) -> list[int]:
+    """Where an element differs from the one before."""
+    return ((values[1:] != values[:-1]).nonzero().flatten() + 1).tolist()
