@@ -323,8 +323,8 @@ class GuardFunction:
 
 
 def compile_first(*parameters: Any) -> Any:
-    """What a guard function's `check` does in its first call, in the names of the guard function."""
-    names: Any = globals()  # those of the guard function, whose code this is
+    """What `check` does in its first call.  The globals are the guard function's namespace."""
+    names: Any = globals()
     names["compile_check"]()
     return names["check"](*parameters)
 

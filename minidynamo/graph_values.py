@@ -1,0 +1,148 @@
+"""Variables as arguments and results of the graph's nodes.
+
+In:   a variable.   Out: what the op is run with (`to_fake`), and what the node says (`to_node`).
+In:   what the op gave.   Out: variables (`wrap_output`, and `wrap_result` for what is no tensor).
+
+These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/builder.py
+(`wrap_fx_proxy`).
+"""
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .exceptions import Break
+from .variables.base import Lazy, Variable
+from .variables.constant import ConstantVar, argument_of, is_constant_value
+from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
+from .variables.objects import ObjectVar
+from .variables.symbolic import SYMBOLIC, SymVar, TextVar, wrap_symbolic
+from .variables.tensor import FloatVar, TensorVar
+
+if TYPE_CHECKING:
+    from .graph_capture import OutputGraph
+
+
+def describe(target: Any) -> str:
+    """What an op is called in a message."""
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    return str(name)
+
+
+def holds_tensor(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(holds_tensor, value))
+    return isinstance(value, torch.Tensor)
+
+
+def wrap_output(output: "OutputGraph", node: torch.fx.Node, value: Any) -> Variable:
+    """The variable of what a node gives."""
+    if isinstance(value, torch.Tensor):
+        known = output.by_fake.get(id(value))
+        if known is None:
+            known = output.by_fake[id(value)] = TensorVar(node, value)
+        return known
+    if not isinstance(value, (tuple, list)):
+        return output.wrap_result(value)
+    items: list[Variable] = []
+    for n, item in enumerate(value):
+        if holds_tensor(item):
+            part = output.graph.create_node("call_function", operator.getitem, (node, n))
+            part.meta = dict(node.meta, example_value=item)
+            items.append(output.wrap_output(part, item))
+        else:
+            items.append(output.wrap_result(item))
+    return ListVar(items) if type(value) is list else TupleVar(items, type(value))
+
+
+def to_fake(output: "OutputGraph", variable: Any) -> Any:
+    """The value to run with fake tensors."""
+    kind = type(variable)
+    if kind is TensorVar or kind is SymVar:
+        return variable.fake
+    if kind is FloatVar or kind is TextVar:
+        return variable.as_constant()
+    return output.to_value(variable, output.to_fake)
+
+
+def to_node(output: "OutputGraph", variable: Any) -> Any:
+    """The argument as it stands in the graph."""
+    kind = type(variable)
+    if kind is TensorVar:
+        return variable.node
+    if kind is SymVar:
+        return output.symbolic_node(output.frame, variable.value)
+    return output.to_value(variable, output.to_node)
+
+
+def to_value(output: "OutputGraph", variable: Any, part: Callable[[Variable], Any]) -> Any:
+    """A constant, or a container of part(item) for each item."""
+    kind = type(variable)
+    if kind is ConstantVar or kind is FloatVar:
+        return argument_of(variable.value)
+    if kind is Lazy:
+        return part(variable.realize(output.frame))
+    if kind is TupleVar or kind is ListVar:
+        items = [part(item) for item in variable.iterate(output.frame)]
+        if hasattr(variable.cls, "_fields"):
+            return variable.cls(*items)
+        return items if kind is ListVar else tuple(items)
+    if kind is DictVar:
+        return {key.as_constant(): part(value) for key, value in variable.pairs(output.frame)}
+    if kind is SliceVar:
+        return slice(*map(part, variable.parts))
+    identity = variable.identity()
+    fixed = callable(identity) or kind is TextVar
+    if identity is variable or not fixed or isinstance(variable, ObjectVar):
+        raise Break("argument", f"{variable} as an argument of a torch function")
+    return identity
+
+
+def wrap_result(output: "OutputGraph", value: Any) -> Variable:
+    """A value that a folded call gave: constants and containers of constants; anything else is
+    pinned."""
+    if is_constant_value(value):
+        return ConstantVar(value)
+    kind = type(value)
+    if kind in SYMBOLIC:
+        return wrap_symbolic(value)
+    if kind in (tuple, torch.Size) or isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return TupleVar([output.wrap_result(item) for item in value], kind)
+    rule = CONTAINERS.get(kind)
+    if rule is not None:
+        return rule(output, value)
+    if isinstance(value, torch.Tensor):
+        raise Break("argument", "a folded call gave a tensor")
+    if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call
+        raise Break("constant", f"a call gave a {kind.__name__}")
+    return output.wrap_pinned(value)
+
+
+def wrap_list(output: "OutputGraph", value: list[Any]) -> Variable:
+    return ListVar([output.wrap_result(item) for item in value])
+
+
+def wrap_dict(output: "OutputGraph", value: dict[Any, Any]) -> Variable:
+    pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
+    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+
+
+def wrap_set(output: "OutputGraph", value: Any) -> Variable:
+    hosts = list(value)
+    items = [output.wrap_result(item) for item in value]
+    if [item.hash_key(output.frame) for item in items] == hosts:  # the order is the real one
+        return SetVar(dict(zip(hosts, items)), type(value), table=value)
+    return SetVar.of(output.frame, items, type(value))
+
+
+CONTAINERS: dict[type, Callable[["OutputGraph", Any], Variable]] = {
+    list: wrap_list,
+    dict: wrap_dict,
+    set: wrap_set,
+    frozenset: wrap_set,
+}
