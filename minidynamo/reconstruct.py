@@ -14,6 +14,8 @@ import functools
 import math
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -58,6 +60,18 @@ BY_ATTRIBUTE = {
 }
 
 
+WRITES = {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}  # what they do to the stack
+
+
+def replacer_of(variable: Any) -> Callable[..., None]:
+    """What gives a container other items in place."""
+    if isinstance(variable, DictVar):
+        return runtime.replace_dict
+    if variable.cls is collections.deque and not variable.resized:
+        return runtime.replace_each
+    return runtime.replace_items
+
+
 def is_literal(variable):
     """Is it a tuple that may be a constant of the replacement code?"""
     return (
@@ -85,6 +99,8 @@ class Codegen:
             set(),
             [],
         )  # late: iterators to be positioned once the lists that they walk are written
+        # (instruction, argument) of the writes to come, whose values are on the stack
+        self.writes: list[tuple[str, Any]] = []
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
     # ---- instructions
@@ -390,108 +406,93 @@ class Codegen:
         self.remember(variable)
 
     # ---- side effects
-    def mutations(self):
-        """Push everything that mutations need; return the instructions that write it, to be emitted
-        afterwards."""
-        commits, start = [], self.depth
-
-        def commit(*instructions):
-            commits.append((instructions, self.depth))
-
-        store = (("STORE_SUBSCR", None),)
+    def mutations(self) -> None:
+        """Push everything that mutations need, then write it, the last one first."""
+        start = self.depth
         inside = {
             id(variable.payload)
             for variable in self.output.sourced
             if isinstance(variable, ObjectVar)
         }
-
-        def write(variable, key, value):
-            """variable[key] = value, without a method of the class whose instance this is the
-            inside of: the trace has run it."""
-            if id(variable) in inside:
-                commit(("call", self.push_call(variable.cls.__setitem__, variable, key, value)))
-            else:
-                value()
-                self.value(variable)
-                key()
-                commit(*store)
-
         for variable in list(self.output.sourced):
             if isinstance(variable, ObjectVar):
-                for name, value in (
-                    variable.slots.items()
-                    if variable.mutated and variable.source is not None
-                    else ()
-                ):
-                    helper, new = (
-                        (object.__delattr__, []) if value is None else (object.__setattr__, [value])
-                    )
-                    commit(("call", self.push_call(helper, variable, ConstantVar(name), *new)))
-            elif not variable.mutated:
-                continue
-            elif isinstance(variable, ListVar) and variable.cls is list:
-                write(
-                    variable,
-                    functools.partial(self.load_const, slice(None)),
-                    functools.partial(self.build, "BUILD_LIST", variable.items),
-                )
-            elif isinstance(variable, DictVar) and not variable.rewritten:
-                for host, key in reversed(
-                    variable.written.items()
-                ):  # written back last first: new keys keep their order
-                    write(
-                        variable,
-                        functools.partial(self.value, key),
-                        functools.partial(self.value, variable.items[host][1]),
-                    )
-            elif isinstance(variable, SetVar):
-                writes = [TupleVar([ConstantVar(name), *v]) for name, v in variable.written]
-                commit(("call", self.push_call(runtime.write_set, variable, TupleVar(writes))))
-            else:
-                helper = (
-                    runtime.replace_dict
-                    if isinstance(variable, DictVar)
-                    else runtime.replace_each
-                    if variable.cls is collections.deque and not variable.resized
-                    else runtime.replace_items
-                )
-                commit(
-                    (
-                        "call",
-                        self.push_call(
-                            helper, variable, functools.partial(self.contents, variable)
-                        ),
-                    )
-                )
+                self.write_slots(variable)
+            elif variable.mutated:
+                self.write_contents(variable, id(variable) in inside)
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):
                 self.value(value)
                 self.load_const(values.values)
                 self.load_const(name)
-                commit(*store)
+                self.writes.append(("STORE_SUBSCR", None))
         for cell in self.mutated_cells():
-            if cell.content is None:
-                commit(("call", self.push_call(runtime.empty, cell)))
-            elif isinstance(cell.cell, str):
-                self.value(cell.content)
-                commit(("STORE_DEREF", cell.cell))
+            self.write_cell(cell)
+        for op, arg in reversed(self.writes):
+            if op == "CALL":
+                self.finish_call(arg)
+                self.emit("POP_TOP", None, -1)
             else:
-                self.value(cell.content)
-                self.value(cell)
-                commit(("STORE_ATTR", "cell_contents"))
-        for instructions, depth in reversed(commits):
-            for op, arg in instructions:
-                if op == "call":
-                    self.finish_call(arg)
-                    self.emit("POP_TOP", None, -1)
-                else:
-                    self.emit(
-                        op, arg, {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}[op]
-                    )
+                self.emit(op, arg, WRITES[op])
         for iterator in self.late:
             self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
             self.emit("POP_TOP", None, -1)
         assert self.depth == start, "mutations left the stack unbalanced"
+
+    def call_later(self, function: Any, *args: Any) -> None:
+        """A call that writes: its arguments are pushed now."""
+        self.writes.append(("CALL", self.push_call(function, *args)))
+
+    def write_slots(self, variable: ObjectVar) -> None:
+        if not variable.mutated or variable.source is None:
+            return
+        for name, value in variable.slots.items():
+            if value is None:
+                self.call_later(object.__delattr__, variable, ConstantVar(name))
+            else:
+                self.call_later(object.__setattr__, variable, ConstantVar(name), value)
+
+    def write_contents(self, variable: Any, inside: bool) -> None:
+        """inside: it is what an instance of a subclass of list or dict holds."""
+        if isinstance(variable, ListVar) and variable.cls is list:
+            everything = functools.partial(self.load_const, slice(None))
+            items = functools.partial(self.build, "BUILD_LIST", variable.items)
+            self.write_item(variable, inside, everything, items)
+        elif isinstance(variable, DictVar) and not variable.rewritten:
+            # written back last first: new keys keep their order
+            for host, key in reversed(variable.written.items()):
+                name = functools.partial(self.value, key)
+                item = functools.partial(self.value, variable.items[host][1])
+                self.write_item(variable, inside, name, item)
+        elif isinstance(variable, SetVar):
+            writes = [TupleVar([ConstantVar(name), *v]) for name, v in variable.written]
+            self.call_later(runtime.write_set, variable, TupleVar(writes))
+        else:
+            contents = functools.partial(self.contents, variable)
+            self.call_later(replacer_of(variable), variable, contents)
+
+    def write_item(
+        self, variable: Any, inside: bool, key: Callable[[], None], value: Callable[[], None]
+    ) -> None:
+        """variable[key] = value, without a method of the class whose instance this is the inside
+        of: the trace has run it."""
+        if inside:
+            self.call_later(variable.cls.__setitem__, variable, key, value)
+            return
+        value()
+        self.value(variable)
+        key()
+        self.writes.append(("STORE_SUBSCR", None))
+
+    def write_cell(self, cell: CellVar) -> None:
+        if cell.content is None:
+            self.call_later(runtime.empty, cell)
+        elif isinstance(cell.cell, str):
+            self.value(cell.content)
+            self.writes.append(("STORE_DEREF", cell.cell))
+        else:
+            self.value(cell.content)
+            self.value(cell)
+            self.writes.append(("STORE_ATTR", "cell_contents"))
 
     def mutated_cells(self):
         own = [cell for cell in self.frame.cells.values() if cell.mutated]
