@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -28,13 +28,17 @@ test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
 
-# for every commit, in two minutes: layout, names, and a few tests of each file
+# for every commit, in two minutes: layout, names, types, and a few tests of each file
 quick: $(READY) style
 	@$(BIN)/python -m pytest --quick 2 tests
 
-style: $(READY)
+# layout, names, types
+style: $(READY) types
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
+
+types: $(READY)		# of the modules that pyproject.toml lists as done
+	@$(BIN)/mypy --no-error-summary
 
 # on a machine with an NVIDIA GPU: kernels as machine code instead of in Triton's interpreter
 test-gpu: $(READY)

@@ -47,8 +47,9 @@ from .variables.base import Variable
 from .variables.builder import Builder
 from .variables.constant import ConstantVar
 from .variables.modules import GlobalsVar
+from .variables.registry import ARGUMENTS
 from .variables.symbolic import SYMBOLIC, data_dependent
-from .variables.tensor import FloatVar, TensorVar, with_tensors
+from .variables.tensor import TensorVar
 
 LITERAL_KEYS = (str, int, bool, type(None))
 PLAIN_OPERATORS = {
@@ -225,7 +226,6 @@ class OutputGraph(Builder):
     wrap_result = graph_values.wrap_result
     to_fake = graph_values.to_fake
     to_node = graph_values.to_node
-    to_value = graph_values.to_value
     finish = graph_module.finish
 
     # ---- guards
@@ -349,8 +349,9 @@ class OutputGraph(Builder):
         """Run once with fake tensors, record, wrap the result."""
         if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:
             target = PLAIN_OPERATORS[target]  # `2 += tensor` is `2 + tensor`
-        if self.floats and any(isinstance(a, FloatVar) for a in (*args, *kwargs.values())):
-            args, kwargs = with_tensors(tx, target, args, kwargs)
+        if self.floats:
+            for prepared in ARGUMENTS:
+                args, kwargs = prepared(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         if op == "call_function" and getattr(target, "__module__", None) == "_operator":

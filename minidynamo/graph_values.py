@@ -8,19 +8,18 @@ These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/b
 """
 
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
 from .exceptions import Break
-from .variables.base import Lazy, Variable
-from .variables.constant import ConstantVar, argument_of, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
-from .variables.objects import ObjectVar
-from .variables.symbolic import SYMBOLIC, SymVar, TextVar, wrap_symbolic
-from .variables.tensor import FloatVar, TensorVar
+from .variables.base import Variable
+from .variables.constant import ConstantVar, is_constant_value
+from .variables.containers import DictVar, ListVar, TupleVar
+from .variables.registry import RESULTS
+from .variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
+from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
@@ -65,9 +64,7 @@ def to_fake(output: "OutputGraph", variable: Any) -> Any:
     kind = type(variable)
     if kind is TensorVar or kind is SymVar:
         return variable.fake
-    if kind is FloatVar or kind is TextVar:
-        return variable.as_constant()
-    return output.to_value(variable, output.to_fake)
+    return variable.argument(output.to_fake)
 
 
 def to_node(output: "OutputGraph", variable: Any) -> Any:
@@ -77,30 +74,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
         return variable.node
     if kind is SymVar:
         return output.symbolic_node(output.frame, variable.value)
-    return output.to_value(variable, output.to_node)
-
-
-def to_value(output: "OutputGraph", variable: Any, part: Callable[[Variable], Any]) -> Any:
-    """A constant, or a container of part(item) for each item."""
-    kind = type(variable)
-    if kind is ConstantVar or kind is FloatVar:
-        return argument_of(variable.value)
-    if kind is Lazy:
-        return part(variable.realize(output.frame))
-    if kind is TupleVar or kind is ListVar:
-        items = [part(item) for item in variable.iterate(output.frame)]
-        if hasattr(variable.cls, "_fields"):
-            return variable.cls(*items)
-        return items if kind is ListVar else tuple(items)
-    if kind is DictVar:
-        return {key.as_constant(): part(value) for key, value in variable.pairs(output.frame)}
-    if kind is SliceVar:
-        return slice(*map(part, variable.parts))
-    identity = variable.identity()
-    fixed = callable(identity) or kind is TextVar
-    if identity is variable or not fixed or isinstance(variable, ObjectVar):
-        raise Break("argument", f"{variable} as an argument of a torch function")
-    return identity
+    return variable.argument(output.to_node)
 
 
 def wrap_result(output: "OutputGraph", value: Any) -> Variable:
@@ -113,36 +87,16 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
         return wrap_symbolic(value)
     if kind in (tuple, torch.Size) or isinstance(value, tuple) and hasattr(kind, "_fields"):
         return TupleVar([output.wrap_result(item) for item in value], kind)
-    rule = CONTAINERS.get(kind)
+    if kind is list:
+        return ListVar([output.wrap_result(item) for item in value])
+    if kind is dict:
+        pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
+        return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+    rule = RESULTS.of(value)
     if rule is not None:
         return rule(output, value)
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
-    if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call
+    if hasattr(kind, "__next__") or kind in (bytearray, set):  # made anew in each call
         raise Break("constant", f"a call gave a {kind.__name__}")
     return output.wrap_pinned(value)
-
-
-def wrap_list(output: "OutputGraph", value: list[Any]) -> Variable:
-    return ListVar([output.wrap_result(item) for item in value])
-
-
-def wrap_dict(output: "OutputGraph", value: dict[Any, Any]) -> Variable:
-    pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
-    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
-
-
-def wrap_set(output: "OutputGraph", value: Any) -> Variable:
-    hosts = list(value)
-    items = [output.wrap_result(item) for item in value]
-    if [item.hash_key(output.frame) for item in items] == hosts:  # the order is the real one
-        return SetVar(dict(zip(hosts, items)), type(value), table=value)
-    return SetVar.of(output.frame, items, type(value))
-
-
-CONTAINERS: dict[type, Callable[["OutputGraph", Any], Variable]] = {
-    list: wrap_list,
-    dict: wrap_dict,
-    set: wrap_set,
-    frozenset: wrap_set,
-}

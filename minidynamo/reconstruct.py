@@ -9,13 +9,13 @@ All new values are pushed before the first mutation is written, so that a swap r
 on both sides. Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
 """
 
-import collections
+from __future__ import annotations
+
 import functools
 import math
 import sys
-import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,23 +25,18 @@ from . import frame_hook, runtime
 from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
-from .variables.constant import ConstantVar, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
-from .variables.functions import CellVar, PartialVar
-from .variables.iterators import IteratorVar
-from .variables.objects import ObjectVar
+from .variables.constant import ConstantVar
+from .variables.containers import TupleVar, named
+from .variables.functions import CellVar
 
-V, NONE = sys.version_info[:2], ConstantVar(None)
-SHARED = (
-    ListVar,
-    DictVar,
-    SetVar,
-    ObjectVar,
-    CellVar,
-    IteratorVar,
-)  # objects whose identity the program can see
+if TYPE_CHECKING:
+    import sympy
 
+    from .sources import Source
+    from .symbolic_eval.evaluator import Frame
 
+Part = Variable | Callable[[], None]  # of a call: a variable, or something to call that pushes it
+V = sys.version_info[:2]
 BY_CALL = {
     "raw_dict": object.__getattribute__,
     "dict_item": dict.__getitem__,
@@ -58,73 +53,56 @@ BY_ATTRIBUTE = {
     "closure": "__closure__",
     "class_item": "__dict__",
 }
-
-
-WRITES = {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}  # what they do to the stack
-
-
-def replacer_of(variable: Any) -> Callable[..., None]:
-    """What gives a container other items in place."""
-    if isinstance(variable, DictVar):
-        return runtime.replace_dict
-    if variable.cls is collections.deque and not variable.resized:
-        return runtime.replace_each
-    return runtime.replace_items
-
-
-def is_literal(variable):
-    """Is it a tuple that may be a constant of the replacement code?"""
-    return (
-        variable.cls is tuple
-        and not any(type(peek(v)) is Lazy for v in variable.items)
-        and variable.is_constant()
-        and all(is_constant_value(peek(v).as_constant()) for v in variable.items)
-    )
+WRITES = {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}  # -> effect on the stack
 
 
 class Codegen:
     """Emits instructions and keeps count of the stack."""
 
-    def __init__(self, frame):
-        self.frame, self.code, self.output = frame, frame.code, frame.output
-        self.instructions, self.temps, self.variable_temps, self.outputs = [], [], {}, []
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.code = frame.code
+        self.output = frame.output
+        self.instructions: list[Instruction] = []
+        self.temps: list[str] = []
+        self.variable_temps: dict[int, tuple[str, Any]] = {}  # id -> (its local, what has the id)
+        self.outputs: list[Variable] = []  # what the graph must return
         # name -> symbol of the sizes that are used; the head reads them before the graph runs
-        self.symbols = {}
+        self.symbols: dict[str, sympy.Symbol] = {}
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.constants = {}
-        self.building, self.late = (
-            set(),
-            [],
-        )  # late: iterators to be positioned once the lists that they walk are written
-        # (instruction, argument) of the writes to come, whose values are on the stack
-        self.writes: list[tuple[str, Any]] = []
+        self.constants: dict[int, Any] = {}  # id of a variable -> the literal that stands for it
+        self.building: set[int] = set()
+        self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
+        self.inside: set[int] = set()  # ids of the variables that are the contents of an object
+        # iterators to be positioned once the lists that they walk are written
+        self.late: list[Any] = []
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
     # ---- instructions
-    def emit(self, op, arg=None, effect=0, flags=0):
+    def emit(self, op: str, arg: Any = None, effect: int = 0, flags: int = 0) -> None:
         self.instructions.append(Instruction(op, arg, flags))
         self.depth += effect
         self.max_depth = max(self.max_depth, self.depth + 2)
 
-    def load_const(self, value):
+    def load_const(self, value: Any) -> None:
         self.emit("LOAD_CONST", value, 1)
 
-    def load_fast(self, name):
+    def load_fast(self, name: str) -> None:
         self.emit("LOAD_FAST", name, 1)
 
-    def store_fast(self, name):
+    def store_fast(self, name: str) -> None:
         self.emit("STORE_FAST", name, -1)
 
-    def load_attr(self, name):
+    def load_attr(self, name: str) -> None:
         self.emit("LOAD_ATTR", name)
 
-    def push_null(self):
+    def push_null(self) -> None:
         self.emit("PUSH_NULL", None, 1)
 
-    def start_call(self, load):
+    def start_call(self, load: Callable[[], None]) -> None:
         """The callable; its arguments follow, then `finish_call`."""
         if V >= (3, 13):
             load()
@@ -133,37 +111,53 @@ class Codegen:
             self.push_null()
             load()
 
-    def finish_call(self, count):
+    def finish_call(self, count: int) -> None:
         self.instructions += emit.call_n(count)
         self.depth -= count + 1
 
-    def call_object(self, function, *args):
+    def call_object(self, function: Any, *args: Part) -> None:
         """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
         self.finish_call(self.push_call(function, *args))
 
-    def push_call(self, function, *args):
+    def push_call(self, function: Any, *args: Part) -> int:
         """Everything that `finish_call` needs; the number of arguments."""
         self.start_call(lambda: self.load_const(function))
         for arg in args:
-            self.value(arg) if isinstance(arg, Variable) else arg()
+            self.push(arg)
         return len(args)
 
-    def call_object_kw(self, function, args, kwargs):
+    def push(self, part: Part) -> None:
+        if isinstance(part, Variable):
+            self.value(part)
+        else:
+            part()
+
+    def constant(self, value: Any) -> Callable[[], None]:
+        """What pushes `value`, as a part of a call."""
+        return functools.partial(self.load_const, value)
+
+    def emitter(self, reconstruct: Callable[[Codegen], None]) -> Callable[[], None]:
+        """What pushes as `reconstruct`, a method that is given this object, does."""
+        return functools.partial(reconstruct, self)
+
+    def call_object_kw(
+        self, function: Any, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> None:
         self.push_null()
         self.load_const(function)
         if V >= (3, 13):
             self.emit("SWAP", 2)
         self.value(TupleVar(args))
-        self.value(DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()}))
+        self.mapping(named(kwargs))
         self.emit("CALL_FUNCTION_EX", 1, -3)
 
-    def temp(self):
+    def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
         self.temps.append(name)
         return name
 
     # ---- values
-    def value(self, variable):
+    def value(self, variable: Variable) -> None:
         """Push the value of `variable`."""
         if type(variable) is Lazy:
             if variable.variable is None:
@@ -173,15 +167,11 @@ class Codegen:
         known = self.variable_temps.get(id(variable))
         if known is not None:
             self.load_fast(known[0])
-        elif type(variable) is CellVar:
-            self.cell(variable)
+        elif type(variable) is CellVar:  # which the frame itself may have
+            variable.reconstruct(self)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif (
-            isinstance(variable, SHARED)
-            or isinstance(variable, (TupleVar, SliceVar, PartialVar))
-            and not is_literal(variable)
-        ):
+        elif variable.shared:
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))
@@ -191,13 +181,14 @@ class Codegen:
         else:
             variable.reconstruct(self)
 
-    def remember(self, variable):
+    def remember(self, variable: Variable) -> None:
         name = self.temp()
         self.emit("COPY", 1, 1)
         self.store_fast(name)
         self.variable_temps[id(variable)] = (name, variable)
 
-    def load_source(self, source):
+    def load_source(self, source: Source | None) -> None:
+        assert source is not None
         kind, key = source.kind, source.key
         if kind == "local":
             self.emit("LOAD_DEREF" if key in self.code.co_cellvars else "LOAD_FAST", key, 1)
@@ -226,7 +217,7 @@ class Codegen:
             self.load_const(self.pins[key] if kind == "pinned_item" else key)
             self.emit("BINARY_SUBSCR", None, -1)
 
-    def pinned(self, value):
+    def pinned(self, value: Any) -> None:
         """An object that the entry holds; a stateless module made in the frame is made anew in each
         call, once."""
         maker = self.output.makers.get(id(value))
@@ -240,12 +231,12 @@ class Codegen:
             self.emit("COPY", 1, 1)
             self.store_fast(self.variable_temps[id(value)][0])
 
-    def load_graph_output(self, variable):
+    def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:
             self.outputs.append(variable)
         self.load_fast(f"{self.prefix}g{self.outputs.index(variable)}")
 
-    def symbolic(self, expr):
+    def symbolic(self, expr: sympy.Expr) -> None:
         """A number over the inputs' sizes."""
         if expr in self.output.unbacked:
             self.load_graph_output(self.output.unbacked[expr])
@@ -260,174 +251,49 @@ class Codegen:
             *[functools.partial(self.symbolic, s) for s in symbols],
         )
 
-    def build(self, op, values):
+    def build(self, op: str, values: Sequence[Variable]) -> None:
         for value in values:
             self.value(value)
         self.emit(op, len(values), 1 - len(values))
 
-    def sequence(self, variable):
-        cls, items = variable.cls, lambda: self.build("BUILD_TUPLE", variable.items)
-        if is_literal(variable):
-            self.load_const(
-                self.constants.setdefault(id(variable), variable.as_constant())
-            )  # one object, however often it is loaded
-        elif cls is list:
-            self.build("BUILD_LIST", variable.items)
-        elif cls is tuple:
-            items()
-        elif cls is collections.deque:
-            self.call_object(cls, items, ConstantVar(variable.extra))
-        elif hasattr(cls, "_fields"):
-            self.call_object(tuple.__new__, lambda: self.load_const(cls), items)
-        else:
-            self.call_object(cls, items)
-
-    def dictionary(self, variable):
-        items = functools.partial(self.mapping, variable.items)
-        if variable.cls is dict:
-            items()
-        else:
-            self.call_object(
-                variable.cls,
-                *([] if variable.cls is collections.OrderedDict else [variable.factory or NONE]),
-                items,
-            )
-
-    def mapping(self, items):
+    def mapping(self, items: dict[Any, tuple[Variable, Any]]) -> None:
+        """Push a dict: host key -> (key, value)."""
         for key, value in items.values():
             self.value(key)
             self.value(value)
         self.emit("BUILD_MAP", len(items), 1 - 2 * len(items))
 
-    def set(self, variable):
-        if variable.cls is frozenset:
-            self.call_object(frozenset, lambda: self.build("BUILD_TUPLE", variable.order_to_add()))
-        else:
-            self.build("BUILD_SET", variable.order_to_add())
-
-    def object(self, variable):
-        if variable.value is not None:
-            self.load_const(variable.value)
-            return
-        cls, slots, payload = (
-            functools.partial(self.load_const, variable.cls),
-            variable.slots,
-            variable.payload,
-        )
-        fields = functools.partial(
-            self.mapping, variable.fields.items if variable.fields is not None else {}
-        )
-        if issubclass(variable.cls, BaseException):
-            if "__traceback__" in slots:
-                self.value(slots["__traceback__"])  # refuses, unless it was set to None
-                self.emit("POP_TOP", None, -1)
-            self.call_object(
-                runtime.new_exception,
-                cls,
-                lambda: self.build("BUILD_TUPLE", variable.init_args or []),
-                fields,
-                slots.get("__cause__", NONE),
-                slots.get("__context__", NONE),
-                slots.get("__suppress_context__", ConstantVar(False)),
-            )
-            return
-        self.call_object(
-            runtime.new_object,
-            cls,
-            fields,
-            lambda: self.mapping(
-                {n: (ConstantVar(n), v) for n, v in slots.items() if v is not None}
-            ),
-            NONE if payload is None else functools.partial(self.contents, payload),
-        )
-
-    def contents(self, variable):
-        """Items of a container as a dict or tuple."""
-        if isinstance(variable, DictVar):
-            self.mapping(variable.items)
-        else:
-            self.build(
-                "BUILD_TUPLE",
-                variable.items
-                if isinstance(variable.items, list)
-                else list(variable.items.values()),
-            )
-
-    def cell(self, variable):
-        if isinstance(variable.cell, str):  # the root's own cell, or one of its free variables
-            self.emit(emit.load_cell()[0].op, variable.cell, 1)
-        elif variable.source is not None:
-            self.load_source(variable.source)
-        else:
-            self.call_object(types.CellType)
-            self.remember(variable)
-            if variable.content is not None:  # after `remember`: a closure may refer to itself
-                self.value(variable.content)
-                self.emit("COPY", 2, 1)
-                self.emit("STORE_ATTR", "cell_contents", -2)
-
-    def function(self, variable):
-        if variable.fn is not None:
-            self.load_const(variable.fn)
-            return
-        plain = not (
-            variable.defaults or variable.kwdefaults or variable.attrs or variable.annotations
-        )
-
-        def made():
-            self.call_object(
-                types.FunctionType,
-                *[
-                    functools.partial(self.load_const, part)
-                    for part in (
-                        variable.code,
-                        variable.globals,
-                        variable.name.rpartition(".")[2],
-                        None,
-                    )
-                ],
-                lambda: self.build("BUILD_TUPLE", variable.closure),
-            )
-
-        if plain and variable.name == variable.code.co_qualname:
-            made()
-        else:
-            self.call_object(
-                runtime.new_function,
-                made,
-                TupleVar(list(variable.defaults)) if variable.defaults else NONE,
-                lambda: self.mapping(
-                    {k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()}
-                ),
-                ConstantVar(variable.name),
-                lambda: self.mapping(variable.attrs.items if variable.attrs is not None else {}),
-                variable.annotations or NONE,
-            )
-        self.remember(variable)
-
     # ---- side effects
+    def commit(self, op: str, arg: Any = None) -> None:
+        """`op` writes what was just pushed, once everything that writes need is pushed."""
+        self.commits.append((op, arg))
+
+    def commit_call(self, function: Any, *args: Part) -> None:
+        """The call of `function` writes."""
+        self.commit("CALL", self.push_call(function, *args))
+
+    def commit_item(self, container: Any, key: Part, value: Part) -> None:
+        """container[key] = value, without a method of the class whose instance this is the inside
+        of: the trace has run it."""
+        if id(container) in self.inside:
+            self.commit_call(container.cls.__setitem__, container, key, value)
+            return
+        for part in (value, container, key):
+            self.push(part)
+        self.commit("STORE_SUBSCR")
+
     def mutations(self) -> None:
-        """Push everything that mutations need, then write it, the last one first."""
+        """Repeat the frame's writes: all that they need is pushed, then they are written, the last
+        first."""
         start = self.depth
-        inside = {
-            id(variable.payload)
-            for variable in self.output.sourced
-            if isinstance(variable, ObjectVar)
-        }
-        for variable in list(self.output.sourced):
-            if isinstance(variable, ObjectVar):
-                self.write_slots(variable)
-            elif variable.mutated:
-                self.write_contents(variable, id(variable) in inside)
-        for values in self.output.globals.values():
-            for name, value in reversed(values.written.items()):
-                self.value(value)
-                self.load_const(values.values)
-                self.load_const(name)
-                self.writes.append(("STORE_SUBSCR", None))
-        for cell in self.mutated_cells():
-            self.write_cell(cell)
-        for op, arg in reversed(self.writes):
+        self.inside = {id(variable.payload) for variable in self.output.sourced}
+        for written in (
+            *self.output.sourced,
+            *self.output.globals.values(),
+            *self.mutated_cells(),
+        ):
+            written.replay(self)
+        for op, arg in reversed(self.commits):
             if op == "CALL":
                 self.finish_call(arg)
                 self.emit("POP_TOP", None, -1)
@@ -438,63 +304,7 @@ class Codegen:
             self.emit("POP_TOP", None, -1)
         assert self.depth == start, "mutations left the stack unbalanced"
 
-    def call_later(self, function: Any, *args: Any) -> None:
-        """A call that writes: its arguments are pushed now."""
-        self.writes.append(("CALL", self.push_call(function, *args)))
-
-    def write_slots(self, variable: ObjectVar) -> None:
-        if not variable.mutated or variable.source is None:
-            return
-        for name, value in variable.slots.items():
-            if value is None:
-                self.call_later(object.__delattr__, variable, ConstantVar(name))
-            else:
-                self.call_later(object.__setattr__, variable, ConstantVar(name), value)
-
-    def write_contents(self, variable: Any, inside: bool) -> None:
-        """inside: it is what an instance of a subclass of list or dict holds."""
-        if isinstance(variable, ListVar) and variable.cls is list:
-            everything = functools.partial(self.load_const, slice(None))
-            items = functools.partial(self.build, "BUILD_LIST", variable.items)
-            self.write_item(variable, inside, everything, items)
-        elif isinstance(variable, DictVar) and not variable.rewritten:
-            # written back last first: new keys keep their order
-            for host, key in reversed(variable.written.items()):
-                name = functools.partial(self.value, key)
-                item = functools.partial(self.value, variable.items[host][1])
-                self.write_item(variable, inside, name, item)
-        elif isinstance(variable, SetVar):
-            writes = [TupleVar([ConstantVar(name), *v]) for name, v in variable.written]
-            self.call_later(runtime.write_set, variable, TupleVar(writes))
-        else:
-            contents = functools.partial(self.contents, variable)
-            self.call_later(replacer_of(variable), variable, contents)
-
-    def write_item(
-        self, variable: Any, inside: bool, key: Callable[[], None], value: Callable[[], None]
-    ) -> None:
-        """variable[key] = value, without a method of the class whose instance this is the inside
-        of: the trace has run it."""
-        if inside:
-            self.call_later(variable.cls.__setitem__, variable, key, value)
-            return
-        value()
-        self.value(variable)
-        key()
-        self.writes.append(("STORE_SUBSCR", None))
-
-    def write_cell(self, cell: CellVar) -> None:
-        if cell.content is None:
-            self.call_later(runtime.empty, cell)
-        elif isinstance(cell.cell, str):
-            self.value(cell.content)
-            self.writes.append(("STORE_DEREF", cell.cell))
-        else:
-            self.value(cell.content)
-            self.value(cell)
-            self.writes.append(("STORE_ATTR", "cell_contents"))
-
-    def mutated_cells(self):
+    def mutated_cells(self) -> list[CellVar]:
         own = [cell for cell in self.frame.cells.values() if cell.mutated]
         others = [
             variable
@@ -503,7 +313,7 @@ class Codegen:
         ]
         return own + others
 
-    def set_state(self, values, nesting=0):
+    def set_state(self, values: dict[tuple, Any], nesting: int = 0) -> None:
         """The thread's grad mode and the like: those that the traced code left changed, or all as
         they were before it."""
         calls = [(setter, *key, final) for (setter, key), final in values.items()]
@@ -511,32 +321,25 @@ class Codegen:
             (torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)
         ] * abs(nesting)
         for function, *args in calls:
-            self.call_object(function, *[functools.partial(self.load_const, arg) for arg in args])
+            self.call_object(function, *map(self.constant, args))
             self.emit("POP_TOP", None, -1)
 
-    def enter_contexts(self):
+    def enter_contexts(self) -> None:
         """Those that the traced code entered and has not left: the graph, which may be none, leaves
         them at its end."""
         for context in self.output.entered:
             self.set_state(context.state)
-            self.call_object(
-                runtime.entered,
-                functools.partial(self.load_const, context.make),
-                ConstantVar(context.arg),
-            )
+            made = self.constant(context.make)
+            self.call_object(runtime.entered, made, ConstantVar(context.arg))
             self.remember(context)
             self.emit("POP_TOP", None, -1)
 
 
 @functools.lru_cache(1000)
-def size_function(text, names):
+def size_function(text: str, names: tuple[str, ...]) -> Callable:
     """The function of symbols that computes `text`; never compiled itself."""
     function = eval(
         compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
     )
     frame_hook.set_cache(function.__code__, None)
     return function
-
-
-def peek(variable):
-    return variable.peek() if type(variable) is Lazy else variable

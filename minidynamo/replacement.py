@@ -24,11 +24,11 @@ from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import parameter_count
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail
-from .reconstruct import Codegen, peek
+from .reconstruct import Codegen
 from .resume import HANDLED, LASTI, NULL, VALUE, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled, Lazy, OpaqueVar, Variable
+from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
 from .variables.constant import is_constant_value
 from .variables.exceptions import ExceptionVar
 from .variables.objects import ObjectVar

@@ -130,10 +130,11 @@ def module_path(source: "Source | None") -> str:
     """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
     parts = []
     while source is not None:
-        inside_table = source.base is not None and source.base.kind == "item"
-        if source.kind == "item" and inside_table and source.base.key == "_modules":
-            parts.append(str(source.key))
-        source = source.base
+        table = source.base
+        if source.kind == "item" and table is not None and table.kind == "item":
+            if table.key == "_modules":
+                parts.append(str(source.key))
+        source = table
     return ".".join(reversed(parts))
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import networkx
 import pytest
 
+from tools import sizes
+from tools.sizes import file_imports
+
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(
     p for package in ("minidynamo", "miniinductor") for p in (ROOT / package).rglob("*.py")
@@ -113,37 +116,6 @@ def test_data_flows_one_way(path):
         assert all(u.startswith(shared) for u in reached), reached
 
 
-def file_imports(files):
-    """(importing file, imported file) of relative imports, those inside functions as well; not
-    those under `if TYPE_CHECKING`."""
-    names = {".".join(module_parts(path)): path for path in files}
-    for path in files:
-        tree, parts = ast.parse(path.read_text()), module_parts(path)
-        package = parts if path.name == "__init__.py" else parts[:-1]
-        for node in every_import(tree):
-            home = package[: len(package) - node.level + 1] + (node.module or "").split(".")
-            for alias in node.names:
-                inside = ".".join(filter(None, [*home, alias.name]))
-                found = names.get(inside) or names.get(".".join(filter(None, home)))
-                if found and found != path:
-                    yield name(path), name(found)
-
-
-def module_parts(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return list(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def every_import(tree):
-    """Relative imports, but for those that only a type checker sees."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            continue
-        if isinstance(node, ast.ImportFrom) and node.level:
-            yield node
-        yield from every_import(node)
-
-
 def circles(edges):
     """Sets of files that import one another."""
     graph = networkx.DiGraph(edges)
@@ -177,12 +149,26 @@ def test_no_circle_of_folders_in_miniinductor():
     assert not circles({(a, b) for a, b in edges if a != b})
 
 
-def test_the_check_of_circles_itself_fails_on_a_planted_one(tmp_path, monkeypatch):
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+def test_the_check_of_circles_itself_fails_on_a_planted_one(tmp_path):
     (tmp_path / "a.py").write_text("def f():\n    from .b import g\n")
     (tmp_path / "b.py").write_text("from . import a\n")
     files = [tmp_path / "a.py", tmp_path / "b.py"]
-    assert circles(file_imports(files)) == [["a.py", "b.py"]]
+    assert circles(file_imports(files, tmp_path)) == [["a.py", "b.py"]]
+
+
+def test_the_core_imports_no_coverage_and_functions_keep_their_limits():
+    assert sizes.broken_rules() == []
+
+
+@pytest.mark.parametrize("text", ["from .rules import sets", "import minidynamo.rules.sets"])
+def test_the_check_of_the_core_itself_fails_on_a_planted_import(text, tmp_path):
+    (tmp_path / "minidynamo" / "rules").mkdir(parents=True)
+    coverage = tmp_path / "minidynamo" / "rules" / "sets.py"
+    core = tmp_path / "minidynamo" / "guards.py"
+    coverage.write_text("")
+    core.write_text(f"def f():\n    {text}\n")
+    (found,) = file_imports([coverage, core], tmp_path)
+    assert [sizes.part_of(name) for name in found] == ["core", "coverage"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -8,8 +8,10 @@ import pytest
 import torch
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 
+import minidynamo
 import miniinductor.config
 from miniinductor.speed import tables
+from miniinductor.codegen import strategy
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
 from miniinductor.ir import ComputedBuffer, Layout, Pointwise, Scatter, TensorBox, current_graph
@@ -946,3 +948,55 @@ def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
     gm = torch.fx.symbolic_trace(lambda x: tuple(function(x)))
     for got, want in zip(miniinductor.compile_fx(gm, [x])(x), function(x)):
         same(got, want)
+
+
+@pytest.mark.parametrize("lanes", [64, 1500])
+def test_what_no_row_changes_beside_pieces_of_any_length(lanes):
+    """Pieces longer than a table have none; what stood before the rows for the first piece stays."""
+
+    def f(x, scale):
+        return torch.nn.functional.pad(x, (2, 2), mode="reflect") * scale
+
+    x, scale = torch.randn(16, 12, lanes), torch.tensor(3.0)
+    compiled = minidynamo.compile(f)
+    assert torch.equal(compiled(x, scale), f(x, scale))
+    record = minidynamo.records.frames[-1].backend_record
+    assert len(record.kernels) == 1 and not record.notes
+
+
+def test_sums_of_chunks_are_doubles_in_every_loop():
+    x = torch.rand(3, 4, 80000)[:, :, :70000]
+    compiled = minidynamo.compile(lambda x: x.sum((1, 2)))
+    torch.testing.assert_close(compiled(x), x.double().sum((1, 2)).float(), rtol=2e-7, atol=0)
+    [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+    assert "double part0 = 0;" in kernel.source
+
+
+PLAIN = {
+    "softmax": (lambda x: torch.softmax(x, -1), [(40, 300)]),
+    "argmax of long rows": (lambda x: x.argmax(-1), [(3, 5000)]),
+    "maxima of columns": (lambda x: x.amax(0), [(70, 90)]),
+    "sums of columns": (lambda x: x.sum(0) + x.mean(0), [(700, 90)]),
+    "sums of short rows": (lambda x: x.sum((1, 2)), [(4, 900, 7)]),
+    "a long sum": (lambda x: x.sum(), [(300_000,)]),
+    "transposed": (lambda x, y: x.t() + y, [(90, 70), (70, 90)]),
+    "pieces": (lambda x: torch.nn.functional.pad(x, (1, 1), mode="reflect"), [(2, 12, 30)]),
+    "interpolated": (
+        lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear"),
+        [(1, 3, 9, 10)],
+    ),
+    "float16": (lambda x: (x.half() * 2 + 1).half(), [(500,)]),
+    "running sums": (lambda x: x.cumsum(-1), [(5, 300)]),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_plain_writer_alone(name, monkeypatch):
+    """Without any strategy every kernel is written, and right."""
+    function, shapes = PLAIN[name]
+    monkeypatch.setattr(strategy, "STRATEGIES", {})
+    inputs = [torch.randn(s) for s in shapes]
+    with miniinductor.config.patch(graph_cache=False):
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
+    assert compiled.record.kernels and not compiled.record.notes
+    torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-4)

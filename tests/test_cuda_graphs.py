@@ -64,7 +64,7 @@ def recordings(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
     monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-    replay = Replay(lambda graph, device: None, cuda_graphs.new_pools, cuda_graphs.record_half)
+    replay = Replay(lambda graph, device: None, cuda_graphs.new_pools, cuda_graphs.GraphedCall)
     monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replay=replay))
     monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)

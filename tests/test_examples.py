@@ -27,6 +27,8 @@ from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.autograd.tracer import trace  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
+from miniinductor.gpu.block_sizes import Config  # noqa: E402
+from miniinductor.gpu.launch import Launch  # noqa: E402
 from miniinductor.handlers import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops  # noqa: E402
@@ -83,9 +85,11 @@ def scheduled(function, *tensors, written=()):
         [("placeholder", name) for name in written],
     )
     scheduler = Scheduler(graph, CompileRecord())
+    nodes = scheduler.order.topological(scheduler.fuse(scheduler.live_nodes()))
     return {
         "order": scheduler.order,
-        "nodes": scheduler.order.topological(scheduler.fuse(scheduler.live_nodes())),
+        "nodes": nodes,
+        "schedule": kernels.Schedule(scheduler.order, nodes, {}),
     }
 
 
@@ -131,6 +135,20 @@ def softmax_steps():
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 
+def softmax_plan():
+    """The one group of softmax, before its kernel is written."""
+    gm = trace(lambda x: ([f(x)], []), [torch.randn(4096, 1024)], table())
+    record = CompileRecord()
+    (group,) = stages.make_schedule(lower_graph(gm, record), record).nodes
+    return {"softmax_group": group}
+
+
+def softmax_launch():
+    config = Config((("XBLOCK", 1), ("RBLOCK", 1024)), num_warps=4)
+    sizes, extents = {"x": 16384, "r": 1024}, [16384 * 1024] * 2
+    return {"launch": Launch("persistent", sizes, [config], [torch.float32] * 2, False, extents)}
+
+
 def symbolic():
     mode = FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
@@ -146,6 +164,8 @@ def an_index():
 
 MORE = {  # file -> what else its example finds
     "checks": an_index,
+    "codegen/plan": softmax_plan,
+    "gpu/launch": softmax_launch,
     "eager_layouts": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
@@ -175,14 +195,11 @@ MORE = {  # file -> what else its example finds
         "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0],
         "handler": PrintHandler(),
     },
-    "foreach": lambda: (
-        scheduled(
-            lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
-            torch.randn(3),
-            torch.randn(5),
-            torch.randn(7),
-        )
-        | {"overwritten": {}}
+    "speed/foreach": lambda: scheduled(
+        lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
+        torch.randn(3),
+        torch.randn(5),
+        torch.randn(7),
     ),
     "graph_passes/basic": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])

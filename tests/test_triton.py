@@ -3,6 +3,7 @@ few of their own."""
 
 import copy
 import os
+import re
 import types
 
 import pytest
@@ -26,7 +27,7 @@ from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
 from miniinductor.gpu.launch import Launch
 from miniinductor.gpu.block_sizes import Config
-from miniinductor.gpu import layouts
+from miniinductor.gpu import kernel_writer, layouts, registration, tiles, timing
 from miniinductor.ops import ops
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu.interpreter import load_interpreted
@@ -46,8 +47,18 @@ NOT_HERE = {
 }  # Triton's interpreter cuts where it makes bfloat16
 
 
+def with_checked_reads(code):
+    """A kernel's lines, each of which must declare just the temporaries that stand in its text:
+    from what they declare follows which lines are dropped, and which loads may move."""
+    for line in tiles.all_lines(code):
+        names = set(re.findall(r"\btmp\d+\b", line.text.split("#")[0])) - {line.makes}
+        assert names == {name for name in line.reads if name.startswith("tmp")}, line
+    return tiles.without_dead_lines(code)
+
+
 @pytest.fixture(autouse=True)
-def through_triton(request):
+def through_triton(request, monkeypatch):
+    monkeypatch.setattr(kernel_writer, "without_dead_lines", with_checked_reads)
     # one test counts the kernels of a softmax over few, long rows
     with config.patch(
         cpu_backend="triton", split_reductions="test_softmax[" not in request.node.name
@@ -166,6 +177,23 @@ def test_products_with_what_follows_are_one_kernel(name, dtype):
     assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + 4 * torch.finfo(
         got.dtype
     ).eps * exact.norm()
+
+
+def test_products_of_other_batches_are_other_kernels_of_one_text(monkeypatch):
+    """On a GPU machine code is shared, launches are not: their grids differ."""
+    kernels, build = [], triton_build.build_triton_kernels
+    monkeypatch.setattr(
+        registration,
+        "build_triton_kernels",
+        lambda some, *rest: kernels.extend(some) or build(some, *rest),
+    )
+    for batch in (2, 3):
+        inputs = [R(batch, 40, 24), R(batch, 24, 33)]
+        with torch.no_grad(), config.patch(matmul_templates="always"):
+            miniinductor.compile_fx(traced(lambda a, b: torch.relu(a @ b), 2), inputs)
+    texts = {triton_build.strip_comments(kernel.source, "#") for kernel in kernels}
+    keys = {triton_build.source_key(kernel, kernel.source) for kernel in kernels}
+    assert len(kernels) == len(keys) == 2 and len(texts) == 1
 
 
 def traced(function, count):
@@ -342,7 +370,6 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
 
     _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
     launch = Launch(
-        "pointwise",
         {"x": 1 << 24},
         [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256, 512, 2048)],
         [torch.float32] * 2,
@@ -351,8 +378,8 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     )
     kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
     monkeypatch.setattr(triton_build.CudaCode, "load", load)
-    monkeypatch.setattr(triton_build, "examples", lambda layouts, device: [])
-    monkeypatch.setattr(triton_build, "event_times", event_times)
+    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
+    monkeypatch.setattr(timing, "event_times", event_times)
     monkeypatch.setattr(
         torch.cuda,
         "get_device_properties",
@@ -380,7 +407,7 @@ def test_examples_to_time_kernels_on():
         ((0, 2), (2, 1), torch.float32),
         ((), (), torch.float32),
     ]
-    found = triton_build.examples(layouts, torch.device("cpu"))
+    found = timing.examples(layouts, torch.device("cpu"))
     assert (
         [(t.shape, t.stride(), t.dtype) for t in found] == layouts
         and found[0].std() > 0
@@ -484,7 +511,9 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     notes, old = [], layouts.Relayout.run
     monkeypatch.setattr(
-        layouts.Relayout, "run", lambda self: (old(self), notes.append(self.padded))[0]
+        layouts.Relayout,
+        "run",
+        lambda self: (old(self), notes.append(self.counts.get("matrix products padded", 0)))[0],
     )
     head = torch.nn.Linear(64, 99, bias=False).bfloat16()
     x, target = torch.randn(32, 64).bfloat16().requires_grad_(), torch.randint(0, 99, (32,))

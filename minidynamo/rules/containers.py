@@ -12,8 +12,11 @@ from ..exceptions import Break
 from ..symbolic_eval.builtin_rules import EMPTY, updated
 from ..symbolic_eval.opcodes import slice_of
 from ..symbolic_eval.registry import NONE, refused, rules
-from ..variables.containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
+from ..variables.containers import DictVar, TupleVar
 from ..variables.lookup import MISSING, lookup
+from ..variables.more.deques import DequeVar
+from ..variables.more.proxies import ProxyVar
+from ..variables.more.sets import SetVar
 
 
 def _frozenset(tx, values=EMPTY, /):
@@ -28,8 +31,7 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
     limit = maxlen.as_constant()
     if limit is not None and (type(limit) is not int or limit < 0):
         raise Break("arguments", "the maxlen of a deque")
-    made = ListVar(list(values.iterate(tx)), collections.deque)
-    made.extra = limit
+    made = DequeVar(list(values.iterate(tx)), limit)
     made._changed()
     made.mutated = False
     return made

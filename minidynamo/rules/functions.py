@@ -18,8 +18,9 @@ from ..symbolic_eval.registry import callable_of_type, rule, rules, traced
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import TupleVar
-from ..variables.functions import BoundMethodVar, PartialVar
+from ..variables.functions import BoundMethodVar
 from ..variables.lookup import trusted
+from ..variables.more.partials import PartialVar
 from ..variables.objects import ObjectVar
 
 

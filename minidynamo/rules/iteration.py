@@ -13,7 +13,7 @@ from ..variables.base import current
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
 from ..variables.functions import CallableVar
-from ..variables.iterators import LibraryIterator
+from ..variables.more.iterators import LibraryIterator
 from ..symbolic_eval.registry import NONE, rule, rules
 
 

@@ -9,6 +9,7 @@ from ..exceptions import Break
 from ..symbolic_eval.registry import NONE, rules
 from ..variables.containers import TupleVar
 from ..variables.lookup import type_text
+from ..variables.more.object_operations import through
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from ..variables.tensor import TensorVar
@@ -18,7 +19,7 @@ def _abs(tx, value, /):
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return value._through(tx, "__abs__", [])
+        return through(value, tx, "__abs__", [])
     return (
         type(value) is SymVar and apply(tx, CALLS[abs], value) or tx.fold(abs, value.as_constant())
     )

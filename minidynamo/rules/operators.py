@@ -23,11 +23,14 @@ from ..symbolic_eval.operators import (
 )
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, DictViewVar, ProxyVar, SetVar
+from ..variables.containers import DictVar, DictViewVar
 from ..variables.classes import ClassVar
+from ..variables.more.floats import FloatVar
+from ..variables.more.proxies import ProxyVar
+from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
-from ..variables.tensor import FloatVar, TensorVar
+from ..variables.tensor import TensorVar
 
 METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in METHODS.items()} | {"|": "update"}

@@ -6,10 +6,11 @@ for value in reversed(d.values()): ...
 from ..exceptions import Break
 from ..symbolic_eval.registry import rules
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, DictViewVar, ProxyVar, SequenceVar, TupleVar
+from ..variables.containers import DictVar, DictViewVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import lookup, type_text
+from ..variables.more.proxies import ProxyVar
 from ..variables.objects import ObjectVar
 
 

@@ -21,8 +21,10 @@ import warnings
 from ..exceptions import Break
 from ..variables.base import NULL
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from ..variables.containers import DictVar, ListVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.more.partials import PartialVar
+from ..variables.more.sets import SetVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
 from ..variables.nn_modules import ModuleVar
@@ -106,9 +108,8 @@ def deep_copy(tx, value, done):
     if isinstance(value, SetVar):
         return value.method_copy(tx)
     if isinstance(value, ListVar):
-        made = done[id(value)] = ListVar([], value.cls)
-        made.extra = value.extra
-        made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
+        made = done[id(value)] = value.method_copy(tx)
+        made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
         return made
     if isinstance(value, TupleVar):
         return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)

@@ -9,11 +9,11 @@ from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.text import CONVERT, text, text_of_class
 from ..variables.constant import ConstantVar
-from ..variables.containers import SetVar
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
+from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 

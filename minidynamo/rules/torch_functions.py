@@ -17,8 +17,9 @@ from ..symbolic_eval.torch_rules import at, call_leaf
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
+from ..variables.more.floats import FloatVar
 from ..variables.symbolic import SymVar
-from ..variables.tensor import FloatVar, TensorVar
+from ..variables.tensor import TensorVar
 
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms

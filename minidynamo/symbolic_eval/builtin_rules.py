@@ -16,21 +16,13 @@ import torch
 from ..exceptions import Break, ObservedException
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
+    Container,
     DictVar,
-    DictViewVar,
     ListVar,
-    SequenceVar,
-    SetVar,
     TupleVar,
 )
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import (
-    CallIterator,
-    EnumerateVar,
-    FilterVar,
-    MapVar,
-    ZipVar,
-)
+from ..variables.iterators import EnumerateVar, ZipVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import MISSING, lookup, type_text
 from ..variables.objects import ObjectVar
@@ -110,7 +102,7 @@ def _next(tx, iterator, default=None, /):
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     values = [first, *others] if others else first.iterate(tx)
-    if isinstance(first, (SequenceVar, SetVar, DictVar, DictViewVar)):
+    if isinstance(first, Container):
         values = list(values)
 
     def measure(value):
@@ -190,9 +182,7 @@ rules(
         len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
         any: lambda tx, values, /: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
         all: lambda tx, values, /: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
-        iter: lambda tx, values, *sentinel: (
-            CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
-        ),
+        iter: lambda tx, values: tx.iter_of(values),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -203,7 +193,6 @@ rules(
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
         list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
@@ -212,10 +201,6 @@ rules(
         zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
             [tx.iter_of(a) for a in values], strict.truth(tx)
         ),
-        map: lambda tx, function, first, /, *others: MapVar(
-            function, ZipVar([tx.iter_of(a) for a in (first, *others)], False)
-        ),
-        filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
         type: lambda tx, value, *more, **kwargs: (
             refused("class", "making a class in a compiled frame")(tx)
             if more

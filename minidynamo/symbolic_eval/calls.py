@@ -6,8 +6,8 @@ In:   the function or class, and its arguments as variables.   Out: a variable; 
 
 `call_c` asks in this order: the rule of this very function (`rule`); is it torch's, and goes into
 the graph; what things of its type do (`callable_of_type`); is it pure, and its arguments known: it
-is called now.  `call_class` asks the rule of the class, then its bases (`class_with_base`), and
-traces `__new__` and `__init__` else.  Mirrors torch/_dynamo/variables/builtin.py.
+is called now.  `call_class` asks the rule of the class, then its bases (`class_with_base`; that of
+`object` traces `__new__` and `__init__`).  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import builtins
@@ -21,7 +21,6 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
-from ..variables.classes import instantiate
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from ..variables.tensor import TensorVar
@@ -151,7 +150,9 @@ def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variab
     if cls in CONSTANT_CLASSES:
         return constant_class(tx, cls, args, kwargs)
     result = class_with_base.ask(cls, tx, cls, args, kwargs)
-    return instantiate(tx, cls, args, kwargs) if result is None else result
+    if result is None:
+        raise Break("class", f"making a {cls.__name__}")
+    return result
 
 
 CONVERTING_METHODS = {int: "__int__", float: "__float__", complex: "__complex__", bool: "__bool__"}

@@ -20,7 +20,6 @@ from ..variables.containers import (
     DictVar,
     ListVar,
     SequenceVar,
-    SetVar,
     SliceVar,
     TupleVar,
     dict_pairs,
@@ -232,7 +231,6 @@ PUSHES = {
     "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
-    "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
     "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
         frame, frame.stack.pop().iterate(frame), frame.popn(n)

@@ -17,30 +17,24 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Variable
-from ..variables.bounds import BYTES_PER_STEP, too_large
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
+    Container,
     DictVar,
-    DictViewVar,
-    ListVar,
-    ProxyVar,
     SequenceVar,
-    SetVar,
     TupleVar,
 )
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
 from ..variables.iterators import (
-    HostIterator,
     ItemIterator,
     IteratorVar,
-    KeysIterator,
-    RangeIterator,
     SentinelVar,
-    SequenceIterator,
+    iterator_of,
 )
 from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
+from ..variables.registry import BEFORE_FOLDING
 from ..variables.symbolic import SymVar, data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
@@ -119,10 +113,8 @@ class Operations:
 
     def check_size(self, name, *values):
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
-        if too_large(name, values):
-            raise Break(
-                "limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
-            )
+        for check in BEFORE_FOLDING:
+            check(name, values)
 
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
@@ -182,24 +174,9 @@ class Operations:
     # ---- iteration
     def iter_of(self, variable):
         """iter(variable)."""
-        if isinstance(variable, SentinelVar):  # its own __iter__ is asked, as often as Python asks
-            return self._iter_of_object(variable.object)
-        if isinstance(variable, IteratorVar):
-            return variable
-        if isinstance(variable, SequenceVar):
-            return SequenceIterator(variable)
-        if isinstance(variable, ConstantVar) and type(variable.value) is range:
-            return RangeIterator(variable.value)
-        if isinstance(variable, ObjectVar):
-            return self._iter_of_object(variable)
-        if isinstance(variable, (DictVar, DictViewVar, ProxyVar, SetVar)):
-            return KeysIterator(self, variable)
-        return HostIterator(
-            iter(variable.iterate(self)),
-            type(iter(variable.value)) if isinstance(variable, ConstantVar) else IteratorVar.cls,
-        )
+        return iterator_of(self, variable)
 
-    def _iter_of_object(self, variable):
+    def iter_of_object(self, variable):
         method = variable.special(self, "__iter__")
         if method is not None:
             if (
@@ -322,8 +299,6 @@ class Operations:
 
     def text_of(self, variable):
         """str(variable) on the host."""
-        if variable.is_constant() or isinstance(
-            variable, (SymVar, ListVar, TupleVar, DictVar, SetVar)
-        ):
+        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
             return variable.as_constant()
         raise Break("string", f"the text of {variable}")

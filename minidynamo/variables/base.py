@@ -65,6 +65,8 @@ class Variable:
     mutated: bool
     cls: Any = None  # its Python type, if that is known
     native = False  # a method that the variable itself implements
+    shared = False  # can the program see that it is one object?  Then it is rebuilt once
+    payload: Any = None  # of an instance of a subclass of list, dict...: what it contains
 
     def __init_subclass__(cls) -> None:
         """Whatever walks in C code, with no instruction of the program between two steps, counts
@@ -172,14 +174,34 @@ class Variable:
                 return True
         return False
 
+    # ---- in the graph
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        """What a call in the graph is given for it; `part` gives that of an item it contains."""
+        raise Break("argument", f"{self} as an argument of a torch function")
+
     # ---- rebuilding
     def reconstruct(self, cg: Codegen) -> None:
         """Emit code that pushes this value; only called when `source` cannot give it."""
         raise Break("reconstruct", f"{self} cannot be rebuilt after a graph break")
 
+    def replay(self, cg: Codegen) -> None:
+        """Push what it takes to repeat the writes of this frame, and tell `cg` what then writes."""
+        if self.mutated:
+            raise Break("reconstruct", f"writes to {self} cannot be repeated")
+
     def __repr__(self) -> str:
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
+
+
+def adds_to(cls: type[Variable], name: str = "") -> Callable[[Callable], Callable]:
+    """A decorator for files beside the core: the function is a method of `cls`, too."""
+
+    def add(function: Callable) -> Callable:
+        setattr(cls, name or function.__name__, function)
+        return function
+
+    return add
 
 
 class RealVar(Variable):
@@ -205,6 +227,9 @@ class RealVar(Variable):
     def truth(self, tx: Frame) -> bool:
         return True
 
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return self.value if callable(self.value) else super().argument(part)
+
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
@@ -223,9 +248,17 @@ class Lazy(Variable):
             self.variable = tx.output.wrap(self.value, self.source)
         return self.variable
 
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return part(self.realize(current()))
+
     def peek(self) -> Variable:
         """The variable if somebody looked, else self."""
         return self if self.variable is None else self.variable
+
+
+def peek(variable: Variable) -> Variable:
+    """The variable that somebody has looked at, if it is one."""
+    return variable.peek() if type(variable) is Lazy else variable
 
 
 class OpaqueVar(RealVar):

@@ -119,6 +119,9 @@ class ConstantVar(RealVar):
     def as_constant(self) -> Any:
         return self.value
 
+    def argument(self, part: Any) -> Any:
+        return argument_of(self.value)
+
     def hash_key(self, tx: Frame) -> Any:
         kind = type(self.value)
         if kind.__hash__ is None:  # a slice has no hash before Python 3.12

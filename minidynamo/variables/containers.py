@@ -1,5 +1,4 @@
-"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set,
-frozenset; dict views and proxies.
+"""Containers: list, tuple, torch.Size, named tuples; dict, OrderedDict, defaultdict; dict views.
 
 In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
@@ -12,18 +11,18 @@ one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 from __future__ import annotations
 
 import collections
-import operator
-import sys
+import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import runtime
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable, current
-from .constant import ConstantVar
+from .base import Lazy, Variable, current, peek
+from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
 
 if TYPE_CHECKING:
@@ -36,15 +35,13 @@ class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
 
     __slots__ = ()
+    shared = True
 
     def hash_key(self, tx: Frame) -> Any:
         if self.cls.__hash__ is None:
             name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
             tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
         return super().hash_key(tx)
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return tx.method_of(self, name)
 
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
@@ -77,14 +74,13 @@ class SequenceVar(Container):
     """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more
     than another item in a place."""
 
-    __slots__ = ("items", "cls", "extra", "resized")
+    __slots__ = ("items", "cls", "resized")
 
     def __init__(self, items: list, cls: type, source: Source | None = None) -> None:
         self.source = source
         self.mutated = False
         self.items = items
         self.cls = cls
-        self.extra: Any = None  # the maximum of a deque
         self.resized = 0
 
     def item(self, tx: Frame, index: int) -> Variable:
@@ -101,13 +97,7 @@ class SequenceVar(Container):
             (item.realize(current()) if type(item) is Lazy else item).as_constant()
             for item in self.items
         ]
-        return (
-            self.cls(*values)
-            if hasattr(self.cls, "_fields")
-            else self.cls(values, self.extra)
-            if self.cls is collections.deque
-            else self.cls(values)
-        )
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def truth(self, tx: Frame) -> bool:
         return bool(self.items)
@@ -123,13 +113,13 @@ class SequenceVar(Container):
             self.check_unchanged(tx, resized)
 
     def check_unchanged(self, tx: Frame, resized: int) -> None:
-        """A deque that was `resized` so often when its walk began."""
-        if self.cls is collections.deque and self.resized > resized:
-            tx.raise_(RuntimeError, "deque mutated during iteration")
+        """Asked at each step of a walk: it was `resized` so often when the walk began."""
+
+    def exhausted(self) -> SequenceVar:
+        """What an iterator at its end goes on with: it stays there, though the list may grow."""
+        return ListVar([]) if isinstance(self, ListVar) else TupleVar([])
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
-        if self.cls is collections.deque and key.python_type() is slice:
-            tx.raise_(TypeError, "sequence index must be integer, not 'slice'")
         if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
             raise Break(
                 "item", f"an index that is not a constant ({key})", "index with a Python int"
@@ -146,9 +136,6 @@ class SequenceVar(Container):
             )  # CPython makes no copy
             return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
-            if self.cls is collections.deque:
-                kind = type(index).__name__
-                tx.raise_(TypeError, f"sequence index must be integer, not '{kind}'")
             tx.raise_(
                 TypeError,
                 f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",
@@ -159,42 +146,19 @@ class SequenceVar(Container):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "maxlen" and self.cls is collections.deque:
-            return ConstantVar(self.extra)
         if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
             return self.item(tx, self.cls.__match_args__.index(name))
         return super().getattr(tx, name)
 
-    def method_index(
-        self,
-        tx: Frame,
-        value: Variable,
-        start: Variable = ConstantVar(0),
-        stop: Variable = ConstantVar(sys.maxsize),
-        /,
-    ) -> Any:
-        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
-        for n, item in enumerate(self.iterate(tx)):
-            if first <= n < last and (tx.same_or_equal(item, value)):
-                return ConstantVar(n)
-        tx.raise_(
-            ValueError,
-            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
-            if isinstance(self, ListVar)
-            else "tuple.index(x): x not in tuple",
-        )
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = [part(item) for item in self.iterate(current())]
+        if hasattr(self.cls, "_fields"):
+            return self.cls(*items)
+        return items if isinstance(self, ListVar) else tuple(items)
 
-    def method_count(self, tx: Frame, value: Variable, /) -> Any:
-        return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
-
-    def method_numel(self, tx: Frame) -> Any:
-        product: Any = ConstantVar(1)
-        for size in self.iterate(tx):
-            product = tx.binary("*", product, size)
-        return product
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.sequence(self)
+    def contents(self, cg: Codegen) -> None:
+        """Push a tuple of the items."""
+        cg.build("BUILD_TUPLE", self.items)
 
 
 class TupleVar(SequenceVar):
@@ -211,33 +175,44 @@ class TupleVar(SequenceVar):
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
 
-    def method__replace(self, tx: Frame, **changes: Variable) -> Any:
-        if not changes.keys() <= {*self.cls._fields}:
-            raise Break("arguments", f"no such field of {self.cls.__name__}")
-        items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
-        return TupleVar(items, self.cls)
-
-    def method__asdict(self, tx: Frame) -> Any:
-        return DictVar(
-            {name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)}
+    def is_literal(self) -> bool:
+        """May it be a constant of the replacement code?"""
+        return (
+            self.cls is tuple
+            and not any(type(peek(item)) is Lazy for item in self.items)
+            and self.is_constant()
+            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
         )
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return not self.is_literal()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_literal():  # one object, however often it is loaded
+            cg.load_const(cg.constants.setdefault(id(self), self.as_constant()))
+        elif self.cls is tuple:
+            self.contents(cg)
+        elif hasattr(self.cls, "_fields"):
+            cg.call_object(tuple.__new__, cg.constant(self.cls), cg.emitter(self.contents))
+        else:
+            cg.call_object(self.cls, cg.emitter(self.contents))
 
 
 class ListVar(SequenceVar):
-    """list and collections.deque (`extra` is its maxlen)."""
+    """list."""
 
     __slots__ = ()
 
-    def __init__(self, items: list, cls: type = list, source: Source | None = None) -> None:
+    def __init__(self, items: list, source: Source | None = None, cls: type = list) -> None:
         super().__init__(items, cls, source)
 
     def is_constant(self) -> bool:
         return False
 
     def _changed(self) -> None:
-        self.mutated, self.resized = True, self.resized + 1
-        if self.extra is not None:
-            del self.items[: max(0, len(self.items) - self.extra)]
+        self.mutated = True
+        self.resized += 1
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         index = self.index_of(tx, key)
@@ -259,32 +234,8 @@ class ListVar(SequenceVar):
         start, stop, _ = index.indices(len(self.items))
         return slice(start, max(start, stop))
 
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        try:
-            del self.items[self.index_of(tx, key)]
-        except ours(IndexError, TypeError) as error:
-            tx.raise_(type(error), *error.args)
-        self._changed()
-
     def method_append(self, tx: Frame, value: Variable, /) -> None:
         self.items.append(value)
-        self._changed()
-
-    def method_appendleft(self, tx: Frame, value: Variable, /) -> None:
-        self.items.insert(0, value)
-        self.mutated, self.resized = True, self.resized + 1
-        if self.extra is not None:
-            del self.items[self.extra :]
-
-    def method_extendleft(self, tx: Frame, values: Variable, /) -> None:
-        for value in self._others(tx, values):
-            self.method_appendleft(tx, value)
-
-    def method_rotate(self, tx: Frame, n: Variable = ConstantVar(1), /) -> None:
-        shift = whole(n) % len(self.items) if self.items else 0
-        self.items[:] = (
-            self.items[len(self.items) - shift :] + self.items[: len(self.items) - shift]
-        )
         self._changed()
 
     def method_extend(self, tx: Frame, values: Variable, /) -> None:
@@ -303,18 +254,10 @@ class ListVar(SequenceVar):
             tx.length_hint(values)
         return walk
 
-    def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
-        if self.extra is not None and len(self.items) >= self.extra:
-            tx.raise_(IndexError, "deque already at its maximum size")
-        self.items.insert(whole(index), value)
-        self._changed()
-
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         place = whole(index)
         if not self.items:
-            tx.raise_(
-                IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque"
-            )
+            tx.raise_(IndexError, "pop from empty list")
         if not -len(self.items) <= place < len(self.items):
             tx.raise_(IndexError, "pop index out of range")
         value = self.item(tx, place)
@@ -322,52 +265,23 @@ class ListVar(SequenceVar):
         self._changed()
         return value
 
-    def method_popleft(self, tx: Frame) -> Any:
-        return self.method_pop(tx, ConstantVar(0))
-
-    def method_remove(self, tx: Frame, value: Variable, /) -> Any:
-        for n, item in enumerate(self.iterate(tx)):
-            if tx.same_or_equal(item, value):
-                del self.items[n : n + 1]
-                return self._changed()
-        if self.cls is not list:  # whose words change from version to version
-            raise Break("arguments", "deque.remove() of what is not in it")
-        tx.raise_(ValueError, "list.remove(x): x not in list")
-
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
 
-    def method_reverse(self, tx: Frame) -> None:
-        self.items.reverse()
-        self.mutated = True
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build("BUILD_LIST", self.items)
 
-    def method_copy(self, tx: Frame) -> Any:
-        made = ListVar(list(self.items), self.cls)
-        made.extra = self.extra
-        return made
-
-    def method_sort(
-        self, tx: Frame, /, *, key: Variable | None = None, reverse: Variable = ConstantVar(False)
-    ) -> None:
-        # The list is empty while it is sorted: the key function may look.
-        items = list(self.iterate(tx))
-        self.items.clear()
-        self._changed()
-        resized = self.resized
-        try:
-            items = tx.sorted(items, key, reverse)
-        finally:
-            changed = self.resized != resized
-            self.items[:] = items
-        if changed:
-            tx.raise_(ValueError, "list modified during sort")
+    def replay(self, cg: Codegen) -> None:
+        if self.mutated:
+            items = functools.partial(cg.build, "BUILD_LIST", self.items)
+            cg.commit_item(self, cg.constant(slice(None)), items)
 
 
 def SequenceVar_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
     """A new sequence of exactly this type."""
-    if cls is list or cls is collections.deque:
-        return ListVar(list(items), cls)
+    if cls is list:
+        return ListVar(list(items))
     return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
 
 
@@ -550,22 +464,6 @@ class DictVar(Container):
         self.remove(tx, key)
         return value
 
-    def method_popitem(self, tx: Frame, last: Variable = ConstantVar(True)) -> Any:
-        keys = self.keys(tx)
-        if not keys:
-            tx.raise_(KeyError, "popitem(): dictionary is empty")
-        key = keys[-1 if last.as_constant() else 0]
-        return TupleVar([key, self.method_pop(tx, key)])
-
-    def method_setdefault(
-        self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
-    ) -> Any:
-        value = self.get(tx, key)
-        if value is None:
-            self.store(tx, key, default)
-            value = default
-        return value
-
     def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
         live = self.cls is collections.OrderedDict
         for key, value in dict_pairs(tx, other, live) if other is not None else ():
@@ -578,25 +476,35 @@ class DictVar(Container):
         self.items.clear()
         self.mutated = self.rewritten = True
 
-    def method_copy(self, tx: Frame) -> Any:
-        self.guard_keys(tx)
-        return DictVar(dict(self.items), self.cls, factory=self.factory)
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return {key.as_constant(): part(value) for key, value in self.pairs(current())}
 
-    def method_move_to_end(
-        self, tx: Frame, key: Variable, last: Variable = ConstantVar(True)
-    ) -> None:
-        host = key.hash_key(tx)
-        self.getitem(tx, key)
-        self.guard_keys(tx)
-        pair = self.items.pop(host)
-        self.items = (
-            {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
-        )
-        self.removed += 1
-        self.mutated = self.rewritten = True
+    def contents(self, cg: Codegen) -> None:
+        """Push a dict of the items."""
+        cg.mapping(self.items)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.dictionary(self)
+        if self.cls is dict:
+            self.contents(cg)
+        elif self.cls is collections.defaultdict:
+            factory = self.factory or ConstantVar(None)
+            cg.call_object(self.cls, factory, cg.emitter(self.contents))
+        else:
+            cg.call_object(self.cls, cg.emitter(self.contents))
+
+    def replay(self, cg: Codegen) -> None:
+        if self.rewritten:
+            cg.commit_call(runtime.replace_dict, self, cg.emitter(self.contents))
+            return
+        for host, key in reversed(
+            self.written.items()
+        ):  # the last first: new keys keep their order
+            cg.commit_item(self, key, self.items[host][1])
+
+
+def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
+    """The items of a DictVar whose keys are these names."""
+    return {name: (ConstantVar(name), value) for name, value in values.items()}
 
 
 def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
@@ -638,6 +546,7 @@ class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
 
     __slots__ = ("dict", "kind")
+    shared = False
     dict: DictVar
     kind: str
 
@@ -665,258 +574,12 @@ class DictViewVar(Container):
         return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        return ProxyVar(self.dict) if name == "mapping" else super().getattr(tx, name)
+        if name == "mapping":
+            return tx.call_class(types.MappingProxyType, [self.dict], {})
+        return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
-
-
-class ProxyVar(Container):
-    """types.MappingProxyType: reads of the dict behind it."""
-
-    __slots__ = ("dict",)
-    dict: Any
-    cls = types.MappingProxyType
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(types.MappingProxyType, self.dict)
-
-
-for _name in (
-    "truth",
-    "length",
-    "iterate",
-    "getitem",
-    "get",
-    "contains",
-    "method_get",
-    "method_keys",
-    "method_values",
-    "method_items",
-    "method_copy",
-):
-    setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
-
-
-class SetVar(Container):
-    """set and frozenset: host key -> key variable.
-
-    `table` is a real set of the host keys to which all was done that the program did to its own:
-    the order of a set depends on its past.  `written`: (method, its argument) of each write to a
-    set from outside, to be repeated.  `walked`: the program has seen the order."""
-
-    __slots__ = ("items", "cls", "table", "written", "walked", "popped")
-
-    def __init__(
-        self, items: dict, cls: type = set, source: Source | None = None, table: set | None = None
-    ) -> None:
-        self.source, self.mutated, self.items, self.cls = source, False, items, cls
-        self.table = added(items) if table is None else table
-        self.written: list[tuple] = []
-        self.walked = False
-        self.popped = False
-
-    @classmethod
-    def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
-        """Of values that are added one after the other."""
-        items: dict[Any, Variable] = {}
-        for value in values:  # the first of equal keys stays
-            items.setdefault(value.hash_key(tx), value)
-        return cls(items, kind)
-
-    @classmethod
-    def made(cls, tx: Frame, values: Variable, kind: type = set) -> SetVar:
-        """kind(values)."""
-        found = cls({})
-        found.method_update(tx, values)
-        found.cls, found.mutated = kind, False
-        return found
-
-    def is_constant(self) -> bool:
-        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
-
-    def as_constant(self) -> Any:
-        return self.cls(item.as_constant() for item in self.items.values())
-
-    def hash_key(self, tx: Frame) -> Any:
-        return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
-
-    def length(self, tx: Frame) -> int:
-        return len(self.items)
-
-    def ordered(self, tx: Frame) -> set:
-        """`table`, where the order of the keys matters."""
-        if self.source is not None:
-            if self.mutated and len(self.items) > 1:
-                raise Break("iteration", "the order of a set from outside that was written")
-            tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
-        return self.table
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        table, self.walked = self.ordered(tx), True
-        order = self.items if self.source is not None else table
-        return iter([self.items[key] for key in order])
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        return item.hash_key(tx) in self.items
-
-    def method_add(self, tx: Frame, value: Variable, /) -> None:
-        host = value.hash_key(tx)
-        self.items.setdefault(host, value)
-        self.table.add(host)
-        self._write("add", value)
-
-    def method_discard(self, tx: Frame, value: Variable, /) -> None:
-        host = value.hash_key(tx)
-        if self.items.pop(host, None) is not None:
-            self.table.discard(host)
-            self._write("discard", value)
-
-    def method_remove(self, tx: Frame, value: Variable, /) -> None:
-        if value.hash_key(tx) not in self.items:
-            tx.raise_var(KeyError, [value])
-        self.method_discard(tx, value)
-
-    def method_update(self, tx: Frame, *others: Variable) -> None:
-        for other in others:
-            if hosts_of(tx, other) is not None:
-                self._change(tx, "update", [other])
-                continue
-            for value in other.iterate(tx):
-                self.method_add(tx, value)
-        self.mutated = True
-
-    def method_clear(self, tx: Frame) -> None:
-        self.items.clear()
-        self.table.clear()
-        self._write("clear")
-
-    def method_copy(self, tx: Frame) -> Any:
-        return self if self.cls is frozenset else self.call_method(tx, "union", [], {})
-
-    def method_pop(self, tx: Frame) -> Any:
-        if not self.items:
-            tx.raise_(KeyError, "pop from an empty set")
-        if self.source is not None:
-            raise Break("set", "pop() of a set from outside")
-        self.popped = True
-        return self.items.pop(self.table.pop())
-
-    def by_c(self, tx: Frame, name: str, others: Any) -> tuple[dict, set]:
-        """(items, table) as the method of real sets makes them: it knows the order, and which of
-        equal keys stays."""
-        table, keys, before = self.ordered(tx), [], list(self.items.items())
-        pairs = list(before)
-        for other in others:
-            hosts = hosts_of(tx, other)
-            if hosts is None:
-                values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
-                hosts = [host for host, _ in values]
-            elif isinstance(other, SetVar):
-                values = list(other.items.items())
-            else:
-                values = [(host, pair[0].realize(tx)) for host, pair in other.items.items()]
-            keys.append(hosts)
-            pairs += values
-        if list(self.items.items()) != before:
-            raise Break("set", f"{name}() of a set that changes meanwhile")
-        found = getattr(table, name)(*keys)
-        table = table if found is None else found
-        kept = set(map(id, table))
-        items: dict[Any, Variable] = {}
-        for host, value in pairs:
-            if id(host) in kept:
-                items.setdefault(host, value)
-        return items, table
-
-    def _change(self, tx: Frame, name: str, others: Any) -> None:
-        if self.source is not None:  # its table is larger than that of a copy, perhaps
-            raise Break("set", f"{name}() of a set from outside")
-        self.items, self.table = self.by_c(tx, name, others)
-        self.mutated = True
-
-    def _write(self, name: str, *values: Variable) -> None:
-        self.mutated = True
-        if self.source is not None:
-            self.written.append((name, values))
-
-    def method_difference_update(self, tx: Frame, *others: Variable) -> None:
-        for other in others:
-            for value in other.iterate(tx):
-                self.method_discard(tx, value)
-            self.table.difference_update(())  # which makes room, as it does after the walk
-            self._write("difference_update", TupleVar([]))
-
-    def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
-        keys = {value.hash_key(tx) for value in other.iterate(tx)}
-        return ConstantVar(all(key in keys for key in self.items))
-
-    def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
-        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
-
-    def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
-        return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.set(self)
-
-    def order_to_add(self) -> list[Variable]:
-        """The variables in an order in which adding them makes a set that is walked like this
-        one."""
-        order = list(self.table)
-        candidates = [list(self.items), order]
-        for candidate in candidates:
-            if list(added(candidate)) == order and not (self.popped and order):
-                return [self.items[host] for host in candidate]
-        if self.walked or self.popped or all(map(lies_fixed, order)):
-            raise Break("reconstruct", "a set whose order comes from keys that were removed")
-        return list(self.items.values())  # the order of text differs from run to run anyway
-
-
-def lies_fixed(key: Any) -> bool:
-    """Is its place in a set the same in every run?  That of text, or of an address, is not."""
-    if type(key) is tuple:
-        return all(map(lies_fixed, key))
-    return isinstance(key, (int, float, complex))
-
-
-def added(keys: Iterable) -> set:
-    """A set to which the keys were added one after the other."""
-    made = set()
-    for key in keys:
-        made.add(key)
-    return made
-
-
-def hosts_of(tx: Frame, values: Variable) -> Any:
-    """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
-    if isinstance(values, SetVar):
-        return values.ordered(tx)
-    if type(values) is DictVar and values.cls is dict:
-        values.guard_keys(tx)
-        return dict.fromkeys(values.items)
-    return None
-
-
-def _making(name: str) -> Callable:
-    def method(self: Any, tx: Frame, *others: Variable) -> Variable:
-        items, table = self.by_c(tx, name, others)
-        return SetVar(items, self.cls, table=table)
-
-    return method
-
-
-def _changing(name: str) -> Callable:
-    return lambda self, tx, *others: self._change(tx, name, others)
-
-
-for _name in ("union", "intersection", "difference", "symmetric_difference"):
-    setattr(SetVar, f"method_{_name}", _making(_name))
-for _name in ("intersection_update", "symmetric_difference_update"):
-    setattr(SetVar, f"method_{_name}", _changing(_name))
 
 
 class SliceVar(Variable):
@@ -925,6 +588,10 @@ class SliceVar(Variable):
     __slots__ = ("parts",)
     parts: list[Variable]
     cls = slice
+    shared = True
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return slice(*map(part, self.parts))
 
     def as_constant(self) -> Any:
         return slice(*[part.as_constant() for part in self.parts])

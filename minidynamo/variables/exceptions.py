@@ -10,9 +10,11 @@ Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from .. import runtime
 from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
@@ -102,6 +104,23 @@ class ExceptionVar(ObjectVar):
         self.slots[name] = value
         if name == "__cause__":
             self.slots["__suppress_context__"] = ConstantVar(True)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        if "__traceback__" in self.slots:
+            cg.value(self.slots["__traceback__"])  # refuses, unless it was set to None
+            cg.emit("POP_TOP", None, -1)
+        cg.call_object(
+            runtime.new_exception,
+            cg.constant(self.cls),
+            functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
+            self.push_fields(cg),
+            self.slots.get("__cause__", ConstantVar(None)),
+            self.slots.get("__context__", ConstantVar(None)),
+            self.slots.get("__suppress_context__", ConstantVar(False)),
+        )
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
         if hasattr(type(lookup(self.cls, name)[1]), "__set__"):

@@ -1,5 +1,4 @@
-"""Callables: Python functions (inlined), closures and their cells, bound methods, partials, C
-callables.
+"""Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
 
 In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
       give.
@@ -18,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import runtime
+from ..bytecode import emit
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, RealVar, Variable
 from .constant import ConstantVar, is_constant_value
-from .containers import DictVar, TupleVar
+from .containers import TupleVar, named
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, SHARED
 
@@ -60,19 +61,28 @@ class CellVar(Variable):
         return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.cell(self)
+        if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
+            cg.emit(emit.load_cell()[0].op, self.cell, 1)
+        elif self.source is not None:
+            cg.load_source(self.source)
+        else:
+            cg.call_object(types.CellType)
+            cg.remember(self)
+            if self.content is not None:  # after `remember`: a closure may refer to itself
+                cg.value(self.content)
+                cg.emit("COPY", 2, 1)
+                cg.emit("STORE_ATTR", "cell_contents", -2)
 
-
-def written(name: str) -> bool:
-    """Is this a field of every function that a program may replace?"""
-    try:
-        setattr(written, name, getattr(written, name))
-    except ours(AttributeError, TypeError):
-        return False
-    return True
-
-
-WRITABLE = frozenset(filter(written, dir(written)))
+    def replay(self, cg: Codegen) -> None:
+        if self.content is None:
+            cg.commit_call(runtime.empty, self)
+        elif isinstance(self.cell, str):
+            cg.value(self.content)
+            cg.commit("STORE_DEREF", self.cell)
+        else:
+            cg.value(self.content)
+            cg.value(self)
+            cg.commit("STORE_ATTR", "cell_contents")
 
 
 class FunctionVar(Variable):
@@ -127,77 +137,43 @@ class FunctionVar(Variable):
     def hash_key(self, tx: Frame) -> Any:
         return self.identity()
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
-            return self.attrs.get(tx, ConstantVar(name))
-        if name == "__dict__":
-            return self._dict(tx)
-        if self.fn is not None:
-            return self._real_attribute(tx, name)
-        if name in MADE_HERE:
-            return MADE_HERE[name](self)
-        return super().getattr(tx, name)
-
-    def _real_attribute(self, tx: Frame, name: str) -> Variable:
-        try:
-            value = getattr(self.fn, name)
-        except ours(AttributeError) as error:
-            tx.raise_(AttributeError, *error.args)
-        if name in ("__globals__", "__closure__"):
-            raise Break("attribute", f"function.{name} is not traced")
-        source = self.source or tx.output.tree.pinned(self.fn)
-        if name not in WRITABLE and hasattr(types.FunctionType, name):
-            return tx.output.wrap_pinned(value)
-        return tx.output.wrap(value, source.attr(name))
-
-    def _annotations(self) -> Variable:
-        self.annotations = self.annotations or DictVar({})
-        return self.annotations
-
-    def _dict(self, tx: Frame) -> DictVar:
-        if self.attrs is None:
-            self.attrs = (
-                DictVar({})
-                if self.fn is None
-                else tx.output.wrap(
-                    vars(self.fn), (self.source or tx.output.tree.pinned(self.fn)).attr("__dict__")
-                )
-            )
-        return self.attrs
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        if self.fn is not None:
-            raise Break("attribute", f"setting .{name} of the function {self.name}")
-        if name in ("__name__", "__qualname__"):
-            self.name = value.as_constant()
-        elif name == "__annotations__":
-            self.annotations = value
-        self._dict(tx).store(tx, ConstantVar(name), value)
-
     def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.call_function(self, args, kwargs)
 
     def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return self if instance.identity() is None else BoundMethodVar(self, instance)
 
+    def argument(self, part: Any) -> Any:
+        return super().argument(part) if self.fn is None else self.fn
+
     def reconstruct(self, cg: Codegen) -> None:
-        cg.function(self)
+        if self.fn is not None:
+            cg.load_const(self.fn)
+            return
+        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
+        if not added and self.name == self.code.co_qualname:
+            self._made(cg)
+        else:
+            attributes = {} if self.attrs is None else self.attrs.items
+            cg.call_object(
+                runtime.new_function,
+                cg.emitter(self._made),
+                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
+                functools.partial(cg.mapping, named(self.kwdefaults)),
+                ConstantVar(self.name),
+                functools.partial(cg.mapping, attributes),
+                self.annotations or ConstantVar(None),
+            )
+        cg.remember(self)
+
+    def _made(self, cg: Codegen) -> None:
+        """The function, without what can be set later."""
+        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
+        closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
+        cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
-
-
-MADE_HERE = {  # attributes of a function that was made in this frame
-    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
-    "__qualname__": lambda f: ConstantVar(f.name),
-    "__code__": lambda f: ConstantVar(f.code),
-    "__doc__": lambda f: ConstantVar(
-        next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
-    ),
-    "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
-    "__annotations__": FunctionVar._annotations,
-    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
-}
 
 
 class BoundMethodVar(Variable):
@@ -324,46 +300,6 @@ class DeferredVar(Variable):
     def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
         cg.load_attr(self.name)
-
-
-class PartialVar(Variable):
-    """functools.partial; `value` is the real one that came from outside."""
-
-    __slots__ = ("function", "args", "kwargs", "value")
-    function: Variable
-    args: list[Variable]
-    kwargs: dict[str, Variable]
-    value: Any
-    cls = functools.partial
-
-    def real(self) -> Any:
-        return functools.partial(
-            self.function.real(),
-            *[a.real() for a in self.args],
-            **{k: v.real() for k, v in self.kwargs.items()},
-        )
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleVar(list(self.args))
-        if name == "keywords":
-            return DictVar({k: (ConstantVar(k), v) for k, v in self.kwargs.items()})
-        if self.value is not None:  # its __dict__ is made once somebody asks for it
-            fields = tx.output.fields_of(self.value, self.source.instance_dict())
-            if name == "__dict__":
-                return fields
-            own = fields.get(tx, ConstantVar(name))
-            if own is not None:
-                return own
-        return super().getattr(tx, name)
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
 class CallableVar(RealVar):

@@ -7,42 +7,61 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
 Mirrors torch/_dynamo/variables/iter.py.
 """
 
+from __future__ import annotations
+
 import builtins
 import collections
 import types
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
-from .containers import ListVar, SetVar, TupleVar
-from .functions import CallableVar
+from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
+from .objects import ObjectVar
+
+if TYPE_CHECKING:
+    from ..reconstruct import Codegen
+    from ..symbolic_eval.evaluator import Frame
+
+ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
+
+
+def iterator_of(tx: Frame, variable: Variable) -> Variable:
+    """iter(variable): as the nearest class of the variable says."""
+    for kind in type(variable).__mro__:
+        made = ITERATORS.get(kind)
+        if made is not None:
+            return made(tx, variable)
+    return HostIterator(variable.iterate(tx), IteratorVar.cls)
 
 
 class IteratorVar(Variable):
     """Something with __next__."""
 
     __slots__ = ()
+    shared = True
     cls: Any = type(iter(()))
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         raise NotImplementedError
 
-    def rest(self, tx):
+    def rest(self, tx: Frame) -> Iterator[Variable]:
         """What is left, for who has asked for this iterator."""
         while (value := self.next(tx)) is not None:
             yield value
 
     iterate = rest
 
-    def method___next__(self, tx):
+    def method___next__(self, tx: Frame) -> Variable:
         value = self.next(tx)
         if value is None:
             tx.raise_(StopIteration)
         return value
 
-    def method___iter__(self, tx):
+    def method___iter__(self, tx: Frame) -> Variable:
         return self
 
 
@@ -51,39 +70,28 @@ class SequenceIterator(IteratorVar):
     from its last down."""
 
     __slots__ = ("sequence", "index", "step", "resized")
+    sequence: SequenceVar
+    index: int
+    step: int
+    resized: int
 
-    def __init__(self, sequence, index=0, step=1):
-        self.source, self.mutated, self.sequence, self.index, self.step, self.resized = (
-            None,
-            False,
-            sequence,
-            index,
-            step,
-            sequence.resized,
-        )
+    def __init__(self, sequence: SequenceVar, index: int = 0, step: int = 1) -> None:
+        super().__init__(sequence, index, step, sequence.resized)
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         self.sequence.check_unchanged(tx, self.resized)
-        if (
-            not 0 <= self.index < len(self.sequence.items)
-        ):  # exhausted for good, though the list may grow
-            if self.sequence.cls is not collections.deque:  # whose change is still noticed
-                self.sequence = (
-                    ListVar([], self.sequence.cls)
-                    if isinstance(self.sequence, ListVar)
-                    else TupleVar([])
-                )
+        if not 0 <= self.index < len(self.sequence.items):
+            self.sequence = self.sequence.exhausted()
             self.index = min(self.step, 0)
             return None
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)
 
-    def python_type(self):
-        return type(
-            (iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls))
-        )
+    def python_type(self) -> type:
+        empty = self.sequence.cls.__new__(self.sequence.cls)
+        return type(iter(empty) if self.step > 0 else reversed(empty))
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         late = self.sequence.mutated and (
             self.sequence.source is not None
             or self.sequence.cls is not list
@@ -107,9 +115,11 @@ class ItemIterator(IteratorVar):
     """Over an object that has __getitem__ alone."""
 
     __slots__ = ("object", "index")
+    object: Variable
+    index: int
     cls = type(iter(type("Items", (), {"__getitem__": None})()))
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         try:
             value = self.object.getitem(tx, ConstantVar(self.index))
         except ObservedException as raised:
@@ -120,7 +130,7 @@ class ItemIterator(IteratorVar):
         self.index += 1
         return value
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
 
 
@@ -129,11 +139,12 @@ class HostIterator(IteratorVar):
     iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
 
     __slots__ = ("left", "cls")
+    left: Iterator[Variable]
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         return next(self.left, None)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         rest = list(self.left)
         self.left = iter(rest)
         kind = self.cls.__name__
@@ -149,40 +160,41 @@ class KeysIterator(IteratorVar):
 
     __slots__ = ("walked", "left", "size", "taken", "removed", "cls")
 
-    def __init__(self, tx, walked):
-        self.source, self.mutated, self.walked, self.taken = None, False, walked, 0
-        self.left, self.size = iter(list(walked.iterate(tx))), len(self.owner().items)
+    def __init__(self, tx: Frame, walked: Any) -> None:
+        self.source = None
+        self.mutated = False
+        self.walked = walked
+        self.taken = 0
+        self.left = iter(list(walked.iterate(tx)))
+        self.size = len(self.owner().items)
         self.removed = getattr(self.owner(), "removed", 0)
         self.cls = type(iter(self.empty()))
 
-    def empty(self):
+    def empty(self) -> Any:
         """An object of the kind that is walked, without items."""
-        if isinstance(self.walked, SetVar):
+        if self.owner().cls in (set, frozenset):
             return set()
-        like = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
+        like: Any = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
         kind = getattr(self.walked, "kind", "keys")
         return getattr(like, kind)()
 
-    def owner(self):
+    def owner(self) -> Any:
         return getattr(self.walked, "dict", self.walked)
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         if self.walked is None:
             return None
-        resized, replaced = (
-            self.size != len(self.owner().items),
-            self.removed != getattr(self.owner(), "removed", 0),
-        )
-        if self.owner().cls is collections.OrderedDict:
+        resized = self.size != len(self.owner().items)
+        replaced = self.removed != getattr(self.owner(), "removed", 0)
+        kind = self.owner().cls
+        if kind is collections.OrderedDict:
             if (resized or replaced) and self.taken < self.size:  # its end is known before
                 self.walked = None
                 tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
         elif resized:
             self.size = -1
-            tx.raise_(
-                RuntimeError,
-                f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration",
-            )
+            name = "Set" if kind in (set, frozenset) else "dictionary"
+            tx.raise_(RuntimeError, f"{name} changed size during iteration")
         elif replaced:
             raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
@@ -191,83 +203,62 @@ class KeysIterator(IteratorVar):
             self.walked = None
         return value
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()
         if self.walked is None:
             cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
-        elif owner.mutated and (
-            owner.source is not None
-            and getattr(owner, "rewritten", True)
-            or owner.source is None
-            and (self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0))
-        ):
+            return
+        if owner.source is not None:
+            differs = getattr(owner, "rewritten", True)
+        else:
+            differs = self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0)
+        if owner.mutated and differs:
             raise SkipFrame(
                 "a dictionary or set that is written while it is walked, across a graph break"
             )
-        else:
-            cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
-
-
-class LibraryIterator(IteratorVar):
-    """One of itertools' own, run on variables; `made` says where, for there plain Python must make
-    it if it outlives the trace."""
-
-    __slots__ = ("steps", "made", "cls")
-
-    def next(self, tx):
-        value = tx.run_c(next, self.steps, None)
-        return (
-            TupleVar([*value])
-            if type(value) is tuple
-            else value
-            if value is None or isinstance(value, Variable)
-            else ConstantVar(value)
-        )
-
-    def reconstruct(self, cg):
-        raise Break(
-            "iterator",
-            f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame",
-            "consume it before",
-            *self.made,
-        )
+        cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
 class RangeIterator(IteratorVar):
     __slots__ = ("left",)
+    left: range
     cls = type(iter(range(0)))
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         if not self.left:
             return None
         value, self.left = self.left[0], self.left[1:]
         return ConstantVar(value)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.left)
         cg.emit("GET_ITER", effect=0)
 
 
 class EnumerateVar(IteratorVar):
     __slots__ = ("inner", "count")
+    inner: Any
+    count: int
     cls = enumerate
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         value = self.inner.next(tx)
         if value is None:
             return None
         self.count += 1
         return TupleVar([ConstantVar(self.count - 1), value])
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(enumerate, self.inner, ConstantVar(self.count))
 
 
 class ZipVar(IteratorVar):
     __slots__ = ("inners", "strict")
+    inners: list
+    strict: bool
     cls = zip
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         values = []
         for n, inner in enumerate(self.inners):
             value = inner.next(tx)
@@ -278,79 +269,29 @@ class ZipVar(IteratorVar):
             values.append(value)
         return TupleVar(values) if values else None
 
-    def _check(self, tx, n):
+    def _check(self, tx: Frame, n: int) -> None:
+        """strict=True, and the argument number `n` has come to its end."""
         if n:
-            tx.raise_(
-                ValueError,
-                f"zip() argument {n + 1} is shorter than argument{'s 1-' + str(n) if n > 1 else ' 1'}",
-            )
+            before = f"arguments 1-{n}" if n > 1 else "argument 1"
+            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than {before}")
         for m, inner in enumerate(self.inners[1:], 1):
             if inner.next(tx) is not None:
-                tx.raise_(
-                    ValueError,
-                    f"zip() argument {m + 1} is longer than argument{'s 1-' + str(m) if m > 1 else ' 1'}",
-                )
+                before = f"arguments 1-{m}" if m > 1 else "argument 1"
+                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than {before}")
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         if self.strict:
             raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
         cg.call_object(zip, *self.inners)
-
-
-class MapVar(IteratorVar):
-    __slots__ = ("function", "rows")  # rows: a ZipVar
-    cls = map
-
-    def next(self, tx):
-        row = self.rows.next(tx)
-        return row and self.function.call(tx, row.items, {})
-
-    def reconstruct(self, cg):
-        cg.call_object(map, self.function, *self.rows.inners)
-
-
-class FilterVar(IteratorVar):
-    __slots__ = ("function", "inner")
-    cls = filter
-
-    def next(self, tx):
-        while (value := self.inner.next(tx)) is not None:
-            if (
-                value if self.function.identity() is None else self.function.call(tx, [value], {})
-            ).truth(tx):
-                return value
-
-    def reconstruct(self, cg):
-        cg.call_object(filter, self.function, self.inner)
-
-
-class CallIterator(IteratorVar):
-    """iter(function, sentinel)."""
-
-    __slots__ = ("function", "sentinel")
-    cls = type(iter(int, 0))
-
-    def next(self, tx):
-        if self.function is None:
-            return None
-        value = self.function.call(tx, [], {})
-        if not tx.same_or_equal(value, self.sentinel):
-            return value
-        self.function = None
-
-    def reconstruct(self, cg):
-        if self.function is None:  # exhausted for good
-            cg.call_object(iter, CallableVar(int), ConstantVar(0))
-        else:
-            cg.call_object(iter, self.function, self.sentinel)
 
 
 class SentinelVar(IteratorVar):
     """Objects with a Python __next__."""
 
     __slots__ = ("object",)
+    object: Variable
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         try:
             return self.object.call_method(tx, "__next__", [], {})
         except ObservedException as raised:
@@ -358,25 +299,43 @@ class SentinelVar(IteratorVar):
                 return None
             raise
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def method___next__(self, tx):
+    def method___next__(self, tx: Frame) -> Variable:
         return self.object.call_method(tx, "__next__", [], {})
 
-    def identity(self):
+    def identity(self) -> Any:
         return self.object.identity()
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return self.object.getattr(tx, name)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.object.python_type()
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.object)
 
 
+def _iterator_of_constant(tx: Frame, variable: ConstantVar) -> IteratorVar:
+    if type(variable.value) is range:
+        return RangeIterator(variable.value)
+    items = variable.iterate(tx)
+    return HostIterator(items, type(iter(variable.value)))
+
+
+ITERATORS.update(
+    {
+        IteratorVar: lambda tx, iterator: iterator,
+        SentinelVar: lambda tx, made: tx.iter_of_object(made.object),  # as often as Python asks
+        SequenceVar: lambda tx, sequence: SequenceIterator(sequence),
+        ConstantVar: _iterator_of_constant,
+        ObjectVar: lambda tx, instance: tx.iter_of_object(instance),
+        DictVar: KeysIterator,
+        DictViewVar: KeysIterator,
+    }
+)
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")  # no `try`
 
 
@@ -384,23 +343,20 @@ class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
 
     __slots__ = ("frame", "made", "done", "started", "running")
+    frame: Any
+    made: tuple
+    done: bool
+    started: bool
+    running: bool
     cls = types.GeneratorType
 
-    def __init__(self, frame, made):
-        self.source, self.mutated, self.frame, self.made, self.done, self.started = (
-            None,
-            False,
-            frame,
-            made,
-            False,
-            False,
-        )
-        self.running = False
+    def __init__(self, frame: Frame, made: tuple) -> None:
+        super().__init__(frame, made, False, False, False)
 
-    def next(self, tx):
+    def next(self, tx: Frame) -> Variable | None:
         return self.send(tx, ConstantVar(None))
 
-    def send(self, tx, value):
+    def send(self, tx: Frame, value: Variable) -> Variable | None:
         """The next yielded variable, or None; the return value is then in `frame.returned`."""
         if self.done:
             return None
@@ -418,19 +374,17 @@ class GeneratorVar(IteratorVar):
         self.done = yielded is None
         return yielded
 
-    def must_be_closed(self):
+    def must_be_closed(self) -> bool:
         """Would closing it run more of its body?"""
         if not self.started or self.done:
             return False
-        operations, (_, _, entry, _) = (
-            self.frame.info.operations,
-            self.frame.info.ops[self.frame.pc - 1],
-        )
+        operations = self.frame.info.operations
+        entry = self.frame.info.ops[self.frame.pc - 1][2]
         if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
             return False
         return not self.passes_by(operations, entry[0])
 
-    def passes_by(self, operations, place):
+    def passes_by(self, operations: list, place: int) -> bool:
         """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
 
         GeneratorExit, which closing raises, runs none of it then."""
@@ -448,61 +402,7 @@ class GeneratorVar(IteratorVar):
             place = operations[place + 2].arg
         return operations[place].op == "RERAISE"
 
-    def method_send(self, tx, value):
-        if not self.started and value.identity() is not None:
-            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
-        over, yielded = self.done, self.send(tx, value)
-        if yielded is None:
-            tx.raise_var(
-                StopIteration,
-                [] if over or self.frame.returned.identity() is None else [self.frame.returned],
-            )
-        return yielded
-
-    def method___next__(self, tx):
-        return self.method_send(tx, ConstantVar(None))
-
-    def method_close(self, tx):
-        if self.started and not self.done:
-            try:
-                tx.raise_(GeneratorExit)
-            except ObservedException as leave:
-                try:
-                    self.method_throw(tx, leave.var)
-                except ObservedException as raised:
-                    if not issubclass(raised.var.python_type(), (GeneratorExit, StopIteration)):
-                        raise
-                else:
-                    tx.raise_(RuntimeError, "generator ignored GeneratorExit")
-        self.done = True
-
-    def method_throw(self, tx, *exception):
-        raised = (
-            exception[1]
-            if len(exception) > 1 and exception[1].identity() is not None
-            else exception[0]
-        )
-        if isinstance(raised.identity(), type):
-            raised = raised.call(tx, [], {})
-        if not self.started or self.done:
-            self.done = True
-            raise tx.raised(raised)
-        operations, at = self.frame.info.operations, self.frame.pc
-        if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
-            raise Break(
-                "generator", "throwing into a generator that waits for another one (yield from)"
-            )
-        try:
-            yielded = self.frame.resume_generator(tx, None, throw=raised)
-        except BaseException:
-            self.done = True
-            raise
-        self.done = yielded is None
-        if yielded is None:
-            tx.raise_(StopIteration)
-        return yielded
-
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         raise Break(
             "generator",
             f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",

@@ -23,6 +23,7 @@ from .registry import BY_VALUE, PINNED
 
 if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
     from ..sources import Source
     from ..symbolic_eval.evaluator import Frame
     from .base import Variable
@@ -114,6 +115,11 @@ class GlobalsVar:
             output.tree.pinned(self.builtins, "builtins").item(name), self.builtins[name]
         )
         return output.wrap_pinned(self.builtins[name])
+
+    def replay(self, cg: Codegen) -> None:
+        entries = cg.constant(self.values)
+        for name, value in reversed(self.written.items()):
+            cg.commit_item(entries, cg.constant(name), value)
 
 
 @BY_VALUE.rule(types.ModuleType)

@@ -17,6 +17,7 @@ from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
 from ..polyfills import call_with_hooks
+from .base import Variable
 from .constant import ConstantVar
 from .containers import DictVar, TupleVar
 from .lookup import MISSING, lookup
@@ -25,10 +26,8 @@ from .registry import SHARED
 
 if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
     from ..sources import Source
     from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -71,41 +70,6 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        if (
-            self.cls is torch.nn.ModuleList
-            and key.is_constant()
-            and isinstance(key.as_constant(), slice)
-        ):
-            children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
-            return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
-        return super().getitem(tx, key)
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        setter = lookup(self.cls, "__setattr__")[1]
-        if setter is NN_MODULE["__setattr__"]:
-            self.module_setattr(tx, name, value)
-        else:
-            super().setattr(tx, name, value)
-
-    def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        """nn.Module.__setattr__, where it only stores."""
-        kind = value.python_type()
-        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
-            raise Break(
-                "module",
-                f"assigning a {kind.__name__} to self.{name} in forward",
-                "assign it in __init__",
-            )
-        if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
-            raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
-        buffers = self.table(tx, "_buffers")
-        if name in buffers.items:
-            tx.output.as_input(buffers.source.item(name))
-            buffers.store(tx, ConstantVar(name), value)
-        else:
-            self.generic_setattr(tx, name, value)
-
     def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
@@ -135,26 +99,6 @@ class ModuleVar(ObjectVar):
             )
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
-
-
-class ModuleListVar(TupleVar):
-    """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
-
-    __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return False
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        found = self.index_of(tx, key)
-        return (
-            ModuleListVar(self.items[found], self.cls)
-            if isinstance(found, slice)
-            else super().getitem(tx, key)
-        )
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)

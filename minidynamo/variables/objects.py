@@ -16,15 +16,16 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .. import runtime
 from ..exceptions import Break, ObservedException
 from .base import Variable, current
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar
+from .containers import DictVar, TupleVar, named
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
@@ -69,6 +70,7 @@ class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
 
     __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
+    shared = True
 
     def __init__(
         self,
@@ -298,24 +300,6 @@ class ObjectVar(Variable):
             raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
         return True
 
-    def delattr(self, tx: Frame, name: str) -> None:
-        _, deleter = lookup(self.cls, "__delattr__")
-        if isinstance(deleter, types.FunctionType):
-            tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
-        else:
-            self.generic_delattr(tx, name)
-
-    def generic_delattr(self, tx: Frame, name: str) -> None:
-        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
-            self.slot(tx, name)
-            self.slots[name], self.mutated = None, True
-        elif self.fields is None or self.pinned:
-            raise Break("attribute", f"deleting .{name} of {self}")
-        elif self.fields.get(tx, ConstantVar(name)) is None:
-            self.missing(tx, name)
-        else:
-            self.fields.remove(tx, ConstantVar(name))
-
     # ---- operations, through the class
     def special(self, tx: Frame, name: str) -> Variable | None:
         """The bound special method, or None.  Looked up on the class, as Python does."""
@@ -340,37 +324,6 @@ class ObjectVar(Variable):
     def truth(self, tx: Frame) -> bool:
         return truth_by_methods(tx, self)
 
-    def length(self, tx: Frame) -> int:
-        return self._through(tx, "__len__", []).as_constant()
-
-    def _through(self, tx: Frame, name: str, args: list[Variable]) -> Variable:
-        method = self.special(tx, name)
-        if method is None:
-            if name == "__len__":
-                tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
-            raise Break("C function", f"{name} of a {self.cls.__name__}")
-        return method.call(tx, args, {})
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        if lookup(self.cls, "__getitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
-        return self._through(tx, "__getitem__", [key])
-
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
-        self._through(tx, "__setitem__", [key, value])
-
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        self._through(tx, "__delitem__", [key])
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        if self.special(tx, "__contains__") is not None:
-            return self._through(tx, "__contains__", [item]).truth(tx)
-        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
-            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
-        return super().contains(tx, item)
-
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
@@ -380,7 +333,30 @@ class ObjectVar(Variable):
         return self.getattr(tx, name).call(tx, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.object(self)
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        slots = {name: value for name, value in self.slots.items() if value is not None}
+        cg.call_object(
+            runtime.new_object,
+            cg.constant(self.cls),
+            self.push_fields(cg),
+            functools.partial(cg.mapping, named(slots)),
+            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
+        )
+
+    def push_fields(self, cg: Codegen) -> Callable[[], None]:
+        """What pushes a dict of its `__dict__`."""
+        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated or self.source is None:
+            return
+        for name, value in self.slots.items():
+            if value is None:
+                cg.commit_call(object.__delattr__, self, ConstantVar(name))
+            else:
+                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
     def __repr__(self) -> str:
         return f"{self.cls.__name__} object" + (

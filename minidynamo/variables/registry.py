@@ -58,5 +58,12 @@ class Registry:
 BY_VALUE = Registry()
 # Objects that a program can write or tell apart: one variable, at however many places they lie.
 SHARED = Registry()
+# Values that a folded call gave: rules take (builder, value).
+RESULTS = Registry()
+# What is done to the arguments of a call before it goes into the graph, where floats are tensors:
+# functions of (tx, target, args, kwargs) that give (args, kwargs).
+ARGUMENTS: list[Callable[..., tuple]] = []
+# Asked before a call is folded, with (its name, its constant arguments): may raise `Break`.
+BEFORE_FOLDING: list[Callable[[str, tuple], None]] = []
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()

@@ -137,6 +137,9 @@ class TextVar(Unpinned):
     def identity(self) -> Any:
         return self.as_constant()
 
+    def argument(self, part: Any) -> Any:
+        return self.as_constant()
+
     def reconstruct(self, cg: Codegen) -> None:
         texts = [
             part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"

@@ -11,10 +11,9 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 
 from __future__ import annotations
 
-import functools
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,10 +25,8 @@ from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Variable
 from .constant import ConstantVar
-from .containers import SequenceVar
 from .lookup import lookup
 from .objects import method_of_class
-from .symbolic import Unpinned
 
 if TYPE_CHECKING:
     from ..reconstruct import Codegen
@@ -262,34 +259,6 @@ class TensorVar(Variable):
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
 
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        if name == "requires_grad" and self._sets_what_is(tx, value):
-            return
-        raise Break(
-            "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
-        )
-
-    def _sets_what_is(self, tx: Frame, value: Variable) -> bool:
-        """Does `tensor.requires_grad = value` neither change anything nor raise?"""
-        tensor = self.fake if self.value is None else self.value
-        return (
-            value.as_constant() is self.fake.requires_grad
-            and not tensor.is_inference()
-            and not tensor._is_view()  # its own flag may differ from what it tells
-            and self.getattr(tx, "is_leaf").as_constant()
-        )
-
-    def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-        tensor = self.fake if self.value is None else self.value
-        self._told(tx, "requires_grad")
-        if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
-            raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
-        return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
-
-    def method_detach_(self, tx: Frame) -> Any:
-        self._told(tx, "requires_grad")  # eager refuses a view
-        return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
-
     def call_method(
         self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
@@ -332,23 +301,6 @@ class TensorVar(Variable):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
 
-    def _scaled(name: Any, symbol: str) -> Callable:
-        def method(self: Any, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-            """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step
-            count) is multiplied in."""
-            value = kwargs.get("value")
-            if isinstance(value, FloatVar):
-                value = value.beside(tx, args)
-            if not isinstance(value, TensorVar):
-                return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
-            change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
-            return self.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
-
-        return method
-
-    method_addcmul, method_addcmul_ = _scaled("addcmul", "*"), _scaled("addcmul_", "*")
-    method_addcdiv, method_addcdiv_ = _scaled("addcdiv", "/"), _scaled("addcdiv_", "/")
-
     # ---- metadata that needs no node
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
         self.guard_shape(tx)
@@ -374,136 +326,5 @@ class TensorVar(Variable):
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
 
-    def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-        if not args and not kwargs:
-            return ConstantVar(self.fake.type())
-        return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
-
-    def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
-        has tuples only, so that a torch.Size is given by its name."""
-        if args and getattr(args[0], "cls", None) is torch.Size:
-            kwargs = kwargs | {"size": args[0]}
-            args = args[1:]
-        return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
-
-    def method___hash__(self, tx: Frame) -> None:
-        raise Break("tensor method", "hash(tensor)")
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_graph_output(self)
-
-
-class FloatVar(Unpinned):
-    """A float that changes from call to call (a scheduler's learning rate): a float for the
-    program, a 0-d float64 tensor in the graph.
-
-    Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument)
-    pins it: `pin` puts back the guards that make it a constant.  One that the program reads has a
-    source; what follows from it has none.
-    # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
-    """
-
-    __slots__ = ("value", "tensor", "pin")
-    cls = float
-
-    def __init__(
-        self, value: float, tensor: TensorVar, pin: Callable, source: Source | None = None
-    ) -> None:
-        self.source, self.mutated, self.value, self.tensor, self.pin = (
-            source,
-            False,
-            value,
-            tensor,
-            pin,
-        )
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        self.pin()
-        return self.value
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.as_constant())
-
-    # ---- in the graph
-    def beside(self, tx: Frame, others: Iterable[Variable]) -> Variable:
-        """What to use where `others` are the call's other arguments.  A number takes the dtype of
-        the tensors it meets; a 0-d tensor only does so beside floating tensors that have
-        dimensions, and is cast beside others."""
-        met = [
-            t.fake
-            for other in others
-            for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,))
-            if isinstance(t, TensorVar)
-        ]
-        if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
-            return self.tensor
-        dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
-        if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
-            return ConstantVar(self.as_constant())
-        return tx.output.call_graph(tx, "call_method", "to", [self.tensor, ConstantVar(dtype)], {})
-
-    def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
-        """A float from `operands`: FloatVars and ConstantVars of numbers."""
-        floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensor = tx.output.call_graph(
-            tx,
-            "call_function",
-            operation,
-            [v.tensor if isinstance(v, FloatVar) else v for v in operands],
-            {},
-        )
-        return FloatVar(
-            operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats]
-        )
-
-
-ARITHMETIC = {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "true_divide",
-    "truediv",
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "add_",
-    "sub_",
-    "mul_",
-    "div_",
-    "true_divide_",
-    "_foreach_add",
-    "_foreach_mul",
-    "_foreach_div",
-    "_foreach_add_",
-    "_foreach_mul_",
-    "_foreach_div_",
-}
-
-
-def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
-    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
-    one there, or else a constant."""
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    alpha = kwargs.get("alpha")
-    if (
-        isinstance(alpha, FloatVar)
-        and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
-        and len(args) == 2
-    ):
-        product = (
-            torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
-        )  # x + alpha * y
-        args, kwargs = (
-            [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})],
-            {},
-        )
-    if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
-        args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
-    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
-    return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}

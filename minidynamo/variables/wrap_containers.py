@@ -22,7 +22,7 @@ from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, Variable
 from .constant import LITERALS, ConstantVar, is_constant_value
-from .containers import DictVar, ListVar, SetVar, TupleVar
+from .containers import DictVar, ListVar, TupleVar
 from .registry import SHARED
 
 if TYPE_CHECKING:
@@ -32,31 +32,18 @@ if TYPE_CHECKING:
 
 
 def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:
-    exact = type(value) in (list, collections.deque)
+    exact = type(value) is list
     values = value if exact else list.__getitem__(value, slice(None))
-    builder.guard(
-        source,
-        "LENGTH",
-        f"len({{0}}) == {len(values)}" if exact else f"list.__len__({{0}}) == {len(values)}",
-    )
-    variable = ListVar(
-        [
-            Lazy(item, source.child("item" if exact else "list_item", n))
-            for n, item in enumerate(values)
-        ],
-        type(value) if exact else list,
-        source,
-    )
-    if type(value) is collections.deque:
-        builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
-        variable.extra = value.maxlen
-    return variable
+    length = "len({0})" if exact else "list.__len__({0})"  # a program's class may have its own
+    builder.guard(source, "LENGTH", f"{length} == {len(values)}")
+    child = "item" if exact else "list_item"
+    return ListVar([Lazy(item, source.child(child, n)) for n, item in enumerate(values)], source)
 
 
 def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tuple) -> TupleVar:
     exact = type(value) in (tuple, torch.Size)
     kind = type(value) if exact or hasattr(type(value), "_fields") else tuple
-    length = "len({0})" if exact else "tuple.__len__({0})"  # a program's class may have its own
+    length = "len({0})" if exact else "tuple.__len__({0})"
     builder.guard(source, "LENGTH", f"{length} == {tuple.__len__(value)}")
     child = "item" if type(value) is kind else "tuple_item"
     items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
@@ -123,15 +110,6 @@ def is_tuple_of_constants(key: Any) -> bool:
     )
 
 
-def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
-    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
-        raise Break("set", "a set with elements that are not constants")
-    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
-    items = [builder.wrap_pinned(item) for item in value]
-    hosts = {item.hash_key(builder.frame): item for item in items}
-    return SetVar(hosts, type(value), source, type(value)(hosts))
-
-
 def wrapped(build: Callable) -> Callable:
     """The rule for a container that is exactly of a type which `build` knows."""
 
@@ -152,10 +130,9 @@ def guard_no_attributes(builder: OutputGraph, value: Any, source: Source) -> Non
     builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
 
 
-SHARED.rule(list, collections.deque)(wrapped(list_of))
+SHARED.rule(list)(wrapped(list_of))
 SHARED.rule(tuple, torch.Size)(wrapped(tuple_of))
 SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict_of))
-SHARED.rule(set, frozenset)(wrapped(set_of))
 
 
 def is_named_tuple(value: Any) -> bool:

@@ -14,23 +14,45 @@ Mirrors torch/_inductor/codegen/common.py (CSE).
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
 
 from ..nodes import Node
+from ..ops import OpsHandler
+
+# operations that both languages write between their operands
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
+LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+
+
+def install_family(handler: type[OpsHandler], names: Iterable[str], family: str) -> None:
+    """Each of these ops that the handler does not define is `self.family(op, ...)`."""
+    for name in set(names) - vars(handler).keys():
+        setattr(handler, name, lambda self, *args, _name=name: getattr(self, family)(_name, *args))
 
 
 @dataclass(frozen=True)
 class Value:
-    """A computed scalar: `text` is a name or literal in the generated code.
-
-    inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the
-    tile's axes."""
+    """A computed scalar: `text` is a name or literal in the generated code."""
 
     text: str
     dtype: torch.dtype
-    inner: bool | frozenset[str] = False
+    inner: bool = False  # does it change in the inner loop?
 
     def __str__(self) -> str:
         return self.text
@@ -58,14 +80,12 @@ class Scope:
             scope = scope.parent
         return None
 
-    def temporary(self, expression: str, c_type: str | None, prefix: str = "tmp") -> str:
-        """c_type: a C type, or None in Python."""
+    def temporary(self, expression: str, c_type: str, prefix: str = "tmp") -> str:
+        """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.add(
-                f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}"
-            )
+            self.add(f"const {c_type} {name} = {expression};")
             self.known[expression, c_type] = name
         return name
 
@@ -84,7 +104,7 @@ class Kernel:
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may read something again after it has written a result
-    launch: object = None  # Triton: how many programs, and which block sizes to try
+    launch: Any = None  # Triton: how many programs, and which block sizes to try
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -35,18 +35,21 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import int_or_none, stride_of
+from ..dependencies import LoopBody, int_or_none, stride_of
 from ..ir import Buffer
 from ..nodes import Group, Node
 from ..sizes.printing import index_text
+from ..sizes.symbols import Size
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import (
     CHUNK,
     Accumulator,
+    Sums,
     alone,
     declarations,
     longest,
+    parts_of,
     bound,
 )
 from .plan import (
@@ -170,10 +173,10 @@ class CppKernelWriter(CppExpressions):
         nest = self.ask("loop_nest", body)
         return self.function(self.plain_nest(body) if nest is None else nest)
 
-    def function(self, lines):
+    def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
 
-    def finish(self, lines, buffers):
+    def finish(self, lines: list[Statement], buffers: Sequence[str]) -> Kernel:
         """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
         checks = sets_error(lines)
         head = ["int error = 0;"] if checks else []
@@ -203,19 +206,33 @@ class CppKernelWriter(CppExpressions):
             reruns,
         )
 
-    def pointer_lines(self, place):
-        written, lines = {self.overwritten.get(name, name) for name in self.stored}, []
+    def pointer_lines(self, place: str) -> list[Statement]:
+        """What makes pointers of the arguments; place: an argument, with {} for its number."""
+        written = {self.overwritten.get(name, name) for name in self.stored}
+        lines: list[Statement] = []
         for number, (name, pointer) in enumerate(self.pointers.items()):
-            c_type = ("" if name in written else "const ") + memory_type(
-                self.buffers[name].layout.dtype
-            )
+            c_type = memory_type(self.buffers[name].layout.dtype)
+            if name not in written:
+                c_type = f"const {c_type}"
             made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
             value = f"({c_type}*){place.format(number)}"
             lines.append(Line(f"{c_type}* {pointer} = {value};    // {name}{made_by}"))
         return lines
 
-    def write_stages(self):
+    def write_stages(self) -> list[Statement]:
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
+        self.declare_scratch()
+        for stage in self.plan.stages():
+            inner_nodes = self.plan.inner_nodes(stage)
+            self.now = stage
+            if inner_nodes:
+                self.write_inner_stage(inner_nodes)
+            self.where_am_i(self.outside, ())
+            for node in self.plan.outer_nodes(stage):
+                self.play(node)
+        return self.outside.lines
+
+    def declare_scratch(self) -> None:
         outside = self.outside
         for name, array in self.crossings.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
@@ -228,20 +245,11 @@ class CppKernelWriter(CppExpressions):
                     f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
                     f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});"
                 )
-        for stage in self.plan.stages():
-            inner_nodes = self.plan.inner_nodes(stage)
-            self.now = stage
-            if inner_nodes:
-                self.write_inner_stage(inner_nodes)
-            self.where_am_i(outside, ())
-            for node in self.plan.outer_nodes(stage):
-                self.play(node)
-        return outside.lines
 
-    def where_am_i(self, scope, inner_variables):
+    def where_am_i(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         self.scope, self.inner_variables = scope, set(inner_variables)
 
-    def play(self, node, body=None):
+    def play(self, node: Node, body: LoopBody | None = None) -> None:
         self.node, body = node, body or self.plan.bodies[node.name]
         if len(self.plan.nodes) > 1 and body is self.plan.bodies[node.name]:
             self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
@@ -272,11 +280,11 @@ class CppKernelWriter(CppExpressions):
                 self.values.pop(node.name, None)
         return inside.lines
 
-    def only_reads(self):
+    def only_reads(self) -> bool:
         """Does the kernel store nothing per element?"""
         return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
 
-    def inner_loop(self, lines):
+    def inner_loop(self, lines: list[Statement]) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
         accumulators = self.accumulators
         found = self.ask("inner_loop", lines, accumulators)
@@ -294,31 +302,36 @@ class CppKernelWriter(CppExpressions):
                 return answer
         return None
 
-    def chunks(self, lines, accumulators, start, end):
+    def chunks(
+        self, lines: list[Statement], accumulators: Sums, start: str, end: str
+    ) -> list[Statement]:
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
         accumulators of its own."""
         if accumulators and len(self.plan.r) > 1:
             found = self.ask("reduced_rows", lines, accumulators, start, end)
             if found is not None:
                 return found
-            parts = [a.renamed("part") for a in accumulators]
-            for accumulator in accumulators:
-                accumulator.over_chunks = True
-            declared = declarations(parts)  # first: the loop may take them for sums of chunks
+            parts = parts_of(accumulators, "part")
+            # first this: it decides the parts' types
             row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
             added = [a.update(p.name) for a, p in zip(accumulators, parts)]
-            lines = [*declared, *row, *added]
+            lines = [*declarations(parts), *row, *added]
         else:
             lines = self.lanes(lines, accumulators, start, end)
         return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
-    def loops_of_reduction(self, variables, start, end):
-        return [
-            (r, *(("0", self.size(n)) if k else (start, end)))
-            for k, (r, n) in enumerate(zip(variables, self.plan.inner))
+    def loops_of_reduction(
+        self, variables: Sequence[sympy.Symbol], start: str, end: str
+    ) -> list[tuple]:
+        """Loops over r0 (from start to end), r1, ..., as many as there are variables."""
+        others = list(zip(variables, self.plan.inner))[1:]
+        return [(r, start, end) for r in variables[:1]] + [
+            (r, "0", self.size(n)) for r, n in others
         ]
 
-    def lanes(self, lines, accumulators, start, end):
+    def lanes(
+        self, lines: list[Statement], accumulators: Sums, start: str, end: str
+    ) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.plan.r[-1]
         if len(self.plan.r) > 1 and not accumulators:
@@ -327,9 +340,7 @@ class CppKernelWriter(CppExpressions):
         if chunk is None:  # as many additions in a row: a vector's, or one
             chunk = CHUNK if config.vectorize else CHUNK // 8
         if longest(self.plan.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
-            chunks = [a.renamed("chunk") for a in accumulators]
-            for accumulator in accumulators:
-                accumulator.over_chunks = True
+            chunks = parts_of(accumulators, "chunk")
             body = [
                 bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
                 *declarations(chunks),
@@ -339,14 +350,16 @@ class CppKernelWriter(CppExpressions):
             return nest(body, [(f"{lane}_chunk", start, end, chunk)])
         return self.one_loop(lines, accumulators, start, end)
 
-    def one_loop(self, lines, accumulators, start, end):
+    def one_loop(
+        self, lines: list[Statement], accumulators: Sums, start: str, end: str
+    ) -> list[Statement]:
         found = self.ask("innermost", lines, accumulators, start, end)
         if found is not None:
             return found
         return self.plain_loops(lines, accumulators, [(start, end)])
 
     def plain_loops(
-        self, body: Statements, accumulators: list[Accumulator], parts: list[tuple[str, str]]
+        self, body: Statements, accumulators: Sums, parts: Sequence[tuple[str, str]]
     ) -> list[Statement]:
         """A loop over the lanes for each (start, end)."""
         lane, pragma = self.plan.r[-1], self.simd(accumulators)
@@ -357,7 +370,7 @@ class CppKernelWriter(CppExpressions):
             result += nest(lines, [(lane, start, end)], pragma)
         return result + [line for a in accumulators for line in a.after_lanes()]
 
-    def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
+    def simd(self, accumulators: Sums) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
         if not config.vectorize or not self.lanes_are_free():
             return None
@@ -370,7 +383,7 @@ class CppKernelWriter(CppExpressions):
             return Pragma("parallel for", True, condition=self.threads_if, clauses=clauses)
         return Pragma(simd=True, clauses=clauses)
 
-    def lanes_are_free(self):
+    def lanes_are_free(self) -> bool:
         """False where two lanes might write the same element (a scatter by an index that changes
         along the lanes)."""
         return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
@@ -398,7 +411,7 @@ class CppKernelWriter(CppExpressions):
         return self.parallel and bool(self.plan.outer) and not is_one_loop
 
     # -- memory ------------------------------------------------------------------------------------
-    def pointer(self, name, written):
+    def pointer(self, name: str, written: bool) -> str:
         name = self.crossings.guests.get(name, self.overwritten.get(name, name))
         if name not in self.pointers:
             kind = "out" if written else "in"
@@ -406,7 +419,7 @@ class CppKernelWriter(CppExpressions):
             self.pointers[name] = f"{kind}{number}"
         return self.pointers[name]
 
-    def index(self, expr):
+    def index(self, expr: sympy.Expr) -> str:
         """Print an index; sizes in it become arguments."""
         for symbol in sorted(expr.free_symbols, key=str):
             if symbol not in self.sizes and not re.fullmatch(
@@ -415,44 +428,41 @@ class CppKernelWriter(CppExpressions):
                 self.sizes.append(symbol)
         return index_text(expr)
 
-    def size(self, number):
+    def size(self, number: Size) -> str:
         """Print the size of a loop."""
         return self.index(sympy.sympify(number))
 
-    def changes_inside(self, expr):
+    def changes_inside(self, expr: sympy.Expr) -> bool:
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
 
-    def temporary(self, expression, dtype, inner, c_type=None):
+    def temporary(self, expression: str, dtype: torch.dtype, inner: bool) -> Value:
         """Name a value at the outermost level where it is known."""
-        c_type = c_type or compute_type(dtype)
+        c_type = compute_type(dtype)
         name = self.ask("name_above", expression, c_type, inner)
         if name is None:
             scope = self.scope_of(inner)
             name = self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type)
         return Value(name, dtype, inner)
 
-    def scope_of(self, inner):
+    def scope_of(self, inner: bool) -> CppScope:
         """Where a value is computed: outside of the lanes, if it does not change along them."""
         if not inner and self.inner_variables and not self.in_mask():
             return self.outside
         return self.scope
 
-    def in_mask(self):
+    def in_mask(self) -> bool:
         return self.scope.is_mask
 
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.values:
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
         inner = self.changes_inside(index)
         if name in self.crossings.scratch:
-            return self.temporary(
-                f"{self.crossings.scratch[name]}[{self.flat_inner()}]", dtype, True
-            )
-        if (
-            int_or_none(self.buffers[name].layout.numel) == 0
-        ):  # no element to read: the index is out of range, too
-            return self.constant(0, dtype)
+            place = f"{self.crossings.scratch[name]}[{self.flat_inner()}]"
+            return self.temporary(place, dtype, True)
+        if int_or_none(self.buffers[name].layout.numel) == 0:
+            return self.constant(0, dtype)  # no element to read: the index is out of range, too
         if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)
         place = self.ask("place_of", name, index)
@@ -470,13 +480,13 @@ class CppKernelWriter(CppExpressions):
             self.copies[value.text, dtype] = element
         return value
 
-    def flat_inner(self):
+    def flat_inner(self) -> str:
         linear = sympy.Integer(0)
         for variable, size in zip(self.plan.r, self.plan.inner):
             linear = linear * size + variable
         return self.index(sympy.expand(linear))
 
-    def store(self, name, index, value, mode=None):
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
             self.deferred.append((name, index, value, mode))
             return
@@ -492,30 +502,10 @@ class CppKernelWriter(CppExpressions):
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
+        self.scatter_is_row_wise = bool(mode) and self.writes_other_elements(index)
         if mode:
-            self.scatter_is_row_wise = (
-                stride_of(index, self.plan.r[-1]) not in (0, None)
-                and not any(s in self.inner_symbols for s in index.free_symbols)
-                if self.plan.r
-                else False
-            )
-            old, c_type = (
-                f"mini::to_float({target})" if dtype in NARROW else target,
-                compute_type(dtype),
-            )
-            combined = {
-                "atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}",
-                "atomic_mul": f"{old} * {value}",
-                "atomic_max": f"mini::maximum<{c_type}>({old}, {value})",
-                "atomic_min": f"mini::minimum<{c_type}>({old}, {value})",
-            }[mode]
-            self.scope.add(
-                f"{target} = mini::to_{self.narrow(dtype)}({combined});"
-                if dtype in NARROW
-                else f"{target} = {combined};"
-            )
+            self.scope.add(f"{target} = {self.combined(mode, target, value, dtype)};")
             return
-        self.scatter_is_row_wise = False
         text = value.text
         if dtype in NARROW:
             wide, text = self.raw.get((text, dtype), value), self.copies.get((text, dtype))
@@ -525,20 +515,38 @@ class CppKernelWriter(CppExpressions):
             text = text or f"mini::to_{self.narrow(dtype)}({wide})"
         self.scope.add(f"{target} = {text};")
 
-    def narrow(self, dtype):
+    def writes_other_elements(self, index: sympy.Expr) -> bool:
+        """Does a scatter write another element in each lane?"""
+        if not self.plan.r or stride_of(index, self.plan.r[-1]) in (0, None):
+            return False
+        return not any(s in self.inner_symbols for s in index.free_symbols)
+
+    def combined(self, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
+        """What a scatter stores, made of what is there."""
+        old = f"mini::to_float({target})" if dtype in NARROW else target
+        c_type = compute_type(dtype)
+        text = {
+            "atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}",
+            "atomic_mul": f"{old} * {value}",
+            "atomic_max": f"mini::maximum<{c_type}>({old}, {value})",
+            "atomic_min": f"mini::minimum<{c_type}>({old}, {value})",
+        }[mode]
+        return f"mini::to_{self.narrow(dtype)}({text})" if dtype in NARROW else text
+
+    def narrow(self, dtype: torch.dtype) -> str:
         """The end of the name of what converts to a type of 16 bits."""
         return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
 
     # -- reductions
-    def pending_names(self):
+    def pending_names(self) -> set[str]:
         return {a.name for a in self.accumulators} if self.inner_variables else set()
 
-    def finished(self, value):
+    def finished(self, value: Value) -> Value:
         """The accumulator as a plain value, once its loop has ended."""
         accumulator = next(a for a in self.accumulators if a.name == value.text)
         return Value(accumulator.result(value.dtype), value.dtype)
 
-    def scan(self, dtype, kind, value):
+    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
             return value
         total, c_type = self.outside.fresh("scan"), compute_type(dtype)
@@ -551,10 +559,16 @@ class CppKernelWriter(CppExpressions):
         self.scope.add(f"{total} = {combined};")
         return Value(total, dtype, True)
 
-    def reduction(self, dtype, src_dtype, kind, value, flat_index):
-        if (
-            self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
-        ):  # one element: nothing to reduce
+    def reduction(
+        self,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        kind: str,
+        value: Value,
+        flat_index: sympy.Expr,
+    ) -> Value:
+        is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
+        if is_one_element:  # nothing to reduce
             if kind.startswith("arg"):
                 return Value("0", dtype)
             if kind == "any":

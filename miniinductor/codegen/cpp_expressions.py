@@ -23,7 +23,8 @@ import torch
 from .. import config
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .common import Scope, Value
+from .common import INFIX as INFIX_OF_ALL
+from .common import LOGICAL, Scope, Value, install_family
 from .tree import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
@@ -37,32 +38,17 @@ TYPES = {
     torch.int16: ("int16_t", "int16_t"),
     torch.int8: ("int8_t", "int8_t"),
     torch.uint8: ("uint8_t", "uint8_t"),
-    torch.bool: (
-        "uint8_t",
-        "bool",
-    ),  # bytes in memory go through vector registers; gcc takes bools one by one
+    # bytes in memory go through vector registers; gcc takes bools one by one
+    torch.bool: ("uint8_t", "bool"),
     torch.uint16: ("uint16_t", "uint16_t"),
     torch.uint32: ("uint32_t", "uint32_t"),
     torch.uint64: ("uint64_t", "uint64_t"),
 }
 NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "truediv": "/",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-}
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
+OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
+NUMBER = re.compile(r"-?\d")
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -86,33 +72,26 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
-        value = float(value)
-        if math.isnan(value):
-            return "mini::nan" if compute_type(dtype) == "float" else "(double)mini::nan"
-        if math.isinf(value):
-            text = "mini::inf" if value > 0 else "-mini::inf"
-            return text if compute_type(dtype) == "float" else f"(double){text}"
-        if compute_type(dtype) == "double":
-            return repr(value)
-        single = torch.tensor(value, dtype=torch.float32).item()
-        if math.isinf(single):
-            return "mini::inf" if single > 0 else "-mini::inf"
-        return repr(single) + "f"
-    value = int(value)
+        return float_text(float(value), compute_type(dtype) == "double")
     info = torch.iinfo(dtype)
-    value = (value - info.min) % (
-        info.max - info.min + 1
-    ) + info.min  # as torch converts a scalar: -1 is 255 in uint8
-    if value == -(2**63):
+    # as torch converts a scalar: -1 is 255 in uint8
+    number = (int(value) - info.min) % (info.max - info.min + 1) + info.min
+    if number == -(2**63):
         return "(-9223372036854775807LL - 1)"
-    suffix = (
-        "ull"
-        if value >= 2**63
-        else "LL"
-        if dtype in (torch.int64, torch.uint64, torch.uint32)
-        else ""
-    )
-    return f"{value}{suffix}"
+    if number >= 2**63:
+        return f"{number}ull"
+    return f"{number}LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else str(number)
+
+
+def float_text(value: float, is_double: bool) -> str:
+    if not is_double:
+        value = torch.tensor(value, dtype=torch.float32).item()
+    if math.isfinite(value):
+        return repr(value) if is_double else f"{value!r}f"
+    name = "mini::nan" if math.isnan(value) else "mini::inf"
+    if value < 0:
+        name = f"-{name}"
+    return f"(double){name}" if is_double else name
 
 
 class CppScope(Scope):
@@ -148,7 +127,7 @@ class CppExpressions(OpsHandler):
             self.inner_symbols.add(symbol)
         return symbol
 
-    def error_if(self, condition: str, error: int) -> None:
+    def error_if(self, condition: Value, error: str) -> None:
         # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
         line = Line(f"error |= (int){condition}*mini::{error};", sets_error=True)
         lines = self.ask("error_lines", condition)
@@ -183,12 +162,10 @@ class CppExpressions(OpsHandler):
             return Value(x.text, dtype, x.inner)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
-        if (
-            source is torch.bool and dtype.is_floating_point
-        ):  # nor is a cast of a bool a vector operation for gcc
-            return self.temporary(
-                f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}", dtype, x.inner
-            )
+        if source is torch.bool and dtype.is_floating_point:
+            # nor is a cast of a bool a vector operation for gcc
+            text = f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}"
+            return self.temporary(text, dtype, x.inner)
         if source.is_floating_point and not dtype.is_floating_point:
             return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
@@ -229,11 +206,8 @@ class CppExpressions(OpsHandler):
 
     def random(self, op: str, seed: Value, offset: Value, *limits: object) -> Value:
         dtype = torch.int64 if limits else torch.float32
-        return self.temporary(
-            f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})",
-            dtype,
-            seed.inner or offset.inner,
-        )
+        text = f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})"
+        return self.temporary(text, dtype, seed.inner or offset.inner)
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
@@ -247,71 +221,58 @@ class CppExpressions(OpsHandler):
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 
-    def fast_or_exact(self, op: str, is_large: str, *args: Value) -> str:
+    def fast_or_exact(self, op: str, is_large: str, *args: Value) -> Value:
         """A function with a form for all but large arguments; where the kernel must not run again,
         always the exact one."""
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
         if self.may_run_again:
             self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")
-        return self.temporary(
-            f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({text})",
-            args[0].dtype,
-            inner,
-        )
+        form = "exact.v" if self.may_run_again else "true"
+        return self.temporary(f"mini::{op}<{form}>({text})", args[0].dtype, inner)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
+        same = left_over(op, a, b)
+        if same is not None:
+            return same
         inner = a.inner or b.inner
-        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
-        if neutral and not a.dtype.is_floating_point:
-            if b.text.removesuffix("LL") == neutral:
-                return a
-            if a.text.removesuffix("LL") == neutral and op != "sub":
-                return b
-        if op in LOGICAL and a.dtype == b.dtype == torch.bool:
-            return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, inner)
-        if op in LOGICAL:
-            return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
-        dtype = torch.bool if op in COMPARISON else a.dtype
-        if (
-            op in INTEGER_DIVISIONS
-            and not a.dtype.is_floating_point
-            and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text)
-        ):
-            self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
-        if op in INFIX:
-            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
-        numbers = [re.match(r"-?\d", v.text) for v in (a, b)]
-        if op in ("maximum", "minimum") and any(numbers):
-            a, b = (
-                (b, a) if numbers[0] else (a, b)
-            )  # a number is no NaN: one comparison, which a NaN passes
-            return self.temporary(
-                f"{a} {'<' if op == 'maximum' else '>'} {b} ? {b} : {a}", dtype, inner
-            )
-        c_type = compute_type(a.dtype)
-        if op in ("fmod", "remainder", "floordiv") and c_type == "float":
+        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
+            if not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+                self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
+        if op in ("fmod", "remainder", "floordiv") and compute_type(a.dtype) == "float":
             return self.fast_or_exact(op, "is_large_quotient", a, b)
-        return self.temporary(
-            f"mini::{op}<{c_type}>({a}, {b})"
-            if not a.dtype.is_floating_point
-            or op in ("maximum", "minimum", "remainder", "floordiv")
-            else f"mini::{op}({a}, {b})",
-            dtype,
-            inner,
-        )
+        dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
+        return self.temporary(binary_text(op, a, b), dtype, inner)
 
 
-def _install(names, family):
-    for name in names:
-        if name not in vars(CppExpressions):
-            setattr(
-                CppExpressions,
-                name,
-                lambda self, *args, _name=name: getattr(self, family)(_name, *args),
-            )
+def left_over(op: str, a: Value, b: Value) -> Value | None:
+    """Of integers a + 0, a - 0, a * 1 is a."""
+    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+    if neutral is None or a.dtype.is_floating_point:
+        return None
+    if b.text.removesuffix("LL") == neutral:
+        return a
+    return b if a.text.removesuffix("LL") == neutral and op != "sub" else None
 
 
-_install(("rand", "randn", "randint"), "random")
-_install(UNARY, "unary")
-_install(BINARY + COMPARISON, "binary")
+def binary_text(op: str, a: Value, b: Value) -> str:
+    if op in INFIX:
+        return f"{a} {INFIX[op]} {b}"
+    if op in LOGICAL:
+        if a.dtype == b.dtype == torch.bool:
+            return f"{a} {LOGICAL[op]} {b}"
+        return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
+    numbers = [NUMBER.match(v.text) for v in (a, b)]
+    if op in ("maximum", "minimum") and any(numbers):
+        # a number is no NaN: one comparison, which a NaN passes
+        value, number = (b, a) if numbers[0] else (a, b)
+        sign = "<" if op == "maximum" else ">"
+        return f"{value} {sign} {number} ? {number} : {value}"
+    is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
+    name = f"{op}<{compute_type(a.dtype)}>" if is_template else op
+    return f"mini::{name}({a}, {b})"
+
+
+install_family(CppExpressions, ("rand", "randn", "randint"), "random")
+install_family(CppExpressions, UNARY, "unary")
+install_family(CppExpressions, BINARY + COMPARISON, "binary")

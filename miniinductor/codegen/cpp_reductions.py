@@ -5,8 +5,8 @@ In:   what one iteration adds.  Out: declarations, updates, pragma clauses.
     >>> Accumulator("acc0", "sum", torch.float32, term="tmp3").update("tmp3")
     Line(text='acc0 = acc0 + tmp3;', sets_error=False)
 
-The reduction's loop is the vector loop, each lane keeps a part.  Long float sums are sums of chunks,
-added up in double.  Where memory runs along the outer loop, the lanes do too: speed/rows.py.
+The reduction's loop is the vector loop, each lane keeps a part.  Long float sums are sums of
+chunks, added up in double.  Where memory runs along the outer loop, the lanes do too: speed/rows.py.
 
 Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
@@ -22,10 +23,8 @@ from ..sizes.symbols import Size
 from .cpp_expressions import compute_type, limit_text
 from .tree import (
     Line,
-    Statement,
     Statements,
     has_branch,
-    nest,
 )
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
@@ -90,56 +89,6 @@ class Accumulator:
     def is_arg(self) -> bool:
         return self.kind.startswith("arg")
 
-    def arg_arrays(self, lane: str, start: str) -> list[Statement]:
-        """A best element and its place for each of LANES lanes.  The first element of a lane is the
-        place of the initial value: nothing replaces it if all elements are as low as that."""
-        lowest = limit_text(self.dtype, self.kind == "argmax")
-        first = [
-            Line(f"{self.name}_best[{lane} - {start}] = {lowest};"),
-            Line(f"{self.name}_at[{lane} - {start}] = {self.at};"),
-        ]
-        return [
-            Line(f"{compute_type(self.dtype)} {self.name}_best[{LANES}];"),
-            Line(f"int64_t {self.name}_at[{LANES}];"),
-            *nest(first, [(lane, start, f"{start} + {LANES}")]),
-        ]
-
-    @property
-    def arrays(self) -> list[tuple[str, str, str]]:
-        """(type, name, initial value) of what there is one of for each lane or column."""
-        if self.is_arg:
-            return [
-                (
-                    compute_type(self.dtype),
-                    f"{self.name}_best",
-                    limit_text(self.dtype, self.kind == "argmax"),
-                ),
-                ("int64_t", f"{self.name}_at", "0"),
-            ]
-        return [(self.c_type, self.name, self.initial)]
-
-    def in_arg_lanes(self, place: str) -> list[Line]:
-        """Places grow within a lane, so only a better one replaces the best: not (v <= best), which
-        a NaN is, unless best is one."""
-        best, at, no_better = (
-            f"{self.name}_best[{place}]",
-            f"{self.name}_at[{place}]",
-            "<=" if self.kind == "argmax" else ">=",
-        )
-        take = f"{self.name}_take"
-        return [
-            Line(f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});"),
-            Line(f"{best} = {take} ? {self.term} : {best};"),
-            Line(f"{at} = {take} ? {self.at} : {at};"),
-        ]
-
-    def in_lane_array(self, lane: str) -> Line:
-        return self.update(self.term, f"[{lane}]")
-
-    def after_arg_lanes(self) -> list[Line]:
-        best = self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")
-        return [Line(f"for (int64_t k = 0; k < {LANES}; k++) {best.text}")]
-
     def in_lanes(self) -> list[Line]:
         if self.is_arg:
             return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
@@ -185,20 +134,15 @@ class Accumulator:
         return Line(f"{target} = {self.combine(target, term)};")
 
 
-def array_declarations(
-    accumulators: Iterable[Accumulator], width: int | str, used: int | str | None = None
-) -> list[Line]:
-    """Arrays of `width` elements, the first `used` of them set."""
-    return [
-        line
-        for a in accumulators
-        for c_type, name, start in a.arrays
-        for line in (Line(f"{c_type} {name}[{width}];"), filled(name, used or width, start))
-    ]
+Sums: TypeAlias = list[Accumulator]  # or products, maxima, ...
 
 
-def filled(name: str, count: int | str, value: str) -> Line:
-    return Line(f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};")
+def parts_of(accumulators: Sums, prefix: str) -> Sums:
+    """An accumulator for a part of what each adds up.  They themselves add up parts from now on."""
+    parts = [a.renamed(prefix) for a in accumulators]
+    for accumulator in accumulators:
+        accumulator.over_chunks = True
+    return parts
 
 
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:

@@ -1,7 +1,7 @@
 """Where faster forms of a C++ kernel come in: what the plain writer asks, and who may answer.
 
-In:   a strategy class, registered with its place in the order.  Out: what is written in place of the
-      plain form, or None, which leaves it to the next strategy and at the end to the plain writer.
+In:   a strategy class, registered with its place in the order.  Out: what is written in place of
+      the plain form, or None, which leaves it to the next strategy, at the end to the plain writer.
 
     @strategy(order=50)
     class Spread(Strategy):
@@ -14,19 +14,21 @@ by subclasses of its C++ kernel (vector, tile2d) and by flags.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy
 import torch
 
 from ..dependencies import LoopBody
+from .cpp_reductions import Sums
 from .tree import Statement, Statements
 
 if TYPE_CHECKING:
     from .common import Value
     from .cpp import CppKernelWriter
-    from .cpp_reductions import Accumulator
     from .plan import KernelPlan
+
+Found: TypeAlias = list[Statement] | None
 
 
 class Strategy:
@@ -50,11 +52,11 @@ class Strategy:
         return True
 
     # -- parts of the kernel -----------------------------------------------------------------------
-    def kernel_body(self) -> list[Statement] | None:
+    def kernel_body(self) -> Found:
         """All that the outer loops run."""
         return None
 
-    def loop_nest(self, body: Statements) -> list[Statement] | None:
+    def loop_nest(self, body: Statements) -> Found:
         """The kernel's outer loops around `body`."""
         return None
 
@@ -69,29 +71,23 @@ class Strategy:
         """Is `body` of no use, and to be written once more?"""
         return None
 
-    def first_in_lanes(self, body: Statements) -> list[Statement] | None:
+    def first_in_lanes(self, body: Statements) -> Found:
         """What stands before `body` in the loop over the lanes."""
         return None
 
-    def inner_loop(
-        self, body: Statements, accumulators: "list[Accumulator]"
-    ) -> list[Statement] | None:
+    def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
         """A stage's loops over r0, r1, ... around `body`, and the accumulators' declarations."""
         return None
 
-    def reduced_rows(
-        self, body: Statements, accumulators: "list[Accumulator]", start: str, end: str
-    ) -> list[Statement] | None:
+    def reduced_rows(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """The same where several loops reduce; r0 goes from `start` to `end`."""
         return None
 
-    def longest_run(self, body: Statements, accumulators: "list[Accumulator]") -> int | None:
+    def longest_run(self, body: Statements, accumulators: Sums) -> int | None:
         """How many elements `innermost` may add up in floats."""
         return None
 
-    def innermost(
-        self, body: Statements, accumulators: "list[Accumulator]", start: str, end: str
-    ) -> list[Statement] | None:
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """The loop over the lanes, from `start` to `end`."""
         return None
 
@@ -100,7 +96,7 @@ class Strategy:
         """The name of a value that is computed somewhere else, before `expression` is needed."""
         return None
 
-    def error_lines(self, condition: "Value") -> list[Statement] | None:
+    def error_lines(self, condition: "Value") -> Found:
         """Where a check of `condition` stands."""
         return None
 

@@ -21,11 +21,49 @@ from dataclasses import dataclass
 
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
-REGISTERS = (
-    256  # of a thread: more numbers read at once go to slow memory, and take seconds to compile
-)
+# of a thread: more numbers read at once go to slow memory, and take seconds to compile
+REGISTERS = 256
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
+
+# (YBLOCK, XBLOCK, warps)
+TILES = (
+    (64, 64, 8),
+    (128, 128, 16),
+    (128, 64, 16),
+    (64, 128, 16),
+    (128, 64, 8),
+    (32, 64, 4),
+    (64, 32, 4),
+    (32, 32, 4),
+)
+# (XBLOCK, RBLOCK, warps, stages)
+COLUMNS = (
+    (64, 32, 4, 1),
+    (32, 32, 4, 1),
+    (128, 4, 4, 1),
+    (64, 32, 4, 3),
+    (128, 16, 4, 3),
+    (128, 32, 4, 1),
+)
+COLUMNS_OF_ONE_TILE = (*COLUMNS, (1024, 8, 8, 1), (512, 16, 8, 1))
+# (RBLOCK, warps, stages)
+ROWS = ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))
+# (MBLOCK, NBLOCK, KBLOCK, stages, warps)
+PRODUCT_TILES = (
+    (128, 256, 64, 3, 8),
+    (128, 128, 64, 4, 8),
+    (128, 128, 64, 3, 4),
+    (64, 256, 64, 4, 4),
+    (256, 128, 64, 3, 8),
+    (64, 128, 64, 4, 4),
+    (128, 64, 64, 4, 4),
+    (64, 64, 64, 4, 4),
+    (32, 64, 128, 4, 4),
+    (16, 64, 128, 5, 4),
+    (16, 128, 128, 4, 4),
+    (32, 32, 128, 4, 2),
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +76,7 @@ class Config:
         return dict(self.blocks)[axis.upper() + "BLOCK"]
 
     def __str__(self) -> str:
-        return (
-            ", ".join(f"{name}={size}" for name, size in self.blocks)
-            + f", num_warps={self.num_warps}"
-        )
+        return ", ".join(f"{name}={n}" for name, n in [*self.blocks, ("num_warps", self.num_warps)])
 
 
 def power_of_2(n: int) -> int:
@@ -49,15 +84,19 @@ def power_of_2(n: int) -> int:
     return 1 << max(0, int(n) - 1).bit_length()
 
 
-def _config(warps: int, stages: int = 1, **blocks: int) -> Config:
-    return Config(
-        tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages
-    )
+def is_interpreting() -> bool:
+    """Do kernels run in Triton's interpreter, on the CPU?"""
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _looped(warps, stages, **blocks):
-    """stages: tiles in flight, see TritonKernelWriter.write_stage."""
-    config = _config(warps, stages, **blocks)
+def config_of(warps: int, stages: int = 1, **blocks: int) -> Config:
+    named = tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items())
+    return Config(named, warps, stages)
+
+
+def looped_config(warps: int, stages: int, **blocks: int) -> Config:
+    """stages: tiles in flight, see TritonKernelWriter.write_loop."""
+    config = config_of(warps, stages, **blocks)
     return Config((*config.blocks, ("STAGES", stages)), warps, stages)
 
 
@@ -72,92 +111,90 @@ def block_configs(
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
     tiles: how many tiles a step reads there."""
-    x, r = sizes["x"], sizes.get("r", 1)
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        found = _interpreted(kind, sizes)
+    x = sizes["x"]
+    if is_interpreting():
+        found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        # small ones: more programs than processors before more elements per thread
-        top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
-        found = [_config(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))]
-        if top == 1024:
-            found += [_config(8, x=512), _config(8, x=4096)]
+        found = pointwise_configs(x)
     elif kind == "tile":
-        y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
-        found = [
-            _config(w, y=min(a, y_small), x=min(b, x_small))
-            for a, b, w in (
-                (64, 64, 8),
-                (128, 128, 16),
-                (128, 64, 16),
-                (64, 128, 16),
-                (128, 64, 8),
-                (32, 64, 4),
-                (64, 32, 4),
-                (32, 32, 4),
-            )
-        ]
-    elif columns:
-        wide = [
-            (64, 32, 4, 1),
-            (32, 32, 4, 1),
-            (128, 4, 4, 1),
-            (64, 32, 4, 3),
-            (128, 16, 4, 3),
-            (128, 32, 4, 1),
-        ]
-        wide += [(1024, 8, 8, 1), (512, 16, 8, 1)] if tiles == 1 else []
-        if kind == "persistent":
-            found = [
-                _config(w, x=min(a, power_of_2(x)), r=power_of_2(r))
-                for a, w in (
-                    (max(8, 2048 // power_of_2(r)), 4),
-                    (max(8, 1024 // power_of_2(r)), 4),
-                    (max(8, 4096 // power_of_2(r)), 8),
-                )
-            ]
-        else:
-            found = [
-                _looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r)))
-                for a, b, w, s in wide
-                if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == (32, 32)
-            ]
+        y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
+        found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
     elif kind == "persistent":
-        block = power_of_2(r)
-        rows = min(power_of_2(x), max(1, 1024 // block))
-        elements = rows * block
-        warps = (
-            max(1, min(16, elements // 512)) if x > rows * 8 else max(1, min(32, elements // 256))
-        )  # few programs: more threads each
-        found = [_config(warps, x=rows, r=block)]
-        if elements >= 2048:
-            found += [
-                _config(w, x=rows, r=block)
-                for w in (warps // 2, warps * 2, warps * 4)
-                if 1 <= w <= 32 and elements <= w * 32 * 64
-            ]
-            found += (
-                [_config(max(4, warps), x=2 * rows, r=block)] if x > rows and block <= 4096 else []
-            )
-        elif rows > 1:
-            found += [
-                _config(warps, x=rows // 2, r=block),
-                _config(min(8, warps * 2), x=rows * 2, r=block),
-            ]
+        found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
-        found = [
-            _looped(w, s, x=1, r=min(b, power_of_2(r)))
-            for b, w, s in ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))
-        ]
-        if r <= 2048:
-            found.insert(0, _looped(4, 1, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
+        found = looped_columns(x, sizes["r"], tiles) if columns else looped_rows(x, sizes["r"])
     return list(dict.fromkeys(found))
+
+
+def pointwise_configs(x: int) -> list[Config]:
+    """Small ones: more programs than processors before more elements per thread."""
+    top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
+    first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
+    return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]
+
+
+def persistent_columns(x: int, r: int) -> list[Config]:
+    block, most = power_of_2(r), power_of_2(x)
+    elements_and_warps = ((2048, 4), (1024, 4), (4096, 8))
+    return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
+
+
+def persistent_rows(x: int, r: int) -> list[Config]:
+    block = power_of_2(r)
+    rows = min(power_of_2(x), max(1, 1024 // block))
+    elements = rows * block
+    if x > rows * 8:
+        warps = max(1, min(16, elements // 512))
+    else:  # few programs: more threads each
+        warps = max(1, min(32, elements // 256))
+    found = [config_of(warps, x=rows, r=block)]
+    if elements >= 2048:
+        others = [w for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32]
+        found += [config_of(w, x=rows, r=block) for w in others if elements <= w * 32 * 64]
+        if x > rows and block <= 4096:
+            found.append(config_of(max(4, warps), x=2 * rows, r=block))
+    elif rows > 1:
+        found.append(config_of(warps, x=rows // 2, r=block))
+        found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
+    return found
+
+
+def looped_columns(x: int, r: int, tiles: int) -> list[Config]:
+    x_most, r_most = power_of_2(x), power_of_2(r)
+    return [
+        looped_config(warps, stages, x=min(a, x_most), r=min(b, r_most))
+        for a, b, warps, stages in (COLUMNS_OF_ONE_TILE if tiles == 1 else COLUMNS)
+        if a * b // (32 * warps) * tiles <= REGISTERS or (a, b) == (32, 32)
+    ]
+
+
+def looped_rows(x: int, r: int) -> list[Config]:
+    most = power_of_2(r)
+    found = [looped_config(warps, stages, x=1, r=min(b, most)) for b, warps, stages in ROWS]
+    if r <= 2048:
+        found.insert(0, looped_config(4, 1, x=min(8, power_of_2(x)), r=min(256, most)))
+    return found
+
+
+def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
+    """A few large tiles."""
+    x = power_of_2(sizes["x"])
+    if kind == "tile":
+        return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
+    if kind == "pointwise":
+        return config_of(1, x=min(INTERPRETED_TILE, x))
+    r = power_of_2(sizes["r"])
+    if kind == "persistent":
+        return config_of(1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
+    r = min(4096, r)
+    return looped_config(1, 1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        return _config(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
-    return _config(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else _config(8, x=4096)
+    if is_interpreting():
+        return config_of(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
+    return config_of(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else config_of(8, x=4096)
 
 
 def product_configs(sizes: Mapping[str, int]) -> list[Config]:
@@ -166,38 +203,10 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
 
     A tile's sides are at least 16, the smallest that the matrix units take."""
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        return [_config(1, m=min(128, m), n=min(128, n), k=min(64, k))]
-    tiles = (
-        (128, 256, 64, 3, 8),
-        (128, 128, 64, 4, 8),
-        (128, 128, 64, 3, 4),
-        (64, 256, 64, 4, 4),
-        (256, 128, 64, 3, 8),
-        (64, 128, 64, 4, 4),
-        (128, 64, 64, 4, 4),
-        (64, 64, 64, 4, 4),
-        (32, 64, 128, 4, 4),
-        (16, 64, 128, 5, 4),
-        (16, 128, 128, 4, 4),
-        (32, 32, 128, 4, 2),
-    )
-    fitting = [t for t in tiles if t[0] <= m and t[1] <= n] or [(16, 16, 64, 4, 2)]
-    wanted = [
-        t for t in fitting if -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) >= PROCESSORS // 2
-    ] or fitting[-3:]
-    return list(dict.fromkeys(_config(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in wanted[:8]))
-
-
-def _interpreted(kind, sizes):
-    if kind == "tile":
-        return [_config(1, y=min(64, power_of_2(sizes["y"])), x=min(256, power_of_2(sizes["x"])))]
-    block = power_of_2(sizes["x"])
-    if kind == "pointwise":
-        return [_config(1, x=min(INTERPRETED_TILE, block))]
-    r = power_of_2(sizes["r"]) if kind == "persistent" else min(4096, power_of_2(sizes["r"]))
-    return [
-        (_looped if kind == "looped" else _config)(
-            1, 1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r
-        )
-    ]
+    if is_interpreting():
+        return [config_of(1, m=min(128, m), n=min(128, n), k=min(64, k))]
+    fitting = [t for t in PRODUCT_TILES if t[0] <= m and t[1] <= n] or [(16, 16, 64, 4, 2)]
+    programs = {t: -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) for t in fitting}
+    many = [t for t in fitting if programs[t] >= PROCESSORS // 2] or fitting[-3:]
+    found = [config_of(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in many[:8]]
+    return list(dict.fromkeys(found))

@@ -5,8 +5,10 @@ In:   the callable of a compiled graph on one GPU.  Out: a callable that gives t
       CPU's work per kernel gone.
 
     first call on a stream     runs as usual: kernels load, libraries allocate their workspaces
-    second call                is recorded: the recording holds the addresses of everything it reads and writes
-    every later call           puts the inputs where the recording expects them, replays, and returns copies of the outputs
+    second call                is recorded: the recording holds the addresses of everything it reads
+                               and writes
+    every later call           puts the inputs where the recording expects them, replays, and
+                               returns copies of the outputs
 
 Inputs.  One that lies where it lay before (parameters, buffers, a cache that is written in place)
 is used where it lies, and every call checks its address; any other is copied to memory of the
@@ -28,33 +30,47 @@ output that feeds the next one without a copy), several size variants in one poo
 
 import threading
 import weakref
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
+from ..devices import Half
 from ..foreign import ours
+from ..ir import Graph
+from ..records import CompileRecord
+from ..runtime.program import Program
 
-new_pools = weakref.WeakValueDictionary  # stream -> Pool, as long as a recording uses it
-_pools = new_pools()  # of recordings that keep nothing
-# other threads may work meanwhile (`thread_local`), but torch empties every device's cache before
-# it records
-_recording = threading.Lock()
+Stream: TypeAlias = tuple[int, int]  # the device's number, the stream's handle
 
 
 class Pool:
     """A memory pool; once no graph is left in it torch gives its memory back, so its handle must
     not be used again."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.handle = torch.cuda.graph_pool_handle()
-        self.lock = (
-            threading.Lock()
-        )  # a second thread on the same stream must not come between inputs, replay and copies
-        self.kept = (
-            frozenset()
-        )  # addresses of what the forward recording keeps for its backward half
+        # a second thread on the same stream must not come between inputs, replay and copies
+        self.lock = threading.Lock()
+        # addresses of what the forward recording keeps for its backward half
+        self.kept: frozenset[int] = frozenset()
 
 
-def refusal(graph, device):
+Pools: TypeAlias = MutableMapping[Stream, Pool]
+
+
+def new_pools() -> Pools:
+    """Each pool is there as long as a recording uses it."""
+    return weakref.WeakValueDictionary()
+
+
+_pools = new_pools()  # of recordings that keep nothing
+# other threads may work meanwhile (`thread_local`), but torch empties every device's cache before
+# it records
+_recording = threading.Lock()
+
+
+def refusal(graph: Graph, device: torch.device) -> str | None:
     """Why a lowered graph must not be recorded, or None."""
     if device.type != "cuda":
         return "the graph does not run on a GPU"
@@ -70,22 +86,21 @@ def refusal(graph, device):
     return None
 
 
-def current_stream(device):
-    """(device's number, the stream's handle: each device has a stream 0); None while somebody else
-    records."""
+def current_stream(device: torch.device) -> Stream | None:
+    """None while somebody else records.  (Each device has a stream 0.)"""
     number = device.index or 0
-    return (
-        None
-        if torch.cuda.is_current_stream_capturing()
-        else (number, torch._C._cuda_getCurrentRawStream(number))
-    )
+    if torch.cuda.is_current_stream_capturing():
+        return None
+    return number, torch._C._cuda_getCurrentRawStream(number)
 
 
-def is_on_cpu(tensor):
+def is_on_cpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-def capture(run, inputs, pool, device):
+def capture(
+    run: Callable, inputs: Sequence[Any], pool: Pool, device: torch.device
+) -> tuple[Callable[[], None], Sequence[Any]]:
     """Record run(*inputs): (replay, outputs), where outputs are the tensors that each replay
     writes."""
     recording, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
@@ -105,7 +120,7 @@ def capture(run, inputs, pool, device):
     return recording.replay, outputs
 
 
-def forget_failed_capture(device):
+def forget_failed_capture(device: torch.device) -> None:
     """The random number generator believes that a failed capture goes on; one that succeeds ends
     it."""
     torch.cuda.synchronize(device)
@@ -120,90 +135,100 @@ def forget_failed_capture(device):
 class GraphedCall:
     """`run`, recorded per stream.
 
-    pools: where recordings of one stream find their pool.  results: number of outputs that the
-    caller gets; the others are kept for a backward half, in the recording's own memory.
-    is_backward: reads what a forward recording of the same `pools` keeps.
+    half: of a training step.  The first of a forward half's outputs are the caller's, the others
+    are kept for the backward half, in the recording's own memory; that half reads what a recording
+    in the same pools keeps.
     """
 
-    def __init__(self, run, program, record, pools=_pools, results=None, is_backward=False):
-        self.run, self.device, self.record, self.pools = run, program.device, record, pools
-        self.results, self.is_backward = results, is_backward
-        self.held = [t for t in program.constants.values() if isinstance(t, torch.Tensor)]
-        self.written = [
-            program.inputs.index(name) for name in program.mutations if name in program.inputs
-        ]
-        self.written_held = [
-            program.constants[name] for name in program.mutations if name in program.constants
-        ]
-        self.recordings, self.last, self.moving = {}, {}, set()
+    def __init__(
+        self, run: Callable, program: Program, record: CompileRecord, half: Half | None = None
+    ):
+        self.run, self.device, self.record = run, program.device, record
+        self.pools: Pools = half.pools if half else _pools
+        self.results = half.results if half else None
+        self.is_backward = half is not None and half.is_backward
+        inputs, constants = program.inputs, program.constants
+        self.held = [t for t in constants.values() if isinstance(t, torch.Tensor)]
+        self.written = [inputs.index(name) for name in program.mutations if name in inputs]
+        self.written_held = [constants[name] for name in program.mutations if name in constants]
+        self.recordings: dict[Stream, Recording] = {}
+        self.refused: set[Stream] = set()  # where recording failed
+        self.last: dict[Stream, list[int]] = {}  # addresses of an earlier call
+        self.moving: set[int] = set()  # inputs that lie elsewhere each time
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
         stream = current_stream(self.device)
-        pool, known = self.pools.get(stream), self.recordings.get(stream)
-        addresses = [t.data_ptr() for t in (*inputs, *self.held)]
-        if stream is None or known == "refused":
+        if stream is None or stream in self.refused:
             return self.run(*inputs)
-        if self.is_backward and (
-            pool is None or not pool.kept <= {*addresses}
-        ):  # of a forward call that was not replayed
-            self.last.setdefault(stream, addresses)
+        recording = self.recording_for(stream, inputs)
+        if recording is None or recording.is_needed():
             return self.run(*inputs)
-        if isinstance(known, Recording) and not known.fits(addresses):
-            del self.recordings[stream]
-            known = None
-        if known is None:
-            before = self.last.get(stream)
-            self.last[stream] = addresses
-            if before is None:
-                return self.run(*inputs)
-            known = self.recordings[stream] = self.record_on(stream, inputs, addresses, before)
-            if known == "refused":
-                return self.run(*inputs)
-        if known.is_needed():  # an earlier call's backward half has yet to come
-            return self.run(*inputs)
-        return known.replay(inputs)
+        return recording.replay(inputs)
 
-    def record_on(self, stream, inputs, addresses, before):
-        pool = self.pools.get(stream) or Pool()
-        self.moving |= {
-            i
-            for i, t in enumerate(inputs)
-            if addresses[i] != before[i]
-            and addresses[i] not in pool.kept
-            and not isinstance(t, torch.nn.Parameter)
-        }
+    def recording_for(self, stream: Stream, inputs: Sequence[Any]) -> "Recording | None":
+        """What serves these inputs, made now if it is time; None: the call runs as usual."""
+        addresses = [t.data_ptr() for t in (*inputs, *self.held)]
+        pool, known = self.pools.get(stream), self.recordings.get(stream)
+        if self.is_backward and (pool is None or not pool.kept <= {*addresses}):
+            self.last.setdefault(stream, addresses)  # of a forward call that was not replayed
+            return None
+        if known is not None:
+            if known.fits(addresses):
+                return known
+            del self.recordings[stream], known  # the next one may take its memory
+        before = self.last.get(stream)
+        self.last[stream] = addresses
+        if before is None:
+            return None
+        return self.record_on(stream, inputs, addresses, before, pool or Pool())
+
+    def record_on(
+        self,
+        stream: Stream,
+        inputs: Sequence[Any],
+        addresses: Sequence[int],
+        before: Sequence[int],
+        pool: Pool,
+    ) -> "Recording | None":
+        """before: addresses of the call before; None, and a note, where it cannot be recorded."""
+        for i, tensor in enumerate(inputs):
+            stays = addresses[i] == before[i] or addresses[i] in pool.kept
+            if not stays and not isinstance(tensor, torch.nn.Parameter):
+                self.moving.add(i)
         try:
             recording = Recording(self, inputs, addresses, pool)
         except ours(RuntimeError) as error:
             forget_failed_capture(self.device)
             self.record.notes.append(f"no CUDA graph: {str(error).splitlines()[0]}")
-            return "refused"
+            self.refused.add(stream)
+            return None
         self.pools[stream] = pool
-        self.record.notes.append(
-            f"recorded as a CUDA graph: {len(recording.copied)} of {len(inputs)} inputs are copied per call"
-        )
+        self.recordings[stream] = recording
+        copied = f"{len(recording.copied)} of {len(inputs)} inputs are copied per call"
+        self.record.notes.append(f"recorded as a CUDA graph: {copied}")
         return recording
 
 
 class Recording:
-    def __init__(self, owner, inputs, addresses, pool):
+    """One CUDA graph, and where it expects its inputs."""
+
+    def __init__(
+        self, owner: GraphedCall, inputs: Sequence[Any], addresses: Sequence[int], pool: Pool
+    ):
         if any(is_on_cpu(t) for t in inputs):
             raise RuntimeError("an input lies on the CPU")
+        moving = owner.moving
         self.pool, self.results = pool, owner.results
-        self.fixed = [(i, address) for i, address in enumerate(addresses) if i not in owner.moving]
-        self.copied = sorted(owner.moving)
-        own = list(inputs)
+        self.fixed = [(i, address) for i, address in enumerate(addresses) if i not in moving]
+        self.copied = sorted(moving)
         with torch.no_grad():
-            for i in self.copied:
-                own[i] = torch.empty_strided(
-                    own[i].shape, own[i].stride(), dtype=own[i].dtype, device=own[i].device
-                ).copy_(own[i])
-        self.own = [own[i] for i in self.copied]
-        self.back = [(i, own[i]) for i in owner.written if i in owner.moving]
-        self.written, self.written_held = (
-            [i for i in owner.written if i not in owner.moving],
-            owner.written_held,
-        )
+            self.own = copies([inputs[i] for i in self.copied])
+        own = list(inputs)
+        for i, tensor in zip(self.copied, self.own):
+            own[i] = tensor
+        self.back = [(i, own[i]) for i in owner.written if i in moving]
+        self.written = [i for i in owner.written if i not in moving]
+        self.written_held = owner.written_held
         self.play, self.outputs = capture(owner.run, own, pool, owner.device)
         kept = self.outputs[self.results :] if self.results is not None else []
         self.storages = list({t.data_ptr(): t.untyped_storage() for t in kept}.values())
@@ -211,17 +236,18 @@ class Recording:
         if self.results is not None:
             pool.kept = frozenset(t.data_ptr() for t in kept if t.numel())
 
-    def fits(self, addresses):
+    def fits(self, addresses: Sequence[int]) -> bool:
         return all(addresses[i] == address for i, address in self.fixed)
 
-    def count_users(self):
+    def count_users(self) -> list[int]:
         return [torch._C._storage_Use_Count(s._cdata) for s in self.storages]
 
-    def is_needed(self):
-        """Does anybody still hold what the last replay kept?"""
+    def is_needed(self) -> bool:
+        """Does anybody still hold what the last replay kept?  An earlier call's backward half has
+        yet to come."""
         return self.count_users() != self.users
 
-    def replay(self, inputs):
+    def replay(self, inputs: Sequence[Any]) -> list[Any]:
         recording = torch.is_grad_enabled()
         with self.pool.lock:
             try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
@@ -230,28 +256,20 @@ class Recording:
             finally:
                 torch._C._set_grad_enabled(recording)
 
-    def replay_now(self, inputs):
+    def replay_now(self, inputs: Sequence[Any]) -> list[Any]:
         if self.own:
             torch._foreach_copy_(self.own, [inputs[i] for i in self.copied])
         self.play()
         for i, tensor in self.back:
             inputs[i].copy_(tensor)
         if self.written or self.written_held:  # autograd notices writes by the version
-            torch.autograd.graph.increment_version(
-                [*[inputs[i] for i in self.written], *self.written_held]
-            )
+            written = [*[inputs[i] for i in self.written], *self.written_held]
+            torch.autograd.graph.increment_version(written)
         count = len(self.outputs) if self.results is None else self.results
         return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
 
 
-def record_half(run, program, record, half):
-    """The function that replays `run`; half: of a training step, or None."""
-    if half is None:
-        return GraphedCall(run, program, record)
-    return GraphedCall(run, program, record, half.pools, half.results, half.is_backward)
-
-
-def copies(values):
+def copies(values: Sequence[Any]) -> list[Any]:
     """Copies of the tensors among `values`, by one kernel for all of a dtype."""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
     fresh = [
@@ -259,5 +277,5 @@ def copies(values):
     ]
     if fresh:
         torch._foreach_copy_(fresh, originals)
-    fresh = iter(fresh)
-    return [next(fresh) if isinstance(v, torch.Tensor) else v for v in values]
+    remaining = iter(fresh)
+    return [next(remaining) if isinstance(v, torch.Tensor) else v for v in values]

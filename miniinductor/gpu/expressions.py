@@ -8,8 +8,8 @@ In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along
     Tile(text='tmp1', dtype=torch.float32, axes=frozenset({'x'}), is_literal=False)
 
 Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in
-helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while they are
-computed with; a conversion to them rounds.
+helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while
+they are computed with; a conversion to them rounds.
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
@@ -22,65 +22,26 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 
+from ..codegen.common import INFIX as INFIX_OF_ALL
+from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .tile_plan import TilePlan
-from .tiles import NO_AXES, Axes, Line, Scope, Tile, noted
+from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
+    **INFIX_OF_ALL,
     "bitwise_left_shift": "<<",
     "bitwise_right_shift": ">>",
     "truncdiv": "//",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
 }
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
-LIBDEVICE = {
-    "round": "rint",
-    **{
-        name: name
-        for name in (  # tl.exp is 15 ulp off at 88; libdevice's costs two more FMAs
-            "exp",
-            "expm1",
-            "log10",
-            "log1p",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erfc",
-            "erfinv",
-            "lgamma",
-            "trunc",
-            "pow",
-            "atan2",
-            "copysign",
-            "nextafter",
-            "hypot",
-            "fmod",
-        )
-    },
-}
+# The others are CUDA's libdevice's, mostly by their own names: exp, too, since tl.exp is 15 ulp off
+# at 88; libdevice's costs two more FMAs.
+LIBDEVICE = {"round": "rint"}
 
 
 def triton_type(dtype: torch.dtype) -> str:
@@ -131,7 +92,7 @@ class TritonExpressions(OpsHandler):
 
     def __init__(self) -> None:
         self.origin = ""  # the FX node whose value is computed; a body that is played sets it
-        self.outside = Scope()  # what does not change along r
+        self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
@@ -302,7 +263,7 @@ class TritonExpressions(OpsHandler):
             return RULES[op](self, x)
         if op in IN_TRITON:
             return self.make(f"tl.{op}({{}})", x.dtype, x)
-        return self.make(f"libdevice.{LIBDEVICE[op]}({{}})", x.dtype, x)
+        return self.make(f"libdevice.{LIBDEVICE.get(op, op)}({{}})", x.dtype, x)
 
     def truediv(self, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
@@ -344,7 +305,7 @@ class TritonExpressions(OpsHandler):
         if op in ("floordiv", "remainder") or op == "pow" and not is_float:
             kind = "float" if is_float else "integer"
             return self.make(f"{kind}_{op}({{}}, {{}})", a.dtype, a, b)
-        return self.make(f"libdevice.{LIBDEVICE[op]}({{}}, {{}})", a.dtype, a, b)
+        return self.make(f"libdevice.{LIBDEVICE.get(op, op)}({{}}, {{}})", a.dtype, a, b)
 
 
 def reads_of(*operands: Tile) -> frozenset[str]:
@@ -400,7 +361,7 @@ def reciprocal(writer: TritonExpressions, x: Tile) -> Tile:
 
 def sigmoid(writer: TritonExpressions, x: Tile) -> Tile:
     """1 / (1 + exp(-x))"""
-    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.exp(neg(writer, x)))
+    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.unary("exp", neg(writer, x)))
     return reciprocal(writer, below)
 
 
@@ -414,15 +375,5 @@ RULES: dict[str, Callable[[TritonExpressions, Tile], Tile]] = {
 }
 
 
-def _install(names, family):
-    for name in names:
-        if name not in vars(TritonExpressions):
-            setattr(
-                TritonExpressions,
-                name,
-                lambda self, *args, _name=name: getattr(self, family)(_name, *args),
-            )
-
-
-_install(UNARY, "unary")
-_install(BINARY + COMPARISON, "binary")
+install_family(TritonExpressions, UNARY, "unary")
+install_family(TritonExpressions, BINARY + COMPARISON, "binary")

@@ -4,7 +4,8 @@ its block belongs to.
     def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, in0_2, out0_2, XBLOCK: tl.constexpr):
         block = tl.program_id(0)
         first, size, in0, out0 = 0, 65536, in0_0, out0_0
-        first, size, in0, out0 = (..., 65536 // XBLOCK, 256, in0_1, out0_1)      where block >= 65536 // XBLOCK
+        here = block >= 65536 // XBLOCK
+        first = tl.where(here, 65536 // XBLOCK, first); size = tl.where(here, 256, size); ...
         ...
         x0 = (block - first) * XBLOCK + tl.arange(0, XBLOCK)
 
@@ -23,9 +24,8 @@ import sympy
 
 from ..codegen.common import Kernel
 from ..speed.foreach import Foreach
-from .kernel_writer import TritonKernelWriter
 from .block_sizes import foreach_config
-from .launch import Launch
+from .kernel_writer import TritonKernelWriter
 from .registration import TRITON
 from .tile_plan import TilePlan
 from .tiles import Code, Line
@@ -84,20 +84,6 @@ class TritonForeachWriter(TritonKernelWriter):
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
         return [Line(about), *super().body()]
 
-    def parameters(self) -> list[str]:
-        return [parameter for parameter, _ in self.places()]
-
-    def launch(self) -> Launch:
-        memory, names = self.memory, [name for _, name in self.places()]
-        return Launch(
-            "foreach",
-            self.plan.sizes,
-            self.plan.configs,
-            [memory.dtype(name) for name in names],
-            False,
-            [memory.reach(name) for name in names],
-        )
-
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The kernel of all parts; those of a part stand where the first part's stand there."""
         kernel, first = super().kernel(code), self.parts[0][1]
@@ -107,7 +93,6 @@ class TritonForeachWriter(TritonKernelWriter):
         return replace(
             kernel,
             summary="foreach_" + kernel.summary,
-            arguments=[name for _, name in self.places()],
             stored=stored,
             read=[names[place] for _, names in self.parts for place in reads],
             reruns=len(stored) > 1,

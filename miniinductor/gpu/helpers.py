@@ -1,4 +1,4 @@
-"""Functions that a kernel carries when it uses them, and the kernel as a complete file.
+r"""Functions that a kernel carries when it uses them, and the kernel as a complete file.
 
     >>> with_imports("@triton.jit\ndef NAME(in0):\n    ...").splitlines()[:2]
     ['import triton', 'import triton.language as tl']

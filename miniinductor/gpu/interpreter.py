@@ -17,65 +17,40 @@ import dataclasses
 import importlib.util
 import os
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..runtime.build import CompilerError
+from .block_sizes import is_interpreting
+
+# functions of libdevice that torch has not, or calls otherwise
+OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
+    "rint": torch.round,
+    "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())),
+}
 
 
 class Libdevice:
     """`libdevice.tanh(tile)`: torch.tanh on the numpy array behind the tile."""
 
-    functions = {
-        "rint": torch.round,
-        "pow": torch.pow,
-        "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())),
-        **{
-            name: getattr(torch, name)
-            for name in (
-                "exp",
-                "expm1",
-                "log10",
-                "log1p",
-                "tan",
-                "asin",
-                "acos",
-                "atan",
-                "sinh",
-                "cosh",
-                "tanh",
-                "asinh",
-                "acosh",
-                "atanh",
-                "erfc",
-                "erfinv",
-                "lgamma",
-                "trunc",
-                "atan2",
-                "copysign",
-                "nextafter",
-                "hypot",
-            )
-        },
-    }
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = OTHERWISE[name] if name in OTHERWISE else getattr(torch, name)
 
-    def __getattr__(self, name):
-        function = self.functions[name]
-
-        def call(*tiles):
+        def call(*tiles: Any) -> Any:
             import triton.language as tl
             from triton.runtime.interpreter import TensorHandle
 
             arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
             result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
-            kind = tiles[0].dtype.scalar
             result = result.reshape(arrays[0].shape)  # a scalar is an array of one element
-            is_tile = any(t.type.is_block() for t in tiles)
-            return tl.core.tensor(
-                TensorHandle(result, kind),
-                tl.block_type(kind, list(result.shape)) if is_tile else kind,
-            )
+            kind = element = tiles[0].dtype.scalar
+            if any(t.type.is_block() for t in tiles):
+                kind = tl.block_type(element, list(result.shape))
+            return tl.core.tensor(TensorHandle(result, element), kind)
 
         return call
 
@@ -84,24 +59,17 @@ class CheckedMemory:
     """Triton's module of reads and writes; they must stay within the tensors that a kernel was
     given (memcheck for kernels that see no GPU)."""
 
-    def __init__(self, own):
+    def __init__(self, own: Any) -> None:
         self.own, self.running = own, threading.local()
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
 
     @contextlib.contextmanager
-    def only(self, tensors):
+    def only(self, arguments: Sequence[object]) -> Iterator[None]:
         """A `with` block in which a kernel of this thread runs on these."""
-        spans = sorted(
-            (
-                t.data_ptr(),
-                t.data_ptr()
-                + t.element_size() * (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))),
-            )
-            for t in tensors
-            if isinstance(t, torch.Tensor) and t.numel()
-        )
+        tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
+        spans = sorted((t.data_ptr(), t.data_ptr() + bytes_across(t)) for t in tensors)
         starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
         self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
         try:
@@ -109,7 +77,7 @@ class CheckedMemory:
         finally:
             del self.running.spans
 
-    def check(self, addresses, mask, size):
+    def check(self, addresses: np.ndarray, mask: np.ndarray, size: int) -> None:
         used = addresses[mask.astype(bool)]
         if used.size and hasattr(self.running, "spans"):  # else a kernel that Triton alone runs
             starts, ends = self.running.spans
@@ -117,20 +85,41 @@ class CheckedMemory:
             if span.min() < 0 or (used + np.uint64(size) > ends[span]).any():
                 raise IndexError("memory outside of the kernel's tensors")
 
-    def load(self, addresses, mask, other, dtype):
+    def load(self, addresses: np.ndarray, mask: np.ndarray, other: Any, dtype: Any) -> Any:
         self.check(addresses, mask, np.dtype(dtype).itemsize)
         return self.own.load(addresses, mask, other, dtype)
 
-    def store(self, addresses, values, mask):
+    def store(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> Any:
         self.check(addresses, mask, values.itemsize)
         return self.own.store(addresses, values, mask)
 
-    def atomic_rmw(self, operation, addresses, values, mask, order):
+    def atomic_rmw(self, operation: Any, addresses: Any, values: Any, mask: Any, order: Any) -> Any:
         self.check(addresses, mask, values.itemsize)
         return self.own.atomic_rmw(operation, addresses, values, mask, order)
 
 
-def fold_in_halves(self, input):
+def bytes_across(tensor: torch.Tensor) -> int:
+    """From a tensor's first to behind its last element."""
+    steps = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.element_size() * (1 + steps)
+
+
+# --- what is slow or wrong in Triton's own --------------------------------------------------------
+def mend(interpreter: Any) -> None:
+    """Put our own in the place of what is slow or wrong there (once per process)."""
+    if interpreter.ReduceOps.generic_reduce is fold_in_halves:
+        return
+    interpreter.ReduceOps.generic_reduce = fold_in_halves
+    interpreter._interpreter = CheckedMemory(interpreter._interpreter)
+    interpreter.interpreter_builder.options = dataclasses.replace(
+        interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
+    )
+    mend_bfloat16(interpreter)
+    mend_scalars(interpreter)
+    np.seterr(all="ignore")  # tiles compute on elements that a mask hides
+
+
+def fold_in_halves(self: Any, input: Any) -> Any:
     """ReduceOps.generic_reduce for tiles whose reduced side is a power of two: log2(n) calls on
     arrays."""
     axis = self.axis
@@ -148,106 +137,92 @@ def fold_in_halves(self, input):
     return [self.to_tensor(a, t.dtype) for a, t in zip(arrays, input)]
 
 
-def mend(interpreter):
-    """Put our own in the place of what is slow or wrong there (once per process)."""
+def mend_bfloat16(interpreter: Any) -> None:
+    """Tiles of bfloat16 hold bits, not numbers.  Triton's own conversions cut off instead of
+    rounding, and get denormal numbers wrong."""
     import triton.language as tl
 
-    builder = interpreter.InterpreterBuilder
-    if interpreter.ReduceOps.generic_reduce is fold_in_halves:
-        return
-    interpreter.ReduceOps.generic_reduce = fold_in_halves
-    interpreter._interpreter = CheckedMemory(interpreter._interpreter)
-    interpreter.interpreter_builder.options = dataclasses.replace(
-        interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
-    )
-    cast = builder.cast_impl
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    cast, dot = builder.cast_impl, builder.create_dot
 
-    def widened(source):  # bfloat16 tiles hold bits, not numbers
-        return interpreter.TensorHandle(
-            (source.data.astype(np.uint32) << 16).view(np.float32), tl.float32
-        )
+    def widened(source: Any) -> Any:
+        return handle((source.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
-    def cast_and_round(self, source, target):
-        if (
-            source.get_element_ty() == tl.bfloat16 and target.scalar == tl.float32
-        ):  # Triton's own gets denormal numbers wrong
+    def rounded(source: Any) -> Any:
+        bits = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16)
+        return handle(bits.numpy().view(np.uint16).reshape(source.data.shape), tl.bfloat16)
+
+    def cast_and_round(self: Any, source: Any, target: Any) -> Any:
+        kinds = source.get_element_ty(), target.scalar
+        if kinds == (tl.bfloat16, tl.float32):
             return widened(source)
-        if source.get_element_ty() == tl.float32 and target.scalar == tl.bfloat16:
-            rounded = (
-                torch.from_numpy(np.ascontiguousarray(source.data))
-                .bfloat16()
-                .view(torch.int16)
-                .numpy()
-            )
-            return interpreter.TensorHandle(
-                rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16
-            )
-        return cast(self, source, target)
+        return rounded(source) if kinds == (tl.float32, tl.bfloat16) else cast(self, source, target)
 
-    builder.cast_impl = cast_and_round
-    dot = builder.create_dot
+    def dot_of_values(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        wide = [widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
+        return dot(self, *wide, *rest)
 
-    def dot_of_values(self, a, b, *rest):
-        return dot(
-            self, *[widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)], *rest
-        )
+    builder.cast_impl, builder.create_dot = cast_and_round, dot_of_values
 
-    builder.create_dot = dot_of_values
-    splat = builder.create_splat
 
-    def splat_of_truth(
-        self, shape, scalar
-    ):  # the handle of a comparison says the dtype of what was compared
-        truth = scalar.data.dtype == bool
-        return splat(
-            self, shape, interpreter.TensorHandle(scalar.data, tl.int1) if truth else scalar
-        )
+def mend_scalars(interpreter: Any) -> None:
+    import triton.language as tl
 
-    builder.create_splat = splat_of_truth
-    patch = interpreter._patch_lang_tensor
+    splat, patch = interpreter.InterpreterBuilder.create_splat, interpreter._patch_lang_tensor
 
-    def patch_and_index(
-        tensor, scope
-    ):  # Triton 3.6: numpy 2.4 makes no int of an array of one element
+    def splat_of_truth(self: Any, shape: Any, scalar: Any) -> Any:
+        """The handle of a comparison says the dtype of what was compared."""
+        if scalar.data.dtype == bool:
+            scalar = interpreter.TensorHandle(scalar.data, tl.int1)
+        return splat(self, shape, scalar)
+
+    def patch_and_index(tensor: Any, scope: Any) -> None:
+        """Triton 3.6: numpy 2.4 makes no int of an array of one element."""
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
+    interpreter.InterpreterBuilder.create_splat = splat_of_truth
     interpreter._patch_lang_tensor = patch_and_index
-    np.seterr(all="ignore")  # tiles compute on elements that a mask hides
 
 
-def load_interpreted(path, name):
+# --- kernels --------------------------------------------------------------------------------------
+def load_interpreted(path: str, name: str) -> "CheckedKernel":
     """The interpreted function `name` of the file.  Raises CompilerError if triton was imported
     without the interpreter."""
-    if os.environ.get("TRITON_INTERPRET") != "1":
+    if not is_interpreting():
         raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
     from triton.runtime import interpreter
 
     mend(interpreter)
-    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = imported(path)
     if hasattr(module, "libdevice"):
-        module.libdevice = Libdevice()
+        module.libdevice = Libdevice()  # type: ignore[attr-defined]
     if hasattr(module, "reciprocal"):
-        module.reciprocal = lambda x: 1 / x
+        module.reciprocal = lambda x: 1 / x  # type: ignore[attr-defined]
     function = getattr(module, name)
-    if not isinstance(function, interpreter.InterpretedFunction) or not isinstance(
-        module.tl.sum, interpreter.InterpretedFunction
-    ):
+    if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, module.tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
     return CheckedKernel(function, interpreter._interpreter)
+
+
+def imported(path: str) -> ModuleType:
+    """The file as a module."""
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class CheckedKernel:
     """`kernel[grid](tensors, sizes, block sizes)`.  Raises InterpreterError where an address lies
     outside of the tensors."""
 
-    def __init__(self, function, memory):
+    def __init__(self, function: Any, memory: CheckedMemory) -> None:
         self.function, self.memory = function, memory
 
-    def __getitem__(self, grid):
-        def run(*arguments, **named):
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def run(*arguments: Any, **named: Any) -> None:
             with self.memory.only([*arguments, *named.values()]):
                 self.function[grid](*arguments, **named)
 

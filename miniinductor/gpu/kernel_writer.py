@@ -1,8 +1,7 @@
 """One fused group in, one Triton function out.
 
 In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
-      source, the buffers it
-takes, and a `Launch`: how many programs, which block sizes to try.
+      source, the buffers it takes, and a `Launch`: how many programs, which block sizes to try.
 
     @triton.jit
     def softmax_0(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
@@ -18,7 +17,8 @@ One program computes one tile; a value is a tile, or broadcasts to one, and know
 which it varies:
 
     pointwise     [XBLOCK]            every loop flattened into x
-    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache lines
+    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
+                                      lines
     reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
                                       looped: r in steps of RBLOCK; a loop per *stage*: a reduction
                                       ends a stage, and what a later stage needs of an earlier one's
@@ -50,7 +50,19 @@ from .helpers import with_imports, with_wide_indices
 from .launch import Launch
 from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
 from .tile_plan import TilePlan, plan_tiles, size_text
-from .tiles import NO_AXES, Axes, Code, Line, Loop, Scope, Tile, plain, texts, without_dead_lines
+from .tiles import (
+    NO_AXES,
+    Axes,
+    Code,
+    Line,
+    Loop,
+    Tile,
+    TileScope,
+    all_lines,
+    plain,
+    texts,
+    without_dead_lines,
+)
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
@@ -168,20 +180,19 @@ class TritonKernelWriter(TritonExpressions):
             return []
         return [Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"), *self.last]
 
-    def blocks(self) -> list[str]:
-        """Names of the block sizes, which are constants of a compilation."""
-        stages = ["STAGES"] if self.plan.kind == "looped" else []
-        return [axis.block for axis in self.plan.axes] + stages
+    def places(self) -> list[tuple[str, str]]:
+        """(parameter, buffer) of each pointer, in order."""
+        return [(pointer, name) for name, pointer in self.memory.pointers.items()]
 
     def launch(self) -> Launch:
-        memory = self.memory
+        plan, memory, names = self.plan, self.memory, [name for _, name in self.places()]
         return Launch(
-            self.plan.kind,
-            self.plan.sizes,
-            self.plan.configs,
-            [memory.dtype(name) for name in memory.pointers],
+            plan.sizes,
+            plan.configs,
+            [memory.dtype(name) for name in names],
             self.asserts,
-            [memory.reach(name) for name in memory.pointers],
+            [memory.reach(name) for name in names],
+            batch=plan.batch,
             longer=self.longer(),
         )
 
@@ -200,8 +211,9 @@ class TritonKernelWriter(TritonExpressions):
         symbols = sorted(self.symbols | symbols_of(launch), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
-        constants = [f"{block}: tl.constexpr" for block in self.blocks()]
-        parameters = ", ".join([*self.parameters(), *launch.symbols, *constants])
+        constants = [f"{block}: tl.constexpr" for block, _ in launch.configs[0].blocks]
+        pointers = [parameter for parameter, _ in self.places()]
+        parameters = ", ".join([*pointers, *launch.symbols, *constants])
         lines = [
             "@triton.jit",
             f"def NAME({parameters}):",
@@ -212,16 +224,13 @@ class TritonKernelWriter(TritonExpressions):
             source = with_wide_indices(source)
         return Kernel(
             source,
-            [*memory.pointers, *symbols],
+            [*[name for _, name in self.places()], *symbols],
             list(memory.stored),
             list(memory.read),
             summary(nodes, self.order),
             reruns=self.reads_again(),
             launch=launch,
         )
-
-    def parameters(self) -> list[str]:
-        return list(self.memory.pointers.values())
 
     def comments(self, nodes: Sequence[Any]) -> list[str]:
         """What the kernel computes, and what its pointers are."""
@@ -294,13 +303,13 @@ class TritonKernelWriter(TritonExpressions):
 
     def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
         plan, outside, row = self.plan, self.outside, RowLoop()
-        self.row, self.scope = row, Scope(outside)
+        self.row, self.scope = row, TileScope(outside)
         for node in nodes:
             self.play(node)
         for name in [] if plan.columns else plan.sums_of_exp():
             if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
                 plan.stage[name] = stage
-        inside, self.scope = self.scope.code, outside
+        inside, self.scope = all_lines(self.scope.code), outside
         outside.code += [accumulator.declaration() for accumulator in row.accumulators]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
@@ -352,16 +361,6 @@ class TritonKernelWriter(TritonExpressions):
         return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
 
     # -- tiles of memory ---------------------------------------------------------------------------
-    def shape(self, axes: Axes | None = None) -> str:
-        """Of a tile that varies along these axes, or along all."""
-        sides = [
-            axis.block if axes is None or axis.name in axes else "1" for axis in self.plan.axes
-        ]
-        return f"[{', '.join(sides)}]"
-
-    def all_axes(self, inner: bool) -> Axes:
-        return frozenset(axis.name for axis in self.plan.axes if inner or axis.name != "r")
-
     def element(
         self, name: str, index: sympy.Expr, axes: Axes, written: bool
     ) -> tuple[str, Axes, frozenset[str]]:
@@ -369,9 +368,9 @@ class TritonKernelWriter(TritonExpressions):
         which it does, and what it reads."""
         pointer, (text, own, reads) = self.memory.pointer(name, written), self.index(index)
         if not own and axes:
-            text = f"tl.full({self.shape(axes)}, {text}, tl.int32)"
+            text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int32)"
         elif not axes <= own:
-            text = f"tl.broadcast_to({text}, {self.shape(axes | own)})"
+            text = f"tl.broadcast_to({text}, {self.plan.shape(axes | own)})"
         elif not text.isalnum():
             text = f"({text})"
         return f"{pointer} + {text}", own, reads
@@ -398,7 +397,7 @@ class TritonKernelWriter(TritonExpressions):
         axes = own | pointed
         mask = self.mask_text(axes)
         # what one loop reads once should not drive out what others will read
-        streams = self.plan.streams and own == self.all_axes(True)
+        streams = self.plan.streams and own == self.plan.all_axes(True)
         once = ', eviction_policy="evict_first"' if streams else ""
         is_padded = name in self.plan.maxima and "r" in own and self.mask is None
         padding = 'float("-inf")' if is_padded else "0"
@@ -427,7 +426,7 @@ class TritonKernelWriter(TritonExpressions):
         if name not in self.memory.stored:
             self.memory.stored.append(name)
         is_element = self.plan.is_inner(name) and not self.plan.makers[name].is_reduction
-        axes = self.all_axes(is_element)
+        axes = self.plan.all_axes(is_element)
         target, _, reads = self.element(name, index, axes, True)
         mask = self.mask_text(axes)
         condition = f", {mask}" if mask else ""
@@ -457,8 +456,8 @@ class TritonKernelWriter(TritonExpressions):
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
         if not self.plan.is_inner(self.node):  # one element
             return value
-        rule, value, axes = SCANS[kind], self.solid(value), self.all_axes(True)
-        spread = f"tl.broadcast_to({value}, {self.shape()})"
+        rule, value, axes = SCANS[kind], self.solid(value), self.plan.all_axes(True)
+        spread = f"tl.broadcast_to({value}, {self.plan.shape()})"
         tile = value.text if value.axes == axes else spread
         whole = as_narrow(rule.whole.format(tile), dtype)
         if self.plan.kind == "persistent":
@@ -472,7 +471,7 @@ class TritonKernelWriter(TritonExpressions):
         self.line(text, reads_of(result))
         return result
 
-    def reduction(
+    def reduction(  # type: ignore[override]  # bodies give the index, too
         self,
         dtype: torch.dtype,
         src_dtype: torch.dtype,

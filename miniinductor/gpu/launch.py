@@ -23,7 +23,6 @@ LARGEST_INT32 = 2**31 - 1
 class Launch:
     """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
 
-    kind: str
     sizes: dict[str, Size]
     configs: list[Config]
     dtypes: list[torch.dtype]  # of the pointers, in order
@@ -31,6 +30,7 @@ class Launch:
     extents: list[Size]  # elements behind each pointer
     symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
     hints: tuple[int, ...] = ()  # what they are in this run
+    batch: int = 1  # a grid's second dimension
     longer: Kernel | None = None  # the kernel for rows that are longer than a tile
 
     def __getstate__(self) -> dict[str, Any]:
@@ -44,8 +44,12 @@ class Launch:
     def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, ...]:
         """Programs; values: of the symbols."""
         sizes, _ = self.at(*values)
-        tiles = [-(-size // config.block(axis)) for axis, size in sizes.items() if axis != "r"]
-        return (math.prod(tiles),)
+        tiles = [-(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"]
+        return (math.prod(tiles),) if self.batch == 1 else (math.prod(tiles), self.batch)
+
+    def is_longer(self, config: Config, values: Sequence[int]) -> bool:
+        """Is a row longer than the tile, so that the other kernel must run?"""
+        return self.longer is not None and self.at(*values)[0]["r"] > config.block("r")
 
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""

@@ -2,8 +2,7 @@
 follows.
 
 In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one
-      kernel that reads its result;
-and for each its kernel: `templates/matmul.jinja`, filled in.
+      kernel that reads its result; and for each its kernel: `templates/matmul.jinja`, filled in.
 
     gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)
                                 buf0 is written and read
@@ -26,6 +25,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jinja2
 import sympy
@@ -40,11 +40,11 @@ from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNo
 from ..records import CompileRecord, FusionDecision
 from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
-from .launch import Launch, needs_64_bits
+from .launch import needs_64_bits
 from .tile_plan import Axis, TilePlan
 from .tiles import Code, Line, Tile, plain
 from .block_sizes import Config, product_configs
-from .build import race
+from .timing import race
 from .expressions import NARROW, reads_of, triton_type
 
 aten = torch.ops.aten
@@ -70,9 +70,9 @@ class FusedProduct:
     ):
         """casts: operand's name -> (the group that converts it, its source's name); certain: it is
         not asked whether the library would be faster."""
-        self.product, self.buffer = product, product.buffer
+        self.product, self.buffer = product, kernel_of(product)
         self.casts, self.certain = casts, certain
-        self.group = group or Group([], sizes_of(product.buffer), ())
+        self.group = group or Group([], sizes_of(self.buffer), ())
         # the same in several steps
         self.apart: list[ExternNode | Group] = [cast for cast, _ in casts.values()] + [product]
         if group:
@@ -90,10 +90,10 @@ class FusedProduct:
         fused = writing.kernel(self)
         if config.matmul_templates == "always" or self.certain:
             return fused
-        within = replace(
-            writing, used=writing.used.union(*[part.read_names for part in self.apart])
-        )
-        return Alternatives(fused, [within.step(part) for part in self.apart])
+        read = [part.read_names for part in self.apart]
+        within = replace(writing, used=writing.used.union(*read))
+        apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
+        return Alternatives(fused, apart)
 
     def __str__(self) -> str:
         return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
@@ -121,22 +121,24 @@ class Alternatives:
         )
         measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
         record.notes.append(f"{self.fused.name}: {measured}")
-        return ways[min(times, key=times.get)]
+        return ways[min(times, key=times.__getitem__)]
 
 
 def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
     """The steps on these tensors, to be measured."""
     for step in steps:
         if isinstance(step, KernelStep):
+            assert step.function is not None  # built
             step.function(*[tensors[a] for a in step.kernel.arguments], stream)
         else:
-            views = [
-                tensors[v.name].as_strided(
-                    [*map(int, v.size)], [*map(int, v.stride)], int(v.offset)
-                )
-                for v in step.buffer.args
-            ]
-            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+            product = kernel_of(step)
+            views = [as_view(tensors[view.name], view) for view in product.args]
+            product.out_op(*views, out=tensors[product.name])
+
+
+def as_view(tensor: torch.Tensor, view: BufferView) -> torch.Tensor:
+    size, stride = [int(n) for n in view.size], [int(n) for n in view.stride]
+    return tensor.as_strided(size, stride, int(view.offset))
 
 
 def with_products(
@@ -162,39 +164,54 @@ def fuse_products(
 
     What was decided stands in `record.fusions`."""
     nodes = list(nodes)
-    for extern in [n for n in nodes if is_product(n)]:
-        certain = has_unaligned_rows(extern.buffer)
+    for extern in products_of(nodes):
+        certain = has_unaligned_rows(kernel_of(extern))
         if not every and not certain:
             continue
         readers = [n for n in nodes if extern.names[0] in n.read_names]
         group = next((n for n in readers if isinstance(n, Group)), None)
-        reason = ""
-        try:
-            check_product(extern.buffer, order.buffers)
-            if group is None or readers[0] is not group:
-                raise Refused("no kernel continues from the product")
-            check_epilogue(extern, group, nodes, overwritten)
-        except Refused as refused:
-            reason = str(refused)
+        reason = why_apart(extern, group, readers, nodes, order, overwritten)
         if not reason or certain:
             casts = conversions(extern, nodes, order.escaping)
-            fused = FusedProduct(extern, None if reason else group, casts, certain)
-            nodes = replaced(nodes, extern if reason else group, fused)
+            follower = None if reason else group
+            fused = FusedProduct(extern, follower, casts, certain)
+            nodes = replaced(nodes, follower or extern, fused)
         if group is not None or certain:
-            record.fusions.append(
-                FusionDecision(
-                    extern.names[0],
-                    "+".join(group.names) if group else "(nothing)",
-                    not reason,
-                    "template",
-                    reason or "the kernel continues from the product's tiles",
-                )
-            )
+            names = "+".join(group.names) if group else "(nothing)"
+            why = reason or "the kernel continues from the product's tiles"
+            decision = FusionDecision(extern.names[0], names, not reason, "template", why)
+            record.fusions.append(decision)
     return nodes
 
 
-def is_product(node: ScheduledNode) -> bool:
-    return isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS
+def why_apart(
+    extern: ExternNode,
+    group: Group | None,
+    readers: Sequence[ScheduledNode],
+    nodes: Sequence[ScheduledNode],
+    order: NodeGraph,
+    overwritten: Mapping[str, str],
+) -> str:
+    """Why the group cannot be part of the product's kernel, or ""."""
+    try:
+        check_product(kernel_of(extern), order.buffers)
+        if group is None or readers[0] is not group:
+            raise Refused("no kernel continues from the product")
+        check_epilogue(extern, group, nodes, overwritten)
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
+def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
+    externs = [node for node in nodes if isinstance(node, ExternNode)]
+    return [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]
+
+
+def kernel_of(node: ExternNode) -> ExternKernel:
+    """The eager kernel that a product is."""
+    assert isinstance(node.buffer, ExternKernel)
+    return node.buffer
 
 
 def replaced(
@@ -209,24 +226,19 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
     """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
     kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
     template, 0.91 ms padded, 3.3 ms as they are)."""
-    if (
-        product.op is not aten.mm.default
-        or product.layout.device.type != "cuda"
-        and config.cpu_backend != "triton"
-    ):
+    is_ours = product.layout.device.type == "cuda" or config.cpu_backend == "triton"
+    if product.op is not aten.mm.default or not is_ours:
         return False
-    return layouts.suits_template(
-        product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]]
-    )
+    a, b = [(v.size, v.stride) for v in product.args[:2]]
+    return layouts.suits_template(product.layout.dtype, a, b)
 
 
 def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
     """Can the template compute this product?"""
     a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
-    if buffer.kwargs or any(
-        int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)
-    ):
+    numbers = [n for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
+    if buffer.kwargs or any(int_or_none(n) is None for n in numbers):
         raise Refused("scaled products and symbolic sizes stay library calls")
     if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
         raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
@@ -245,8 +257,9 @@ def check_epilogue(
         raise Refused("what follows reduces, scans or scatters")
     if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
         raise Refused("an operand is written later")
-    if common_loops(group.outer, sizes_of(extern.buffer)) is None:
-        raise Refused(f"their loops differ: {sizes_of(extern.buffer)} and {group.outer}")
+    sizes = sizes_of(kernel_of(extern))
+    if common_loops(group.outer, sizes) is None:
+        raise Refused(f"their loops differ: {sizes} and {group.outer}")
     element = flatten(loop_variables("x", len(group.outer)), group.outer)
     if any(access.index != element for access in group.reads if access.name == extern.names[0]):
         raise Refused("the product is read at other elements than the loops'")
@@ -257,30 +270,23 @@ def conversions(
 ) -> dict[str, tuple[Group, str]]:
     """{operand: (group, source)} of operands that one group makes by converting `source`, for this
     product alone."""
-    found = {}
-    for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
+    found: dict[str, tuple[Group, str]] = {}
+    product = kernel_of(extern)
+    for operand in {product.args[i].name for i in PRODUCTS[product.op][1:]}:
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
         if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
             continue
         body = group.nodes[0].body
-        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[
-            0
-        ].index == body.writes()[0].index:
-            found[operand] = group, body.reads()[0].name
+        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"]:
+            [read], [write] = body.reads(), body.writes()
+            if read.index == write.index:
+                found[operand] = group, read.name
     return found
 
 
 def sizes_of(product: ExternKernel) -> tuple[int, ...]:
     """Loops over a product's result: (rows, columns) or (batch, rows, columns)."""
     return tuple(int(n) for n in product.layout.size)
-
-
-@dataclass
-class ProductLaunch(Launch):
-    batch: int = 1
-
-    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, int]:
-        return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
 
 
 class BatchIndex(Axis):
@@ -293,15 +299,16 @@ class BatchIndex(Axis):
 class MatmulWriter(TritonKernelWriter):
     """Fills in the template.  fused: a FusedProduct."""
 
-    def __init__(self, fused: FusedProduct, *context: object):
+    def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
-        self.product, self.casts = fused.product.buffer, fused.casts
+        self.product, self.casts = fused.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 
     def make_plan(self) -> TilePlan:
         """Tiles of the result: m rows and n columns; k runs in the template's loop."""
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
+        assert outer is not None  # see check_epilogue
         parts = cut_loops(outer, (math.prod(batch), rows, columns))
         self.batch = BatchIndex("batch", *parts[0], "")
         sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
@@ -320,12 +327,13 @@ class MatmulWriter(TritonKernelWriter):
             bodies={n.name: n.body.split_to(outer, ()) for n in ordered},
             stage={node.name: 0 for node in ordered},
             fixed=frozenset(variable for variable, _ in self.batch.loops),
+            batch=math.prod(batch),
         )
 
     def reads_again(self) -> bool:
         return True
 
-    def operand(self, number: int) -> BufferView | None:
+    def operand(self, number: int) -> Any:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
         position = PRODUCTS[self.product.op][number]
         return None if position is None else self.product.args[position]
@@ -359,9 +367,10 @@ class MatmulWriter(TritonKernelWriter):
         name, dtype = self.product.name, self.product.layout.dtype
         self.node, element = name, frozenset("mn")
         value = Tile("product", torch.float32, element)
-        if self.operand(0) is not None:
-            bias = self.to_dtype(self.load(*self.bias()), torch.float32)
-            value = self.binary("add", value, bias)
+        bias = self.operand(0)
+        if bias is not None:
+            loaded = self.load(bias.name, self.linear(bias))
+            value = self.binary("add", value, self.to_dtype(loaded, torch.float32))
         self.values[name] = replace(value, dtype=dtype)
         if name in self.memory.keep:
             self.memory.stored.append(name)
@@ -373,65 +382,44 @@ class MatmulWriter(TritonKernelWriter):
         for node in self.plan.nodes:
             self.play(node)
 
-    def blocks(self) -> list[str]:
-        return ["MBLOCK", "NBLOCK", "KBLOCK"]
-
-    def launch(self) -> Launch:
-        launch = super().launch()
-        batch = math.prod(sizes_of(self.product)[:-2])
-        return ProductLaunch(**{**vars(launch), "batch": batch})
-
-    def linear(self, layout: Layout | None, view: BufferView | None = None) -> sympy.Expr:
+    def linear(self, place: Layout | BufferView) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
         shape."""
-        size, stride, offset = (
-            (layout.size, layout.stride, layout.offset)
-            if view is None
-            else (view.size, view.stride, view.offset)
-        )
-        parts = [self.batch, *self.plan.axes][3 - len(self.product.layout.size) :]
-        places = (
-            [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size) :]
-            if size
-            else []
-        )
-        return sympy.expand(
-            sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset))
-        )
-
-    def bias(self) -> tuple[str, sympy.Expr]:
-        view = self.operand(0)
-        return view.name, self.linear(None, view)
+        dims = len(place.size)
+        axes = [self.batch, *self.plan.axes][3 - dims :]
+        offset = sympy.sympify(place.offset)
+        for axis, stride, size in zip(axes, place.stride, place.size):
+            if size != 1:
+                offset += stride * flatten([v for v, _ in axis.loops], [n for _, n in axis.loops])
+        return sympy.expand(offset)
 
     def tile(self, number: int, axes: tuple[str, str]) -> dict[str, str]:
         """How the tile of an operand is read: pointers, mask, and the conversion to the product's
         dtype."""
-        view, names = (
-            self.operand(number),
-            {"m": self.plan.axes[0].flat, "n": self.plan.axes[1].flat, "k": "k"},
-        )
+        view, depth = self.operand(number), self.plan.sizes["k"]
         _, source = self.casts.get(view.name, (None, view.name))
-        spread, terms = {axes[0]: "[:, None]", axes[1]: "[None, :]"}, []
-        for axis, stride in zip(axes, view.stride[-2:]):
-            name = f"k{spread['k']}" if axis == "k" else names[axis]
-            terms.append(name if stride == 1 else f"{name} * {int(stride)}")
+        # k runs down a tile of b and across one of a
+        k = "k[:, None]" if axes[0] == "k" else "k[None, :]"
+        names = {"m": self.plan.axes[0].flat, "n": self.plan.axes[1].flat, "k": k}
+        inside = {"m": "mmask", "n": "nmask", "k": f"({k} < {depth})"}
+        terms = [
+            names[axis] if stride == 1 else f"{names[axis]} * {int(stride)}"
+            for axis, stride in zip(axes, view.stride[-2:])
+        ]
         if len(view.size) == 3 and view.size[0] != 1:
             terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
-        terms += [str(int(view.offset))] if int(view.offset) else []
-        masks = [
-            f"(k{spread['k']} < {self.plan.sizes['k']})" if axis == "k" else f"{axis}mask"
-            for axis in axes
-            if axis in self.cut
-        ]
+        if int(view.offset):
+            terms.append(str(int(view.offset)))
+        masks = [inside[axis] for axis in axes if axis in self.cut]
         pointers = self.memory.pointers
         self.memory.read.append(source)
         pointer = pointers.setdefault(source, f"in{len(pointers)}")
-        dtype = self.product.layout.dtype
+        cast = f".to({triton_type(self.product.layout.dtype)})" if source != view.name else ""
         return {
             "about": f"{source}{[int(n) for n in view.size]}",
             "pointer": f"{pointer} + {' + '.join(terms)}",
             "mask": f", {' & '.join(masks)}, other=0" if masks else "",
-            "cast": f".to({triton_type(dtype)})" if source != view.name else "",
+            "cast": cast,
         }
 
 

@@ -9,8 +9,8 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
         acc0 = acc0 + tmp0
     tmp1 = tl.sum(acc0, 1)[:, None]
 
-`OnlineSum` is sum(exp(v - max)) in the loop that finds the maximum: each group of neighbours keeps a
-maximum of its own, and its sum relative to that.
+`OnlineSum` is sum(exp(v - max)) in the loop that finds the maximum: each group of neighbours keeps
+a maximum of its own, and its sum relative to that.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ import torch
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
 from .launch import LARGEST_INT32
 from .split_reductions import extreme
-from .tiles import Line, Tile
+from .tiles import Line, Tile, plain
 
 NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
 
 
 @dataclass(frozen=True)
 class Reducer:
-    """How a kind of reduction is written; start: a number, or "lowest" or "highest" of its dtype."""
+    """How a kind of reduction is written.  start: a number, or the "lowest" or "highest" one."""
 
     start: str
     combine: str  # two values {a} and {b}
@@ -107,9 +107,9 @@ class Accumulator:
         self.mask = None if padded and kind == "max" else writer.plan.axes[1].mask
         self.row_mask = writer.plan.axes[1].mask
         self.name = writer.outside.fresh("acc")
-        self.shape = writer.shape()
+        self.shape = writer.plan.shape()
         self.value = writer.solid(value)
-        spread = value.axes != writer.all_axes(True)
+        spread = value.axes != writer.plan.all_axes(True)
         self.term = f"tl.broadcast_to({self.value}, {self.shape})" if spread else self.value.text
         index = writer.index(flat_index).text
         self.index = f"tl.broadcast_to({index}, {self.shape}).to(tl.int64)"
@@ -131,7 +131,8 @@ class Accumulator:
 
     def update(self) -> list[Line]:
         """What one step of the loop does."""
-        return [Line(text, reads=reads_of(self.value)) for text in self.update_texts()]
+        first, *others = self.update_texts()  # only the first reads the value
+        return [Line(first, reads=reads_of(self.value)), *plain(others)]
 
     def update_texts(self) -> list[str]:
         name = self.name
@@ -209,6 +210,7 @@ class OnlineSum:
 
     def finish(self, writer: TritonExpressions) -> Tile:
         top = self.maximum
+        assert top.result is not None  # its accumulator stands before this one
         text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
         return writer.named(text, top.dtype, frozenset("x"), reads_of(top.result))
 
@@ -219,5 +221,5 @@ def per_group(full: str) -> str:
 
 
 def pending(value: object, state: str) -> Accumulator | None:
-    """The maximum that is still being found, if `value` is its `state` ("max", "shifted", "exp")."""
+    """The maximum that is still being found, if `value` is its "max", "shifted" or "exp"."""
     return value.maximum if isinstance(value, Pending) and value.state == state else None

@@ -1,4 +1,4 @@
-"""Triton as a language for kernels, and CUDA GPUs as devices, entered in the registries of devices.py.
+"""Triton as a language for kernels, and CUDA GPUs as devices: entered in devices.py's registries.
 
 In:   nothing.  Out: `LANGUAGES["triton"]` and `DEVICES["cuda"]`, where the stages find them.
 """
@@ -13,12 +13,13 @@ from ..devices import Device, Language, Replay, Streams, register_device, regist
 from ..ir import Graph
 from ..nodes import Group
 from ..records import CompileRecord
-from .build import build_triton_kernels, start_workers, why_not
-from .cuda_graphs import new_pools, record_half, refusal
+from .build import build_triton_kernels, why_not
+from .cuda_graphs import GraphedCall, new_pools, refusal
 from .kernel_writer import TritonKernelWriter
 from .layouts import optimize_for_gpu
 from .products import FusedProduct, MatmulWriter, with_products
 from .split_reductions import split_reductions
+from .workers import start_workers
 
 
 def prepare(graph: Graph, record: CompileRecord) -> None:
@@ -63,7 +64,7 @@ register_device(
         type="cuda",
         language="triton",
         streams=streams,
-        replay=Replay(refusal, new_pools, record_half),
+        replay=Replay(refusal, new_pools, GraphedCall),
         choose_layouts=optimize_for_gpu,
         expect=expect,
         hands_over=True,

@@ -1,13 +1,13 @@
 """Reductions with few outputs become two: without this, few programs would read much.
 
 In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction is a partial one,
-      with an output per chunk,
-and a small one over the chunks.
+      with an output per chunk, and a small one over the chunks.
 
     sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
     sum over dim 0 of [16384, 4096]  ->  partial[32, 4096];  sum of partial over dim 0
-    sum over i of x[i, t[i]] - max[i] - log(sum[i])     ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
-    (cross entropy: one program for all rows)               where its programs are many;  sum of elements
+    sum over i of x[i, t[i]] - max[i] - log(sum[i])     (cross entropy: one program for all rows)
+        ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
+            where its programs are many;  sum of elements
 
 Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
 before the scheduler, which fuses the partial one with what makes its elements, as any other
@@ -17,6 +17,8 @@ out: argmax and argmin.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -30,131 +32,103 @@ from ..sizes.ranges import simplify
 from ..sizes.symbols import Size, hint, nearest_divisor, size
 
 PROGRAMS = 132 * 8  # enough work for every processor
-ENOUGH_ROWS = (
-    64  # with so many rows, one program each keeps reductions that need one another in one kernel
-)
+# with so many rows, one program each keeps reductions that need one another in one kernel
+ENOUGH_ROWS = 64
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+Halves: TypeAlias = tuple[ComputedBuffer, ComputedBuffer]
 
 
 def split_reductions(graph: Graph, record: CompileRecord) -> None:
     """Rewrite the graph's operations in place; each split is noted in the record."""
-    operations = []
+    operations: list[Buffer] = []
     for buffer in graph.operations:
-        parts = (
-            split(buffer)
-            if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
-            else None
-        )
-        if not parts and (first := elements_of(buffer, graph)):
-            parts = first
-            graph.apart.add(first[0].name)
-            record.notes.append(
-                f"{buffer.name}: its elements are made where the rows are reduced that they depend on"
-            )
-        elif parts:
-            record.notes.append(
-                f"{buffer.name}: {math.prod(buffer.data.ranges)} outputs of {math.prod(buffer.data.reduction_ranges)} "
-                f"elements each are too few: reduced in {parts[0].layout.numel // math.prod(buffer.data.ranges)} chunks"
-            )
-        if parts:
+        parts = None
+        if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
+            parts = in_chunks(buffer, record) or elements_apart(buffer, graph, record)
+        if parts is not None:
             graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
     graph.operations[:] = operations
 
 
-def split(buffer: ComputedBuffer) -> tuple[ComputedBuffer, ComputedBuffer] | None:
+def in_chunks(buffer: ComputedBuffer, record: CompileRecord) -> Halves | None:
     """(partial, final), or None where one kernel is enough."""
     data = buffer.data
-    ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
-    count = math.prod(reduction_ranges)
-    outputs, elements = hint(math.prod(ranges), 0), hint(count, 0)
+    count = math.prod(size(n) for n in data.reduction_ranges)
+    outputs, elements = hint(math.prod(size(n) for n in data.ranges), 0), hint(count, 0)
     if data.kind.startswith("arg") or outputs * elements < LEAST_ELEMENTS:
         return None
     columns = runs_along_outputs(buffer)
-    programs = -(-outputs // 128) if columns else outputs
-    if not columns and outputs >= ENOUGH_ROWS:
-        return None
-    chunks = min(
-        PROGRAMS * (2 if columns else 1) // programs,
-        elements // (LEAST_ROWS if columns else LEAST_CHUNK),
-    )
+    chunks = wanted_chunks(outputs, elements, columns)
     if chunks < 2:
         return None
-    if constant := isinstance(count, int):
+    if isinstance(count, int):
         chunks = nearest_divisor(count, chunks)
     chunk = size(FloorDiv(count + chunks - 1, chunks))
-    if constant:
+    if isinstance(count, int):
         chunks = -(-count // chunk)
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
     # dimension
     place = 0 if columns else len(data.ranges)
-    inner_fn = data.inner_fn
+    halves = chunked(buffer, place, chunks, chunk, count)
+    number = math.prod(data.ranges)
+    record.notes.append(
+        f"{buffer.name}: {number} outputs of {math.prod(data.reduction_ranges)} elements each are "
+        f"too few: reduced in {halves[0].layout.numel // number} chunks"
+    )
+    return halves
+
+
+def wanted_chunks(outputs: int, elements: int, columns: bool) -> int:
+    """In how many chunks to cut the elements of each output; less than 2: not at all."""
+    if columns:
+        return min(PROGRAMS * 2 // -(-outputs // 128), elements // LEAST_ROWS)
+    return 0 if outputs >= ENOUGH_ROWS else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+
+
+def chunked(buffer: ComputedBuffer, place: int, chunks: int, chunk: Size, count: Size) -> Halves:
+    """place: of the chunks, among the outputs' dimensions; chunk: elements of one."""
+    data = buffer.data
+    ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
+    all_ranges = [*ranges[:place], chunks, *ranges[place:]]
+    name = f"{buffer.name}_chunks"
+    layout = Layout(data.device, data.dtype, tuple(all_ranges), contiguous_strides(all_ranges))
 
     def partial(index: list, rindex: list) -> object:
         outer = list(index)
         flat = outer.pop(place) * chunk + rindex[0]
-        at = unflatten(flat, reduction_ranges, {**dict(zip(index, ranges)), rindex[0]: chunk})
+        limits = {**dict(zip(index, all_ranges)), rindex[0]: chunk}
+        at = unflatten(flat, reduction_ranges, limits)
         if chunks * chunk == count:
-            return inner_fn(outer, at)
+            return data.inner_fn(outer, at)
         inside = ops.lt(ops.index_expr(flat, torch.int64), ops.index_expr(count, torch.int64))
-        other = (
-            NEUTRAL[data.kind]
-            if data.kind in NEUTRAL
-            else extreme(data.src_dtype, data.kind == "max")
-        )
-        return ops.masked(inside, lambda: inner_fn(outer, at), other)
-
-    ranges.insert(place, chunks)
-    name = f"{buffer.name}_chunks"
-    first = Reduction(
-        data.device,
-        data.dtype,
-        ranges,
-        partial,
-        [chunk],
-        data.kind,
-        data.src_dtype,
-        origins=data.origins,
-    )
-    layout = Layout(data.device, data.dtype, tuple(ranges), contiguous_strides(ranges))
+        other = neutral(data.kind, data.src_dtype)
+        return ops.masked(inside, lambda: data.inner_fn(outer, at), other)
 
     def whole(index: list, rindex: list) -> object:
-        at = list(index)
-        at.insert(place, rindex[0])
-        return ops.load(name, layout.indexer(at))
+        return ops.load(name, layout.indexer([*index[:place], rindex[0], *index[place:]]))
 
-    second = Reduction(
-        data.device,
-        data.dtype,
-        data.ranges,
-        whole,
-        [chunks],
-        data.kind,
-        data.dtype,
-        origins=data.origins,
-    )
+    first = replace(data, ranges=all_ranges, inner_fn=partial, reduction_ranges=[chunk])
+    second = replace(data, inner_fn=whole, reduction_ranges=[chunks], src_dtype=data.dtype)
     return (
         ComputedBuffer(name, layout, buffer.origins, data=first),
         ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
     )
 
 
-def elements_of(buffer: Buffer, graph: Graph) -> tuple[ComputedBuffer, ComputedBuffer] | None:
+def elements_apart(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Halves | None:
     """(elements, their reduction) where few programs would compute many elements from one reduction
     per element; else None."""
-    data = getattr(buffer, "data", None)
-    if (
-        not isinstance(data, Reduction)
-        or data.kind.startswith("arg")
-        or any(int_or_none(n) is None for n in [*data.ranges, *data.reduction_ranges])
-    ):
+    data = buffer.data
+    found = [int_or_none(n) for n in [*data.ranges, *data.reduction_ranges]]
+    sizes = [n for n in found if n is not None]
+    if data.kind.startswith("arg") or len(sizes) < len(found):
         return None
-    ranges, outputs = [int(n) for n in [*data.ranges, *data.reduction_ranges]], len(data.ranges)
-    count = math.prod(ranges)
-    if count < LEAST_ROWS * ENOUGH_ROWS or math.prod(ranges[:outputs]) >= ENOUGH_ROWS:
+    outputs, count = len(data.ranges), math.prod(sizes)
+    if count < LEAST_ROWS * ENOUGH_ROWS or math.prod(sizes[:outputs]) >= ENOUGH_ROWS:
         return None
     rows = {
         name
@@ -163,25 +137,21 @@ def elements_of(buffer: Buffer, graph: Graph) -> tuple[ComputedBuffer, ComputedB
     }
     if not rows & {access.name for access in trace(buffer).reads()}:
         return None
-    name, layout = (
-        f"{buffer.name}_elements",
-        Layout(data.device, data.src_dtype, tuple(ranges), contiguous_strides(ranges)),
+    name = f"{buffer.name}_elements"
+    layout = Layout(data.device, data.src_dtype, tuple(sizes), contiguous_strides(sizes))
+
+    def element(index: list) -> object:
+        return data.inner_fn(index[:outputs], index[outputs:])
+
+    def stored(index: list, rindex: list) -> object:
+        return ops.load(name, layout.indexer([*index, *rindex]))
+
+    graph.apart.add(name)
+    record.notes.append(
+        f"{buffer.name}: its elements are made where the rows are reduced that they depend on"
     )
-    first = Pointwise(
-        data.device,
-        data.src_dtype,
-        ranges,
-        lambda index: data.inner_fn(index[:outputs], index[outputs:]),
-    )
-    second = Reduction(
-        data.device,
-        data.dtype,
-        data.ranges,
-        lambda index, rindex: ops.load(name, layout.indexer([*index, *rindex])),
-        data.reduction_ranges,
-        data.kind,
-        data.src_dtype,
-    )
+    first = Pointwise(data.device, data.src_dtype, sizes, element)
+    second = replace(data, inner_fn=stored, origins=frozenset())
     return (
         ComputedBuffer(name, layout, buffer.origins, data=first),
         ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
@@ -212,6 +182,11 @@ def unflatten(
             at = Mod(at, sympy.sympify(n))
         index.append(simplify(sympy.expand(at), ranges))
     return index
+
+
+def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
+    """What a reduction of nothing is."""
+    return NEUTRAL[kind] if kind in NEUTRAL else extreme(dtype, kind == "max")
 
 
 def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..codegen.plan import in_data_flow_order, stages_of
-from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, runs_along, stride_of
+from ..codegen.plan import plan_kernel
+from ..dependencies import LoopBody, int_or_none, loop_variables, runs_along, stride_of
 from ..ir import Buffer
 from ..nodes import Node
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size, hint, is_multiple
 from ..sizes.symbols import size as as_size
 from .block_sizes import Config, block_configs, persistent_limit
-from .tiles import noted
+from .tiles import Axes, noted
 
 LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
 LEAST_SIDE = 8  # of a tile of two axes
+MANY = 1 << 62
 UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
 
 
@@ -91,6 +92,7 @@ class TilePlan:
     # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
     maxima: frozenset[str] = frozenset()
     fixed: frozenset[sympy.Symbol] = frozenset()  # variables with one value in a whole program
+    batch: int = 1  # products side by side, each with programs of its own
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
@@ -99,6 +101,14 @@ class TilePlan:
     def is_inner(self, name: str) -> bool:
         """Does the node run over the elements of a row?"""
         return bool(self.bodies[name].inner)
+
+    def shape(self, axes: Axes | None = None) -> str:
+        """Of a tile that varies along these axes, or along all."""
+        sides = [axis.block if axes is None or axis.name in axes else "1" for axis in self.axes]
+        return f"[{', '.join(sides)}]"
+
+    def all_axes(self, inner: bool) -> Axes:
+        return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
 
     def mask_tiles(self) -> None:
         """A mask for each axis that some configuration does not cut into whole tiles."""
@@ -115,35 +125,31 @@ def plan_tiles(
 ) -> TilePlan:
     """keep: buffers that must be in memory afterwards.  any_row: a loop over rows whose length is
     symbolic, however short this run's are."""
-    merged = merge_loops([node.body for node in nodes])
-    outer, inner = merged[0].outer, max((body.inner for body in merged), key=len)
-    bodies = {node.name: body for node, body in zip(nodes, merged)}
-    ordered = in_data_flow_order(nodes)
-    is_inner = {name: bool(body.inner) for name, body in bodies.items()}
-    stage = stages_of(ordered, is_inner, not inner)
+    loops = plan_kernel(nodes)
+    bodies = list(loops.bodies.values())
     columns = online = False
-    if not inner:
-        axes = pointwise_axes(outer, merged)
+    if loops.is_pointwise:
+        axes = pointwise_axes(loops.outer, bodies)
         kind = "tile" if len(axes) == 2 else "pointwise"
     else:
-        axes = reduction_axes(outer, inner)
-        columns = runs_along_x(merged, *axes)
-        row = math.inf if any_row else hint(axes[1].numel, math.inf)
-        online = row > LONG_ROW and not columns and may_be_online(nodes, bodies, keep)
+        axes = reduction_axes(loops.outer, loops.inner)
+        columns = runs_along_x(bodies, *axes)
+        row = MANY if any_row else hint(axes[1].numel, MANY)
+        online = row > LONG_ROW and not columns and may_be_online(nodes, loops.bodies, keep)
         kind = "looped" if online or row > persistent_limit(columns) else "persistent"
     plan = TilePlan(
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, merged, columns, any_row),
-        nodes=ordered,
-        bodies=bodies,
-        stage=stage,
+        configs=blocks_to_try(kind, axes, bodies, columns, any_row),
+        nodes=loops.nodes,
+        bodies=loops.bodies,
+        stage=loops.stage,
         columns=columns,
-        maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in merged]),
+        maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
     )
     plan.mask_tiles()
-    again = any(stage[name] > 0 and is_inner[name] for name in stage)
+    again = any(loops.inner_nodes(stage) for stage in range(1, loops.last_stage + 1))
     plan.streams = kind == "looped" and (online or not again)
     return plan
 

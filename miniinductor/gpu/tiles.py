@@ -1,7 +1,7 @@
-"""Tiles under computation: values with the axes along which they vary, and lines that know what they
-read and make.
+"""Tiles under computation: values that know along which axes they vary, and lines that know what
+they read and make.
 
-    >>> scope = Scope()
+    >>> scope = TileScope()
     >>> scope.name("in0 * 2", frozenset()), scope.name("in0 * 2", frozenset())      # once
     ('tmp0', 'tmp0')
     >>> scope.code
@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from ..codegen.common import indent
+from ..codegen.common import Scope, indent
 
 Axes: TypeAlias = frozenset[str]
 NO_AXES: Axes = frozenset()
@@ -62,27 +62,12 @@ def plain(texts: Iterable[str]) -> list[Line]:
     return [Line(text) for text in texts]
 
 
-class Scope:
-    """Lines of one nesting level, and the expressions already computed there (or in a level around
-    it)."""
+class TileScope(Scope):
+    """The lines of one nesting level."""
 
-    def __init__(self, parent: "Scope | None" = None):
-        self.parent = parent
+    def __init__(self, parent: "TileScope | None" = None):
+        super().__init__(parent)
         self.code: list[Code] = []
-        self.known: dict[str, str] = {}  # expression -> its name
-        self.counter: dict[str, int] = parent.counter if parent else {}
-
-    def fresh(self, prefix: str) -> str:
-        number = self.counter[prefix] = self.counter.get(prefix, -1) + 1
-        return f"{prefix}{number}"
-
-    def lookup(self, expression: str) -> str | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if expression in scope.known:
-                return scope.known[expression]
-            scope = scope.parent
-        return None
 
     def name(
         self, expression: str, reads: frozenset[str], comment: str = "", is_early: bool = False
@@ -95,10 +80,10 @@ class Scope:
             self.code.append(Line(text, name, reads, is_early))
         return name
 
-    def snapshot(self) -> tuple[list[Code], dict[str, str]]:
+    def snapshot(self) -> tuple[list[Code], dict[object, str]]:
         return list(self.code), dict(self.known)
 
-    def restore(self, before: tuple[list[Code], dict[str, str]]) -> None:
+    def restore(self, before: tuple[list[Code], dict[object, str]]) -> None:
         self.code, self.known = before
 
 

@@ -3,8 +3,7 @@
 In:   one JSON object per line: {"path", "name", "signature", "constants", "num_warps", ...,
       "capability", "cubin"}.
 Out:  one line per job, {} or {"error": text}; the machine code is written to `cubin`, with what a
-      launch needs to know
-beside it.  Needs no GPU: the target is named.
+      launch needs to know beside it.  Needs no GPU: the target is named.
 
     python worker.py < jobs
 
@@ -17,15 +16,17 @@ import importlib.util
 import json
 import os
 import sys
+from typing import Any
 
 
-def compile_job(job):
+def compile_job(job: dict[str, Any]) -> None:
     os.environ["TRITON_CACHE_DIR"] = job["triton_cache"]
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     spec = importlib.util.spec_from_file_location(os.path.basename(job["path"])[:-3], job["path"])
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, job["name"])
@@ -37,11 +38,11 @@ def compile_job(job):
     source = ASTSource(
         fn=function, signature=job["signature"], constexprs=job["constants"], attrs=attributes
     )
-    options = {
+    options = {  # fusion: a * b + c is one FMA, as in nvcc's kernels
         "num_warps": job["num_warps"],
         "num_stages": job["num_stages"],
         "enable_fp_fusion": True,
-    }  # a * b + c is one FMA, as in nvcc's kernels
+    }
     if job["asserts"]:
         options |= {"debug": True, "sanitize_overflow": False}
     compiled = triton.compile(
@@ -61,7 +62,7 @@ def compile_job(job):
             file.write(compiled.asm[kind])
 
 
-def main():
+def main() -> None:
     with contextlib.suppress(Exception):  # an error is the first job's to tell
         from triton.runtime import cache
 

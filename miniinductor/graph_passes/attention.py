@@ -2,9 +2,9 @@
 the op `miniinductor::attention`.
 
 In:   q, k, v: (batch, heads, length, size); mask: None, or what broadcasts to the scores, (batch,
-      heads, M, N), on a GPU with more columns than N
-where rows would not be aligned otherwise; scale: positive.  Out: (batch, heads, M, size), in the
-strides that the library's kernel chose.
+      heads, M, N), on a GPU with more columns than N where rows would not be aligned otherwise;
+      scale: positive.  Out: (batch, heads, M, size), in the strides that the library's kernel
+      chose.
 
     >>> q = k = v = torch.randn(1, 2, 5, 64)
     >>> torch.ops.miniinductor.attention(q, k, v, None, 0.125).shape
@@ -31,13 +31,15 @@ HALF = (torch.float16, torch.bfloat16)
 REFUSALS: dict[str, Callable[[torch.device], str | None]] = {"cpu": lambda device: None}
 
 
-def why_not_on(device):
+def why_not_on(device: torch.device) -> str | None:
     """Why the kernels cannot run there, or None."""
     refusal = REFUSALS.get(device.type)
     return refusal(device) if refusal else f"there are none for {device}"
 
 
-def library_attention(q, k, v, mask, scale):
+def library_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(out, log(sum(exp)) of each row)"""
     if not q.is_cuda:
         return aten._scaled_dot_product_flash_attention_for_cpu(
@@ -50,13 +52,15 @@ def library_attention(q, k, v, mask, scale):
     )[:2]
 
 
-def attention_on_cpu(q, k, v, mask, scale):
+def attention_on_cpu(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> torch.Tensor:
     out, log_sum = library_attention(q, k, v, mask, scale)
-    doubt, wide = (
-        ~log_sum.reciprocal().add_(log_sum).isfinite(),
-        torch.promote_types(q.dtype, torch.float32),
-    )
-    for head in map(tuple, doubt.any(-1).nonzero().tolist() if doubt.any() else ()):
+    doubt = ~log_sum.reciprocal().add_(log_sum).isfinite()
+    if not doubt.any():
+        return out
+    wide = torch.promote_types(q.dtype, torch.float32)
+    for head in map(tuple, doubt.any(-1).nonzero().tolist()):
         rows = doubt[head].nonzero()[:, 0]
         scores = q[head][rows].to(wide) @ k[head].mT.to(wide) * scale
         if mask is not None:

@@ -238,19 +238,16 @@ def strip_comments(source: str, sign: str = "//") -> str:
     return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)
 
 
+def digest(*parts: object) -> str:
+    """A name for these texts, or for things by their texts."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:40]
+
+
 def cache_key(source, command):
     """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
     gives another."""
-    text = "\0".join(
-        [
-            torch.__version__,
-            *command,
-            compiler_version(command[0]),
-            cpu_name(),
-            strip_comments(source),
-        ]
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:40]
+    about = compiler_version(command[0]), cpu_name()
+    return digest(torch.__version__, *command, *about, strip_comments(source))
 
 
 _fallback_folder, _writable = None, set()

@@ -4,10 +4,12 @@ In:   a reduction's innermost loop.  Out: a loop over groups of lanes.
 """
 
 from .. import config
-from ..codegen.cpp_reductions import LANES, Accumulator, bound
+from ..codegen.cpp_expressions import compute_type, limit_text
+from ..codegen.cpp_reductions import LANES, Accumulator, Sums, bound
 from ..codegen.plan import estimate
-from ..codegen.strategy import Strategy, strategy
-from ..codegen.tree import Statement, Statements, nest
+from ..codegen.strategy import Found, Strategy, strategy
+from ..codegen.tree import Line, Statement, Statements, nest
+from .arrays import taken_if_better
 
 
 @strategy(order=10)
@@ -15,36 +17,43 @@ class ArgLanes(Strategy):
     def applies(self) -> bool:
         return config.vectorize
 
-    def innermost(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement] | None:
-        writer = self.writer
-        if not any(a.is_arg for a in accumulators) or not writer.lanes_are_free():
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+        """argmax has no vector reduction: a loop over groups of lanes."""
+        writer, lane = self.writer, self.writer.plan.r[-1]
+        args = [a for a in accumulators if a.is_arg]
+        if not args or not writer.lanes_are_free():
             return None
         if estimate(writer.plan.inner[-1:]) < 4 * LANES:
             return None
-        return self.arg_loop(body, accumulators, start, end)
-
-    def arg_loop(self, lines, accumulators, start, end):
-        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best
-        element of its own."""
-        lane, group = self.writer.plan.r[-1], f"{self.writer.plan.r[-1]}_group"
-        args, others = (
-            [a for a in accumulators if a.is_arg],
-            [a for a in accumulators if not a.is_arg],
-        )
-        lines = lines + [line for a in others for line in a.in_lanes()]
-        lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
+        others, group = [a for a in accumulators if not a.is_arg], f"{lane}_group"
+        lines = [*body, *[line for a in others for line in a.in_lanes()]]
+        lines += [line for a in args for line in taken_if_better(a, f"{lane} - {group}")]
+        ending = bound(f"{group}_end", f"{group} + {LANES}", end)
+        lanes = nest(lines, [(lane, group, f"{group}_end")], writer.simd(others))
         return [
             *[line for a in others for line in a.before_lanes()],
-            *[line for a in args for line in a.arg_arrays(lane, start)],
-            *nest(
-                [
-                    bound(f"{group}_end", f"{group} + {LANES}", end),
-                    *nest(lines, [(lane, group, f"{group}_end")], self.writer.simd(others)),
-                ],
-                [(group, start, end, LANES)],
-            ),
+            *[line for a in args for line in best_of_lanes(a, str(lane), start)],
+            *nest([ending, *lanes], [(group, start, end, LANES)]),
             *[line for a in others for line in a.after_lanes()],
-            *[line for a in args for line in a.after_arg_lanes()],
+            *[best_of_all(a) for a in args],
         ]
+
+
+def best_of_lanes(a: Accumulator, lane: str, start: str) -> list[Statement]:
+    """A best element and its place for each of LANES lanes.  The first element of a lane is the
+    place of the initial value: nothing replaces it if all elements are as low as that."""
+    lowest = limit_text(a.dtype, a.kind == "argmax")
+    first = [
+        Line(f"{a.name}_best[{lane} - {start}] = {lowest};"),
+        Line(f"{a.name}_at[{lane} - {start}] = {a.at};"),
+    ]
+    return [
+        Line(f"{compute_type(a.dtype)} {a.name}_best[{LANES}];"),
+        Line(f"int64_t {a.name}_at[{LANES}];"),
+        *nest(first, [(lane, start, f"{start} + {LANES}")]),
+    ]
+
+
+def best_of_all(a: Accumulator) -> Line:
+    best = a.update(f"{a.c_type}{{{a.name}_best[k], {a.name}_at[k]}}")
+    return Line(f"for (int64_t k = 0; k < {LANES}; k++) {best.text}")

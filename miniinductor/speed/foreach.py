@@ -4,7 +4,7 @@ In:   scheduled nodes.  Out: the same, in which `Foreach` groups stand for sever
       compute the same of
 different buffers, of different sizes.
 
-    >>> [type(node).__name__ for node in schedule.nodes]     # the same done to three tensors (AdamW: to 150)
+    >>> [type(node).__name__ for node in schedule.nodes]     # the same, done to three tensors
     ['Group', 'Group', 'Group']
     >>> [type(node).__name__ for node in join_groups(schedule, record)]
     ['Foreach']

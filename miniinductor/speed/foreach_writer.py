@@ -23,7 +23,7 @@ import sympy
 from .. import config
 from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter
-from ..codegen.cpp_reductions import Accumulator
+from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.tree import Line, Pragma, Statement, nest
 from ..kernels import CPP
@@ -54,7 +54,7 @@ class ForeachWriter(CppKernelWriter):
     def size(self, number: Size) -> str:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
+    def simd(self, accumulators: Sums) -> Pragma | None:
         if self.parallel:
             return Pragma("for", simd=config.vectorize)
         return super().simd(accumulators)

@@ -5,7 +5,7 @@
         mini::convert(in0 + r0_block, half0, 128);
         for (int64_t r0 = r0_block; ...) ... half0[r0 - r0_block]
 
-In:   a pointwise kernel's elements of float16.  Out: what stands for them, and the loop over blocks.
+In:   a pointwise kernel's elements of float16.  Out: what stands for them, and a loop over blocks.
 """
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import Accumulator, bound
-from ..codegen.strategy import Strategy, strategy
+from ..codegen.cpp_reductions import bound, Sums
+from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Statement, Statements, nest
 from ..dependencies import stride_of
 
@@ -50,9 +50,7 @@ class Halves(Strategy):
         array = self.arrays.setdefault((start, written), f"half{len(self.arrays)}")
         return f"{array}[{lane} - {block}]"
 
-    def innermost(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement] | None:
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """The loop over the lanes, by blocks that are converted as a whole."""
         if not self.arrays:
             return None

@@ -22,7 +22,7 @@ import torch
 from .. import config
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope
-from ..codegen.strategy import Strategy
+from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest, printed
 from ..dependencies import stride_of
 from ..sizes.printing import index_text
@@ -88,7 +88,7 @@ class RowInvariants(Strategy):
             pointer == name and buffer not in written for buffer, pointer in writer.pointers.items()
         )
 
-    def error_lines(self, condition: Value) -> list[Statement] | None:
+    def error_lines(self, condition: Value) -> Found:
         if not self.is_on or condition.text not in self.same_in_rows:
             return None
         return self.table_checks if condition.text in self.lazy else self.above.lines

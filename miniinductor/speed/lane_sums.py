@@ -12,136 +12,122 @@
 In:   a reduction's innermost loop.  Out: the loop over groups of lanes, and what is left of it.
 """
 
-import torch
 import sympy
+import torch
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, LANES, Accumulator, array_declarations
+from ..codegen.cpp_reductions import CHUNK, LANES, Sums
 from ..codegen.plan import estimate
-from ..codegen.strategy import Strategy, strategy
+from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
-from ..dependencies import stride_of
+from ..dependencies import Access, stride_of
+from .arrays import array_declarations
 from .spread import Spread
 
 
 @strategy(order=20)
 class LaneSums(Strategy):
     def applies(self) -> bool:
-        """Are the lanes long enough, and free?"""
         return config.vectorize and not self.writer.plan.is_pointwise
 
-    def longest_run(self, body: Statements, accumulators: list[Accumulator]) -> int | None:
-        return CHUNK * 4 if self.sums_are_bound_by_latency(body, accumulators) else None
+    def longest_run(self, body: Statements, accumulators: Sums) -> int | None:
+        return CHUNK * 4 if self.are_bound_by_latency(body, accumulators) else None
 
-    def innermost(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement] | None:
-        if not self.sums_are_bound_by_latency(body, accumulators):
-            return None
-        return self.lane_loop(body, accumulators, start, end)
-
-    def sums_are_bound_by_latency(self, lines, accumulators):
+    def are_bound_by_latency(self, body: Statements, accumulators: Sums) -> bool:
         """Would a loop with one vector of partial sums wait for each addition?  Not where functions
         fill the time."""
-        return bool(
-            accumulators
-            and self.writer.lanes_are_free()
-            and all(a.loses_bits for a in accumulators)
-            and estimate(self.writer.plan.inner[-1:]) >= 4 * LANES
-            and len(printed(lines)) <= 16
-            and not any("mini::" in line for line in printed(lines))
-        )
+        writer = self.writer
+        if not accumulators or not all(a.loses_bits for a in accumulators):
+            return False
+        if not writer.lanes_are_free() or estimate(writer.plan.inner[-1:]) < 4 * LANES:
+            return False
+        lines = printed(body)
+        return len(lines) <= 16 and not any("mini::" in line for line in lines)
 
-    def lane_loop(self, lines, accumulators, start, end):
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """Sums in LANES parts (half as many where elements are stored, too), which the compiler
         keeps in registers; what is left of the loop follows."""
-        lane, group = self.writer.plan.r[-1], f"{self.writer.plan.r[-1]}_group"
+        if not self.are_bound_by_latency(body, accumulators):
+            return None
+        writer, lane = self.writer, self.writer.plan.r[-1]
+        group, only_reads = f"{lane}_group", writer.only_reads()
+        lanes = LANES if only_reads else LANES // 2
         parts = [a.renamed("lane") for a in accumulators]
-        lanes, alone = (
-            LANES if self.writer.only_reads() else LANES // 2,
-            self.writer.only_reads()
-            and not self.writer.plan.last_stage
-            and torch.get_num_threads() == 1,
-        )
-        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
-        # are under way
-        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
-        one_by_one = [*lines, *[a.update(a.term) for a in accumulators]]
-        rest = nest(one_by_one, [(lane, group, end)], self.writer.simd(accumulators))
-        if not end.isdigit():
-            # setting up a vector loop over nothing would cost a tenth of a row of 768
-            rest = [Branch(f"__builtin_expect({group} < {end}, 0)", rest)]
-        elif start == "0" and int(end) % lanes == 0:
-            rest = []
-        added = [Line(f"const int64_t {lane} = {group} + k;"), *lines]
-        added += [p.in_lane_array("k") for p in parts]
-        together = nest(added, [("k", "0", lanes)], Pragma(simd=True, clauses=width))
-        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
+        added = [Line(f"const int64_t {lane} = {group} + k;"), *body]
+        added += [p.update(p.term, "[k]") for p in parts]
+        pragma = Pragma(simd=True, clauses=self.width(accumulators) if only_reads else "")
+        together = nest(added, [("k", "0", lanes)], pragma)
         groups = [*self.prefetches(group, lanes), *together]
-        body = [
+        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
+        lines = [
             *array_declarations(parts, lanes),
             Line(f"int64_t {group} = {start};"),
             Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
-            *nest(put_together, [("k", "0", lanes)], self.writer.simd(accumulators)),
-            *rest,
+            *nest(put_together, [("k", "0", lanes)], writer.simd(accumulators)),
         ]
-        return [Block(body)]
+        if start != "0" or not end.isdigit() or int(end) % lanes:
+            lines += self.rest(body, accumulators, group, end)
+        return [Block(lines)]
 
-    def prefetches(self, group, lanes):
+    def rest(self, body: Statements, accumulators: Sums, group: str, end: str) -> list[Statement]:
+        """The lanes that fill no group, one by one."""
+        one_by_one = [*body, *[a.update(a.term) for a in accumulators]]
+        loop = [(self.writer.plan.r[-1], group, end)]
+        lines = nest(one_by_one, loop, self.writer.simd(accumulators))
+        if end.isdigit():
+            return lines
+        # setting up a vector loop over nothing would cost a tenth of a row of 768
+        return [Branch(f"__builtin_expect({group} < {end}, 0)", lines)]
+
+    def width(self, accumulators: Sums) -> str:
+        """Vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
+        are under way."""
+        if self.writer.plan.last_stage or torch.get_num_threads() > 1:
+            return ""
+        return f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})"
+
+    def prefetches(self, group: str, lanes: int) -> list[Statement]:
         """In the last reduction, over what the cache holds by then, memory is fetched for what
         follows: places of this iteration's results, for writing (else each store waits for its
         line), or, where nothing but reductions is stored, what the next iteration reads first."""
-        if (
-            not 0 < self.writer.plan.last_stage - (not self.writer.only_reads()) == self.writer.now
-            or any(isinstance(one, Spread) for one in self.writer.strategies)
-            or not self.writer.plan.outer
-        ):
+        writer, plan = self.writer, self.writer.plan
+        only_reads = writer.only_reads()
+        last = plan.last_stage if only_reads else plan.last_stage - 1
+        if last <= 0 or writer.now != last or not plan.outer:
             return []
-        row, names = self.writer.plan.x[-1], {n.name for n in self.writer.plan.nodes}
-        if self.writer.only_reads():
-            written, nodes, step = (
-                0,
-                [
-                    n
-                    for n in self.writer.plan.nodes
-                    if self.writer.plan.is_inner[n.name] and not self.writer.plan.stage[n.name]
-                ],
-                {row: row + 1},
-            )
-            accesses = dict.fromkeys(
-                a
-                for n in nodes
-                for a in self.writer.plan.bodies[n.name].reads()
-                if a.name not in names and a.index.has(row)
-            )
+        if any(isinstance(one, Spread) for one in writer.strategies):
+            return []
+        row, lane = plan.x[-1], plan.r[-1]
+        moved: dict[sympy.Symbol, sympy.Expr] = {lane: sympy.Symbol(group)}
+        if only_reads:
+            accesses = self.read_first()
+            moved[row] = row + 1
         else:
-            written, nodes, step = (
-                1,
-                [
-                    n
-                    for n in self.writer.plan.nodes
-                    if self.writer.plan.stage[n.name] == self.writer.plan.last_stage
-                    and self.writer.plan.is_inner[n.name]
-                    and not n.is_reduction
-                    and n.name in self.writer.keep
-                    and n.name not in self.writer.overwritten
-                ],
-                {},
-            )
-            accesses = [a for n in nodes for a in self.writer.plan.bodies[n.name].writes()]
-        at = lambda a: self.writer.index(
-            sympy.expand(a.index.xreplace({self.writer.plan.r[-1]: sympy.Symbol(group), **step}))
-        )  # noqa: E731
-        sizes = [
-            (self.writer.buffers[a.name].layout.dtype.itemsize, a)
-            for a in accesses
-            if stride_of(a.index, self.writer.plan.r[-1]) == 1
-        ]
-        fetched = []
-        for size, access in sizes:
-            place = (
-                f"{self.writer.pointer(access.name, bool(written))} + {at(access)} + {64 // size}*k"
-            )
+            accesses = self.written_last()
+        fetched: list[Statement] = []
+        for access in accesses:
+            if stride_of(access.index, lane) != 1:
+                continue
+            size = writer.buffers[access.name].layout.dtype.itemsize
+            at = writer.index(sympy.expand(access.index.xreplace(moved)))
+            place = f"{writer.pointer(access.name, not only_reads)} + {at} + {64 // size}*k"
             loop = f"for (int64_t k = 0; k < {lanes * size // 64}; k++)"
-            fetched.append(Line(f"{loop} __builtin_prefetch({place}, {written});"))
+            fetched.append(Line(f"{loop} __builtin_prefetch({place}, {int(not only_reads)});"))
         return fetched
+
+    def read_first(self) -> list[Access]:
+        """What the first stage reads of this row alone."""
+        plan, made = self.writer.plan, set(self.writer.plan.bodies)
+        reads = [a for n in plan.inner_nodes(0) for a in plan.bodies[n.name].reads()]
+        row = plan.x[-1]
+        return list(dict.fromkeys(a for a in reads if a.name not in made and a.index.has(row)))
+
+    def written_last(self) -> list[Access]:
+        """What the last stage stores element by element."""
+        writer, plan = self.writer, self.writer.plan
+        return [
+            access
+            for n in plan.inner_nodes(plan.last_stage)
+            if not n.is_reduction and n.name in writer.keep and n.name not in writer.overwritten
+            for access in plan.bodies[n.name].writes()
+        ]

@@ -12,9 +12,9 @@
 In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
 
 Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
-start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share the
-rows: each has accumulators of its own, which are put together at the end.  Four rows are added at a
-time; long float sums are sums of chunks, added up in double.
+start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share
+the rows: each has accumulators of its own, which are put together at the end.  Four rows are added
+at a time; long float sums are sums of chunks, added up in double.
 
 Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
@@ -32,11 +32,9 @@ from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope, compute_type
 from ..codegen.cpp_reductions import (
     LANES,
-    Accumulator,
+    Sums,
     alone,
-    array_declarations,
     bound,
-    filled,
     longest,
 )
 from ..codegen.plan import estimate
@@ -45,6 +43,7 @@ from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nes
 from ..dependencies import int_or_none, stride_of
 from ..nodes import Node
 from ..sizes.symbols import hint
+from .arrays import array_declarations, arrays_of, filled, merged, taken_if_better
 from .invariants import RowInvariants
 
 ROWS = 4  # rows added at a time: one load and store of the accumulator per four elements
@@ -58,7 +57,7 @@ class Row:
     """What one row does: lines, and the accumulators with what is added to each."""
 
     lines: list[Statement]
-    terms: list[Accumulator]
+    terms: Sums
 
 
 @strategy(order=5)
@@ -239,13 +238,13 @@ class Rows(RowInvariants):
             threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         return nest(self.columns_loop([*self.first_in_lanes(lines), *lines]), loops, threads)
 
-    def shared_rows(self, accumulators: list[Accumulator], size: str) -> list[Statement]:
+    def shared_rows(self, accumulators: Sums, size: str) -> list[Statement]:
         """Each thread adds up a part of the rows; then the parts are put together."""
         writer, row = self.writer, self.writer.plan.r[0]
         count = torch.get_num_threads()
         start, end = f"{row}_start", f"{row}_end"
         lines = self.all_rows(accumulators, start, end)
-        arrays = [array for a in accumulators for array in a.arrays]
+        arrays = [array for a in accumulators for array in arrays_of(a)]
         own = []
         for c_type, name, value in arrays:
             own += [Line(f"{c_type}* {name} = {name}s[part];"), filled(name, self.count, value)]
@@ -253,16 +252,16 @@ class Rows(RowInvariants):
             f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};"
         )
         threads = Pragma("parallel for", condition=writer.threads_if)
-        merged = [line for a in accumulators for line in merge(a)]
+        others_added = [line for a in accumulators for line in merged(a)]
         others = [("part", "1", count), ("k", "0", self.count)]
         return [
             *[Line(f"{c} {name}s[{count}][{self.block_width}];") for c, name, _ in arrays],
             *nest([bounds, *own, *lines], [("part", "0", count)], threads),
             *[Line(f"{c_type}* {name} = {name}s[0];") for c_type, name, _ in arrays],
-            *nest(merged, others),
+            *nest(others_added, others),
         ]
 
-    def all_rows(self, accumulators: list[Accumulator], start: str, end: str) -> list[Statement]:
+    def all_rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
         of the sums of ROWS_CHUNK rows."""
         writer, plan = self.writer, self.writer.plan
@@ -287,7 +286,7 @@ class Rows(RowInvariants):
             lines = self.rows(accumulators, low, high)
         return nest(lines, writer.loops_of_reduction(plan.r[:-1], start, end))
 
-    def rows(self, accumulators: list[Accumulator], start: str, end: str) -> list[Statement]:
+    def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows one by one, or ROWS at a time and then what is left."""
         row, together = self.writer.plan.r[-1], len(self.steps)
         exact = start == "0" and end.isdigit()
@@ -303,14 +302,14 @@ class Rows(RowInvariants):
         ]
         return [Block([Line(f"int64_t {row} = {start};"), *loops])]
 
-    def added(self, accumulators: list[Accumulator], count: int) -> list[Statement]:
+    def added(self, accumulators: Sums, count: int) -> list[Statement]:
         """The lines of `count` rows for one column."""
         steps = self.steps[:count]
         result = self.before_each + [line for row in steps for line in row.lines]
         for k, a in enumerate(accumulators):
             if a.is_arg:
                 for row in steps:
-                    better = replace(row.terms[k], name=a.name).in_arg_lanes(self.at[1:-1])
+                    better = taken_if_better(replace(row.terms[k], name=a.name), self.at[1:-1])
                     result.append(Line(f"{{ {' '.join(line.text for line in better)} }}"))
                 continue
             terms = [row.terms[k].term for row in steps]
@@ -318,11 +317,3 @@ class Rows(RowInvariants):
                 terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.at))
         return result
-
-
-def merge(a: Accumulator) -> list[Line]:
-    """To column k what a later part of the rows has added up."""
-    if not a.is_arg:
-        return [a.update(f"{a.name}s[part][k]", "[k]")]
-    term, at = f"{a.name}_bests[part][k]", f"{a.name}_ats[part][k]"
-    return replace(a, term=term, at=at).in_arg_lanes("k")

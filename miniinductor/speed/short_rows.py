@@ -5,17 +5,10 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 """
 
 from .. import config
-from ..codegen.cpp_reductions import (
-    CHUNK,
-    LANES,
-    Accumulator,
-    alone,
-    array_declarations,
-    bound,
-    longest,
-)
-from ..codegen.strategy import Strategy, strategy
-from ..codegen.tree import Block, Pragma, Statement, Statements, nest
+from ..codegen.cpp_reductions import CHUNK, LANES, Sums, alone, bound, longest, parts_of
+from ..codegen.strategy import Found, Strategy, strategy
+from ..codegen.tree import Block, Pragma, Statements, nest
+from .arrays import array_declarations
 
 
 @strategy(order=30)
@@ -23,43 +16,28 @@ class ShortRows(Strategy):
     def applies(self) -> bool:
         return config.vectorize
 
-    def reduced_rows(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement] | None:
-        writer = self.writer
-        is_short = longest(writer.plan.inner[-1]) <= LANES
-        if not is_short or not writer.lanes_are_free() or any(a.is_arg for a in accumulators):
-            return None
-        return self.short_rows(body, accumulators, start, end)
-
-    def short_rows(self, lines, accumulators, start, end):
+    def reduced_rows(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """A few elements of each of many rows: every lane adds up its own, and the lanes are put
         together at the end (of CHUNK rows)."""
-        lane, row, count, parts = (
-            self.writer.plan.r[-1],
-            self.writer.plan.r[-2],
-            self.writer.plan.inner[-1],
-            [a.renamed("lane") for a in accumulators],
-        )
-        *outer, (_, low, high) = self.writer.loops_of_reduction(self.writer.plan.r[:-1], start, end)
-        loops, chunked = (
-            [(row, low, high)],
-            longest(self.writer.plan.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators),
-        )
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        if chunked:
-            outer, loops = (
-                outer + [(f"{row}_chunk", low, high, CHUNK)],
-                [(row, f"{row}_chunk", f"{row}_stop")],
-            )
-        stop = [bound(f"{row}_stop", f"{row}_chunk + {CHUNK}", high)] if chunked else []
-        added = [*lines, *[p.in_lane_array(lane) for p in parts]]
-        row_loop = nest(
-            [*alone(lines), *nest(added, [(lane, "0", count)], Pragma(simd=True))], loops
-        )
-        merge = nest(
-            [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)]
-        )
-        body = [*stop, *array_declarations(parts, count), *row_loop, *merge]
-        return nest(body, outer) if outer else [Block(body)]
+        writer, plan = self.writer, self.writer.plan
+        is_short = longest(plan.inner[-1]) <= LANES
+        if not is_short or not writer.lanes_are_free() or any(a.is_arg for a in accumulators):
+            return None
+        lane, row, count = plan.r[-1], plan.r[-2], plan.inner[-1]
+        *outer, (_, low, high) = writer.loops_of_reduction(plan.r[:-1], start, end)
+        rows, stop = (row, low, high), []
+        if longest(plan.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators):
+            outer.append((f"{row}_chunk", low, high, CHUNK))
+            rows = (row, f"{row}_chunk", f"{row}_stop")
+            stop = [bound(f"{row}_stop", f"{row}_chunk + {CHUNK}", high)]
+        parts = parts_of(accumulators, "lane")
+        added = [*body, *[p.update(p.term, f"[{lane}]") for p in parts]]
+        lanes = nest(added, [(lane, "0", count)], Pragma(simd=True))
+        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
+        lines = [
+            *stop,
+            *array_declarations(parts, count),
+            *nest([*alone(body), *lanes], [rows]),
+            *nest(put_together, [("k", "0", count)]),
+        ]
+        return nest(lines, outer) if outer else [Block(lines)]

@@ -16,7 +16,7 @@ In:   a stage's inner loop.  Out: a loop over blocks of it, shared by the thread
 
 from .. import config
 from ..codegen import tree
-from ..codegen.cpp_reductions import CHUNK, Accumulator, bound, declarations
+from ..codegen.cpp_reductions import CHUNK, bound, declarations, parts_of, Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.strategy import Strategy, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
@@ -38,7 +38,7 @@ class Spread(Strategy):
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.writer.outer_loops())
 
-    def inner_loop(self, lines: Statements, accumulators: list[Accumulator]) -> list[Statement]:
+    def inner_loop(self, lines: Statements, accumulators: Sums) -> list[Statement]:
         first, size = self.writer.plan.r[0], self.writer.size(self.writer.plan.inner[0])
         rest = max(1, estimate(self.writer.plan.inner[1:]))
         rows, prologue = max(1, CHUNK // rest), []
@@ -52,9 +52,7 @@ class Spread(Strategy):
                 f"const int64_t blocks = ({size} + rows - 1)/rows;",
             )
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
-        of_block = [a.renamed("block") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
+        of_block = parts_of(accumulators, "block")
         # first this: it decides the accumulators' types
         loops = self.writer.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [

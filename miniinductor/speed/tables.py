@@ -1,7 +1,7 @@
 """The lanes of a pointwise kernel in C++: longer ones, pieces of them, and tables before the rows.
 
-In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what is
-      the same in each row (invariants.py) computed before them.
+In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what
+      is the same in each row (invariants.py) computed before them.
 
   * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 %
     3: three lanes fill no vector.
@@ -23,9 +23,9 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import Accumulator, bound
+from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import KernelPlan
-from ..codegen.strategy import strategy
+from ..codegen.strategy import Found, strategy
 from ..codegen.tree import Statement, Statements, nest, printed
 from ..dependencies import COMPARED, LoopBody, loop_variable, mergeable, stride_of
 from ..interpreter import evaluate
@@ -87,9 +87,7 @@ class Tables(RowInvariants):
         self.writer.outside.parent = None
         return True
 
-    def inner_loop(
-        self, body: Statements, accumulators: list[Accumulator]
-    ) -> list[Statement] | None:
+    def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
         if not self.in_blocks:
             return None
         return self.writer.chunks(body, accumulators, *self.lanes[1:])

@@ -17,8 +17,8 @@ import torch
 from .. import config
 from ..codegen import tree
 from ..codegen.cpp_expressions import memory_type
-from ..codegen.cpp_reductions import Accumulator, bound
-from ..codegen.strategy import Strategy, strategy
+from ..codegen.cpp_reductions import bound, Sums
+from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..sizes.symbols import hint
@@ -53,68 +53,42 @@ class Tiles(Strategy):
         array = self.tile_loads[element][0]
         return f"{array}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
 
-    def innermost(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement]:
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         lane = self.writer.plan.r[-1]
         return self.writer.plain_loops(body, accumulators, [(f"{lane}_tile", f"{lane}_end")])
 
-    def loop_nest(self, body: Statements) -> list[Statement]:
-        return self.tiled_nest(body, self.tile)
-
-    def plan_tile(self):
-        if (
-            not self.writer.plan.is_pointwise
-            or not self.writer.plan.inner
-            or self.writer.has_scatter
-            or not config.tiling
-        ):
+    def plan_tile(self) -> int | None:
+        """The number of the outer loop along which something is read."""
+        writer, plan = self.writer, self.writer.plan
+        if not config.tiling or not plan.is_pointwise or not plan.inner or writer.has_scatter:
             return None
-        for number in range(len(self.writer.plan.x)):
-            size, lanes = (
-                hint(self.writer.plan.outer[number], 0),
-                hint(self.writer.plan.inner[-1], 0),
-            )
-            if (
-                size
-                and lanes
-                and min(size, lanes) >= 8
-                and size * lanes >= 1024
-                and any(
-                    self.is_transposed(access.index, number)
-                    for b in self.writer.plan.bodies.values()
-                    for access in b.reads()
-                )
-            ):
+        lanes = hint(plan.inner[-1], 0)
+        reads = [access.index for body in plan.bodies.values() for access in body.reads()]
+        for number in range(len(plan.x)):
+            size = hint(plan.outer[number], 0)
+            if min(size, lanes) < 8 or size * lanes < 1024:
+                continue
+            if any(self.is_transposed(index, number) for index in reads):
                 self.tile_size = TILE_OF_MANY if size * lanes >= MANY else TILE_OF_FEW
                 return number
         return None
 
-    def is_transposed(self, index, number):
+    def is_transposed(self, index: sympy.Expr, number: int) -> bool:
         """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        along_lanes = stride_of(index, self.writer.plan.r[-1])
-        return (
-            along_lanes is not None
-            and along_lanes not in (0, 1)
-            and stride_of(index, self.writer.plan.x[number]) == 1
-            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
-        )
+        plan = self.writer.plan
+        if stride_of(index, plan.r[-1]) in (None, 0, 1) or stride_of(index, plan.x[number]) != 1:
+            return False
+        return not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
 
-    def tiled_nest(self, lines, number):
-        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
         tiles."""
-        variable, lane, (rows, columns) = (
-            str(self.writer.plan.x[number]),
-            str(self.writer.plan.r[-1]),
-            self.tile_size,
-        )
-        size, lanes = (
-            self.writer.size(self.writer.plan.outer[number]),
-            self.writer.size(self.writer.plan.inner[-1]),
-        )
+        writer, plan, number = self.writer, self.writer.plan, self.tile
+        variable, lane, (rows, columns) = plan.x[number], plan.r[-1], self.tile_size
+        size, lanes = writer.size(plan.outer[number]), writer.size(plan.inner[-1])
         fill = [
-            bound(f"{v}_end", f"{v}_tile + {step}", n)
-            for v, n, step in ((variable, size, rows), (lane, lanes, columns))
+            bound(f"{variable}_end", f"{variable}_tile + {rows}", size),
+            bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
         for array, c_type, corner, step in self.tile_loads.values():
             fill += tree.lines(
@@ -122,14 +96,13 @@ class Tiles(Strategy):
                 f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
                 f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
             )
-        lines = fill + nest(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
+        tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
-            (v, "0", self.writer.size(n))
-            for k, (v, n) in enumerate(zip(self.writer.plan.x, self.writer.plan.outer))
-            if k != number
+            *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
+            (f"{variable}_tile", "0", size, rows),
+            (f"{lane}_tile", "0", lanes, columns),
         ]
-        loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
         pragma = None
-        if self.writer.parallel:
-            pragma = Pragma("parallel for", collapse=len(loops), condition=self.writer.threads_if)
-        return nest(lines, loops, pragma)
+        if writer.parallel:
+            pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
+        return nest(tile, loops, pragma)

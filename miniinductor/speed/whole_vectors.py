@@ -6,9 +6,9 @@ In:   a loop over 27 lanes.  Out: loops over lanes 0-16, 16-24, 24-27.
 import re
 
 from .. import config
-from ..codegen.cpp_reductions import Accumulator
-from ..codegen.strategy import Strategy, strategy
-from ..codegen.tree import Statement, Statements, printed
+from ..codegen.cpp_reductions import Sums
+from ..codegen.strategy import Found, Strategy, strategy
+from ..codegen.tree import Statements, printed
 
 SHORT = 512  # a loop up to which what fills no vector counts
 
@@ -18,9 +18,7 @@ class WholeVectors(Strategy):
     def applies(self) -> bool:
         return config.vectorize
 
-    def innermost(
-        self, body: Statements, accumulators: list[Accumulator], start: str, end: str
-    ) -> list[Statement] | None:
+    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         if start != "0" or not end.isdigit() or int(end) > SHORT:
             return None
         if not accumulators and not any(re.search(r"mini::|/ ", line) for line in printed(body)):

@@ -12,6 +12,7 @@ Enumerated, so `count` says nothing.  A case is
     ("text", n, m)          the keys' texts of the two constants must differ, or refuse
     ("part", name)          one thing of the surroundings changes (an option, a switch of torch, an
                             environment variable): the key does
+    ("parts", name, name)   two surroundings that are alike but for one thing: two keys
     ("input", name)         one thing of an input changes (strides, dtype, bits, aliasing): the key
                             does
     ("kernel", n, m)        two sources, compilers, flags, processors...: a kernel has two keys
@@ -107,6 +108,7 @@ Point = collections.namedtuple("Point", "x y")
 
 NUMBERS = [0, 1, 2, -1, 2**40, True, False, 0.0, -0.0, 1.0, 2.0, 0.1, math.inf, -math.inf]
 NUMBERS += [nan(0x7FF8000000000000), nan(0xFFF8000000000000), 1j, complex(0.0, -0.0)]
+NUMBERS += [complex(nan(0x7FF8000000000000), 0.0), complex(nan(0xFFF8000000000000), 0.0)]
 NUMBERS += [complex(-0.0, 0.0), complex(1, 0), Hidden.ONE, Hidden.TWO, Plain.ONE, Plain.TWO]
 NUMBERS += [Bits.A, Bits.B, Number(1), Number(2), Real(1.0), Real(2.0), Same(1), Same(2)]
 OTHERS = ["sum", "mean", "1", b"1", None, ..., Words.SUM, Words.MEAN, Text("a"), Text("b")]
@@ -205,6 +207,7 @@ def surroundings() -> dict:
         "autocast dtype": lambda: torch.autocast("cpu", torch.float16),
         "default dtype": lambda: called(torch.set_default_dtype, torch.float32, torch.float64),
         "default device": lambda: torch.device("meta"),
+        "default device, the same": lambda: torch.device("cpu"),
         "threads": lambda: called(torch.set_num_threads, torch.get_num_threads(), 3),
         "deterministic": lambda: called(torch.use_deterministic_algorithms, False, True),
         "precision": lambda: called(torch.set_float32_matmul_precision, "highest", "medium"),
@@ -223,6 +226,14 @@ def surroundings() -> dict:
         "processor": lambda: processor("fpu", "sse2"),
     }
     return found
+
+
+# Surroundings of which the key shows more than one thing; the second of a pair shares all but one.
+ALIKE = (
+    ("grad mode", "inference mode"),
+    ("autocast", "autocast dtype"),
+    ("default device", "default device, the same"),
+)
 
 
 @contextlib.contextmanager
@@ -345,6 +356,7 @@ def cases(count: int, first: int) -> list:
     words = [n for n in everything if isinstance(CONSTANTS[n], str)]
     pairs = [*itertools.permutations(numbers, 2), *itertools.permutations(words, 2)]
     found: list = [("part", name) for name in surroundings()]  # what costs little comes first
+    found += [("parts", *pair) for pair in ALIKE]
     found += [("input", *pair) for pair in itertools.combinations(inputs(), 2)]
     found += [("kernel", *pair) for pair in itertools.combinations(kernel_surroundings(), 2)]
     found += [("text", *pair) for pair in itertools.combinations(everything, 2)]
@@ -402,12 +414,19 @@ def check(case: tuple, mode: Mode) -> str:
         return "" if None in texts or texts[0] != texts[1] else f"both are written {texts[0]!r}"
     if kind == "part":
         torch.set_float32_matmul_precision("highest")  # as the case leaves it
-        before = key()
+        tensors = inputs()["plain"]  # made before: they would be others in other surroundings
+        before = key(tensors)
         with surroundings()[rest[0]]():
-            changed = key()
+            changed = key(tensors)
         if changed == before:
             return f"{rest[0]}: the key stays"
-        return "" if key() == before else "the key does not come back"
+        return "" if key(tensors) == before else "the key does not come back"
+    if kind == "parts":
+        tensors, keys = inputs()["plain"], []
+        for name in rest:
+            with surroundings()[name]():
+                keys.append(key(tensors))
+        return f"the key stays: {keys[0]}" if keys[0] == keys[1] else ""
     if kind == "kernel":
         keys = []
         for name in rest:

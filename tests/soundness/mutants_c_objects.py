@@ -3,7 +3,8 @@
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import c_methods, class_checks
 from minidynamo.symbolic_eval import opcodes, operations
-from minidynamo.variables import bounds, containers, functions, iterators
+from minidynamo.variables import containers, functions, iterators
+from minidynamo.variables.more import bounds, container_methods, deques, partials, sets
 
 from .mutants import mutant
 
@@ -16,7 +17,7 @@ def no_inheritance() -> None:
     def getattr_(self, tx, name):
         tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
 
-    functions.PartialVar.getattr = getattr_
+    partials.PartialVar.getattr = getattr_
 
 
 @mutant("bound-descriptors-are-methods", "c_objects --only names.*builtins.ValueError")
@@ -30,7 +31,7 @@ def greedy_extendleft() -> None:
         for value in list(values.iterate(tx)):
             self.method_appendleft(tx, value)
 
-    containers.ListVar.method_extendleft = extendleft
+    deques.DequeVar.method_extendleft = extendleft
 
 
 @mutant("update-takes-all-first", f"{CONSUME}.*t.update.{{p}}")
@@ -45,7 +46,7 @@ def sort_in_place() -> None:
         self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
         self._changed()
 
-    containers.ListVar.method_sort = sort
+    container_methods.ListVar.method_sort = sort
 
 
 @mutant("no-length-hint", f"{CONSUME}.*Hinted")
@@ -64,15 +65,15 @@ def last_key() -> None:
         self.items[value.hash_key(tx)] = value
         self.table.add(value.hash_key(tx))
 
-    containers.SetVar.method_add = method_add
+    sets.SetVar.method_add = method_add
 
 
 @mutant("sets-are-made-again", "c_objects --count 600 --only sets")
 def forgetful_sets() -> None:
     def ordered(self, tx):
-        return containers.added(self.items)
+        return sets.added(self.items)
 
-    containers.SetVar.ordered = ordered
+    sets.SetVar.ordered = ordered
 
 
 @mutant("any-number-of-arguments", METHODS)

@@ -165,7 +165,10 @@ def always() -> None:
     memo.Memo = Always
 
 
-@mutant("the memo of an argument is always right", "tensors --count 600 --modes eager")
+@mutant(
+    "the memo of an argument is always right",
+    "tensors --count 2000 --only 'argument' --modes aot_eager",
+)
 def arguments_always() -> None:
     class Always:
         """Says after the first check that all arguments lie as that one did."""

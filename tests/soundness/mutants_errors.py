@@ -9,7 +9,7 @@ import torch
 from .mutants import mutant
 
 aten = torch.ops.aten
-# mutant -> names of OpInfos, or of conversions, or kinds of layouts' cases
+# mutant -> names of OpInfos, or of conversions, kinds of layouts' cases, or changes of tensors
 REFUSES_SINGULAR = "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor"
 FOCUS = {
     "errors: checks without results are dead code": REFUSES_SINGULAR,
@@ -31,6 +31,8 @@ FOCUS = {
     "div.trunc_rounding",
     "errors: x + 0.0 is x": "add,sum,mean",
     "gradients keep their bits": "gradient",
+    "no guard of the class": "__class__=",
+    "no guard of requires_grad": "requires_grad=,requires_grad_",
     "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,"
     "torch.tensor device",
     "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,"

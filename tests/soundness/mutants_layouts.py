@@ -44,13 +44,13 @@ def no_bits():
     blind_memo()
 
 
-@mutant("no guard of the class", "tensors --count 1500 --modes eager")
+@mutant("no guard of the class", "tensors --count 300 --modes aot_eager")
 def no_class():
     without_guard("TENSOR")
     blind_memo()
 
 
-@mutant("no guard of requires_grad", "tensors --count 600 --modes eager")
+@mutant("no guard of requires_grad", "tensors --count 300 --modes aot_eager")
 def no_gradients():
     without_guard("GRAD")
 

@@ -1,4 +1,8 @@
-"""Mutants of what the generators `names` and `functions` look at."""
+"""Mutants of what the generators `names` and `functions` look at.
+
+What classes do not have is guarded, too.  `no ABSENT guards` of mutants_change.py takes that away,
+and `change` notices; no case of `functions` does, so there is no second mutant of it here.
+"""
 
 from .mutants import mutant
 
@@ -77,11 +81,6 @@ def nothing_fixed() -> None:
     OutputGraph.guard_fixed = lambda self, source, value: None
 
 
-@mutant("functions: absence from classes is not guarded", "functions --modes eager")
-def no_absence() -> None:
-    without("ABSENT")
-
-
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
     from minidynamo.graph_capture import OutputGraph
@@ -108,9 +107,9 @@ def by_name() -> None:
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")
 def fixed_attributes() -> None:
-    from minidynamo.variables import functions
+    from minidynamo.variables.more import function_attributes
 
-    functions.WRITABLE = frozenset()
+    function_attributes.WRITABLE = frozenset()
 
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ..fuzz import compare
-from . import runner
+from . import errors, runner
 from .modes import Mode
 
 PLAIN = (
@@ -369,6 +369,9 @@ def check(case: tuple, mode: Mode) -> str:
     program = programs()[name]
     chance = random.Random(seed)
     found = changes("complex" if tensor == "complex" else "matrix", "argument")
+    wanted = errors.focus("TENSORS_CHANGES")
+    if wanted:
+        found = [(method, given) for method, given in found if method in wanted]
     change = chance.choice(found)
     if place in ("parameter", "buffer") and change[0] == "names=":
         return ""  # the memo does not watch names, which torch has given up; tensors keep values

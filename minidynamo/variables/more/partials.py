@@ -1,4 +1,4 @@
-"""functools.partial objects from outside.
+"""functools.partial objects.
 
 In:   a real partial and its source.   Out: a PartialVar whose parts are read through the source.
 
@@ -12,12 +12,57 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ..functions import PartialVar
+from ..base import Variable
+from ..constant import ConstantVar
+from ..containers import DictVar, TupleVar, named
 from ..registry import SHARED
 
 if TYPE_CHECKING:
     from ...graph_capture import OutputGraph
+    from ...reconstruct import Codegen
     from ...sources import Source
+    from ...symbolic_eval.evaluator import Frame
+
+
+class PartialVar(Variable):
+    """functools.partial; `value` is the real one that came from outside."""
+
+    __slots__ = ("function", "args", "kwargs", "value")
+    function: Variable
+    args: list[Variable]
+    kwargs: dict[str, Variable]
+    value: Any
+    cls = functools.partial
+    shared = True
+
+    def real(self) -> Any:
+        return functools.partial(
+            self.function.real(),
+            *[a.real() for a in self.args],
+            **{k: v.real() for k, v in self.kwargs.items()},
+        )
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleVar(list(self.args))
+        if name == "keywords":
+            return DictVar(named(self.kwargs))
+        if self.value is not None:  # its __dict__ is made once somebody asks for it
+            fields = tx.output.fields_of(self.value, self.source.instance_dict())
+            if name == "__dict__":
+                return fields
+            own = fields.get(tx, ConstantVar(name))
+            if own is not None:
+                return own
+        return super().getattr(tx, name)
+
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
 @SHARED.rule(functools.partial)

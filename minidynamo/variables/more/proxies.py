@@ -9,17 +9,50 @@ from __future__ import annotations
 
 import collections
 import gc
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import Break
-from ..containers import ProxyVar
+from ..containers import Container
+from ..iterators import ITERATORS, KeysIterator
 from ..registry import SHARED
 
 if TYPE_CHECKING:
     from ...graph_capture import OutputGraph
+    from ...reconstruct import Codegen
     from ...sources import Source
     from ..base import Variable
+
+
+class ProxyVar(Container):
+    """types.MappingProxyType: reads of the dict behind it."""
+
+    __slots__ = ("dict",)
+    dict: Any
+    cls = types.MappingProxyType
+    shared = False
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(types.MappingProxyType, self.dict)
+
+
+for _name in (
+    "truth",
+    "length",
+    "iterate",
+    "getitem",
+    "get",
+    "contains",
+    "method_get",
+    "method_keys",
+    "method_values",
+    "method_items",
+    "method_copy",
+):
+    setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
+
+ITERATORS[ProxyVar] = KeysIterator
 
 
 @SHARED.rule(types.MappingProxyType)

@@ -14,8 +14,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .. import config
-from ..foreign import ours
+from ... import config
+from ...exceptions import Break
+from ...foreign import ours
+from ..registry import BEFORE_FOLDING
 
 BYTES_PER_STEP = 8  # a frame of `config.step_limit` steps may hold so many bytes in one constant
 NUMBER = re.compile(r"\d+")
@@ -103,3 +105,12 @@ def too_large(name: str, values: tuple) -> bool:
         return estimate(*values) > BYTES_PER_STEP * config.step_limit
     except ours(TypeError):  # other arguments than it takes: the call raises at once
         return False
+
+
+def refuse_large(name: str, values: tuple) -> None:
+    """Asked before a call is folded: plain Python makes what is huge."""
+    if too_large(name, values):
+        raise Break("limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes")
+
+
+BEFORE_FOLDING.append(refuse_large)

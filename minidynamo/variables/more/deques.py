@@ -1,0 +1,115 @@
+"""collections.deque, from outside and made in the frame.
+
+In:   items, and the most that it may hold.   Out: its methods, on variables.
+
+    >>> DequeVar([a, b], 2).call_method(tx, "append", [c], {})      # a goes
+
+Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ... import runtime
+from ..base import Lazy, Variable
+from ..constant import ConstantVar
+from ..containers import ListVar, SequenceVar, whole
+from .container_methods import method_insert
+from ..registry import SHARED
+from ..wrap_containers import wrapped
+
+if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
+    from ...reconstruct import Codegen
+    from ...sources import Source
+    from ...symbolic_eval.evaluator import Frame
+
+
+class DequeVar(ListVar):
+    """A deque of at most `maxlen` items (None: as many as come)."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(
+        self, items: list, maxlen: int | None = None, source: Source | None = None
+    ) -> None:
+        super().__init__(items, source, collections.deque)
+        self.maxlen = maxlen
+
+    argument = Variable.argument  # no function of torch's takes one
+
+    def as_constant(self) -> Any:
+        return collections.deque(super().as_constant(), self.maxlen)
+
+    def check_unchanged(self, tx: Frame, resized: int) -> None:
+        if self.resized > resized:
+            tx.raise_(RuntimeError, "deque mutated during iteration")
+
+    def exhausted(self) -> SequenceVar:
+        return self  # whose change is still noticed
+
+    def index_of(self, tx: Frame, key: Variable) -> Any:
+        kind = key.python_type()
+        if kind is slice or key.is_constant() and not hasattr(kind, "__index__"):
+            tx.raise_(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
+        return super().index_of(tx, key)
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        return ConstantVar(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
+
+    def _changed(self) -> None:
+        super()._changed()
+        if self.maxlen is not None:
+            del self.items[: max(0, len(self.items) - self.maxlen)]
+
+    def method_appendleft(self, tx: Frame, value: Variable, /) -> None:
+        self.items.insert(0, value)
+        if self.maxlen is not None:
+            del self.items[self.maxlen :]
+        self._changed()
+
+    def method_extendleft(self, tx: Frame, values: Variable, /) -> None:
+        for value in self._others(tx, values):
+            self.method_appendleft(tx, value)
+
+    def method_rotate(self, tx: Frame, n: Variable = ConstantVar(1), /) -> None:
+        shift = whole(n) % len(self.items) if self.items else 0
+        self.items[:] = (
+            self.items[len(self.items) - shift :] + self.items[: len(self.items) - shift]
+        )
+        self._changed()
+
+    def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
+        if self.maxlen is not None and len(self.items) >= self.maxlen:
+            tx.raise_(IndexError, "deque already at its maximum size")
+        method_insert(self, tx, index, value)
+
+    def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
+        if not self.items:
+            tx.raise_(IndexError, "pop from an empty deque")
+        return super().method_pop(tx, index)
+
+    def method_popleft(self, tx: Frame) -> Any:
+        return self.method_pop(tx, ConstantVar(0))
+
+    def method_copy(self, tx: Frame) -> DequeVar:
+        return DequeVar(list(self.items), self.maxlen)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(self.cls, cg.emitter(self.contents), ConstantVar(self.maxlen))
+
+    def replay(self, cg: Codegen) -> None:
+        if self.mutated:
+            helper = runtime.replace_items if self.resized else runtime.replace_each
+            cg.commit_call(helper, self, cg.emitter(self.contents))
+
+
+@SHARED.rule(collections.deque)
+@wrapped
+def deque_of(builder: OutputGraph, value: Any, source: Source) -> DequeVar:
+    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
+    builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
+    items = [Lazy(item, source.child("item", n)) for n, item in enumerate(value)]
+    return DequeVar(items, value.maxlen, source)

@@ -1,0 +1,143 @@
+"""Instances that a program makes: `__new__` and `__init__` of its classes, traced.
+
+In:   a class and the arguments of its call.   Out: an ObjectVar.
+
+    >>> instantiate(tx, Config, [], {"hidden_size": ConstantVar(8)})
+
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable.call_function).
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...exceptions import Break
+from ...symbolic_eval.registry import class_with_base
+from ..base import Variable
+from ..containers import DictVar, ListVar, TupleVar
+from ..exceptions import ExceptionVar, initialise_exception
+from ..functions import BoundMethodVar
+from ..lookup import LOOKUPS, MISSING, can_change, lookup
+from ..objects import ObjectVar
+
+if TYPE_CHECKING:
+    from ...symbolic_eval.evaluator import Frame
+
+
+CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
+    collections.OrderedDict: lambda: DictVar({}, collections.OrderedDict),
+    dict: lambda: DictVar({}),
+    list: lambda: ListVar([]),
+}
+
+
+NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+
+
+def guard_concrete(tx: Frame, cls: type) -> None:
+    """No abstract methods are given to `cls` later: `__abstractmethods__` is looked up in its own
+    dictionary alone."""
+    name = "__abstractmethods__"
+    if name not in vars(cls):
+        LOOKUPS.absent[cls].add(name)
+    elif can_change(cls):
+        source = tx.output.tree.pinned(cls).child("class_item", name)
+        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+
+
+@class_with_base(object)
+def instantiate(
+    tx: Frame, cls: type, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable:
+    """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    refuse_uninstantiable(tx, cls)
+    new = lookup(cls, "__new__")[1]
+    own_new = isinstance(new, staticmethod)
+    if own_new and isinstance(new.__func__, types.FunctionType):
+        function = tx.output.wrap_pinned(new.__func__)
+        made = function.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    else:
+        made = allocate(tx, cls, args)
+    if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
+        initialise(tx, made, cls, args, kwargs, own_new)
+    return made
+
+
+def refuse_uninstantiable(tx: Frame, cls: type) -> None:
+    """Classes that a call makes no plain object of."""
+    meta_call = lookup(type(cls), "__call__")[1]
+    if type(cls) is not type and isinstance(meta_call, types.FunctionType):
+        raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
+    if getattr(cls, "__abstractmethods__", None):
+        raise Break("class", f"{cls.__name__} is abstract")
+    guard_concrete(tx, cls)
+    if lookup(cls, "__del__")[1] is not MISSING:
+        raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
+
+
+def initialise(
+    tx: Frame,
+    made: ObjectVar,
+    cls: type,
+    args: list[Variable],
+    kwargs: dict[str, Variable],
+    own_new: bool,
+) -> None:
+    """`__init__`: the program's, or that of the C type from which the class inherits."""
+    owner, init = lookup(cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        function = tx.output.wrap_class_attribute(owner, init, "__init__")
+        result = BoundMethodVar(function, made).call(tx, args, kwargs)
+        if result.identity() is not None:
+            kind = result.python_type().__name__
+            tx.raise_(TypeError, f"__init__() should return None, not '{kind}'")
+    elif made.payload is not None and not isinstance(made.payload, TupleVar):
+        initialise_payload(tx, made.payload, args, kwargs)
+    elif issubclass(cls, BaseException):
+        initialise_exception(cls, made, args, kwargs)
+    elif init is object.__init__ and (args or kwargs) and not own_new:
+        tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
+    elif init is not object.__init__:
+        raise Break("class", f"{cls.__name__}.__init__ is C code")
+
+
+def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = None) -> ObjectVar:
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one
+    was called by name."""
+    new = new or lookup(cls, "__new__")[1]
+    fields = DictVar({}) if cls.__dictoffset__ else None
+    if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
+        if issubclass(cls, torch.nn.Module):
+            raise Break(
+                "module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__"
+            )
+        return ObjectVar(cls, fields=fields)
+    for base, make in CONTENTS.items():
+        if issubclass(cls, base) and new is base.__new__:
+            return ObjectVar(cls, fields=fields, payload=make())
+    if issubclass(cls, BaseException):
+        made = ExceptionVar(cls, fields=fields)
+        initialise_exception(cls, made, list(args), {})
+        return made
+    raise Break("class", f"{cls.__name__} is allocated by C code")
+
+
+def initialise_payload(
+    tx: Frame, payload: Any, args: list[Variable], kwargs: dict[str, Variable]
+) -> None:
+    """dict.__init__, list.__init__, set.__init__."""
+    if isinstance(payload, DictVar):
+        payload.call_method(tx, "update", args, kwargs)
+        return
+    if kwargs or len(args) > 1:
+        raise Break("arguments", "the arguments of a container's __init__()")
+    payload.method_clear(tx)
+    if args:
+        payload.call_method(
+            tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {}
+        )

@@ -1,0 +1,300 @@
+"""set and frozenset, from outside and made in the frame.
+
+In:   elements that have host keys.   Out: the methods of Python's sets, in the order of real ones.
+
+    >>> SetVar.of(tx, [a, b]).call_method(tx, "add", [c], {})
+
+Mirrors torch/_dynamo/variables/dicts.py (SetVariable).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ... import runtime
+from ...exceptions import Break
+from ...symbolic_eval.opcodes import opcode
+from ...symbolic_eval.registry import rule
+from ..base import Variable
+from ..constant import ConstantVar, is_constant_value
+from ..containers import Container, DictVar, TupleVar
+from ..iterators import ITERATORS, KeysIterator
+from ..registry import RESULTS, SHARED
+from ..wrap_containers import wrapped
+from .instances import CONTENTS
+
+if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
+    from ...reconstruct import Codegen
+    from ...sources import Source
+    from ...symbolic_eval.evaluator import Frame
+
+
+class SetVar(Container):
+    """set and frozenset: host key -> key variable.
+
+    `table` is a real set of the host keys to which all was done that the program did to its own:
+    the order of a set depends on its past.  `written`: (method, its argument) of each write to a
+    set from outside, to be repeated.  `walked`: the program has seen the order."""
+
+    __slots__ = ("items", "cls", "table", "written", "walked", "popped")
+
+    def __init__(
+        self, items: dict, cls: type = set, source: Source | None = None, table: set | None = None
+    ) -> None:
+        self.source, self.mutated, self.items, self.cls = source, False, items, cls
+        self.table = added(items) if table is None else table
+        self.written: list[tuple] = []
+        self.walked = False
+        self.popped = False
+
+    @classmethod
+    def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
+        """Of values that are added one after the other."""
+        items: dict[Any, Variable] = {}
+        for value in values:  # the first of equal keys stays
+            items.setdefault(value.hash_key(tx), value)
+        return cls(items, kind)
+
+    @classmethod
+    def made(cls, tx: Frame, values: Variable, kind: type = set) -> SetVar:
+        """kind(values)."""
+        found = cls({})
+        found.method_update(tx, values)
+        found.cls, found.mutated = kind, False
+        return found
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def as_constant(self) -> Any:
+        return self.cls(item.as_constant() for item in self.items.values())
+
+    def hash_key(self, tx: Frame) -> Any:
+        return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Frame) -> int:
+        return len(self.items)
+
+    def ordered(self, tx: Frame) -> set:
+        """`table`, where the order of the keys matters."""
+        if self.source is not None:
+            if self.mutated and len(self.items) > 1:
+                raise Break("iteration", "the order of a set from outside that was written")
+            tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
+        return self.table
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        table, self.walked = self.ordered(tx), True
+        order = self.items if self.source is not None else table
+        return iter([self.items[key] for key in order])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        return item.hash_key(tx) in self.items
+
+    def method_add(self, tx: Frame, value: Variable, /) -> None:
+        host = value.hash_key(tx)
+        self.items.setdefault(host, value)
+        self.table.add(host)
+        self._write("add", value)
+
+    def method_discard(self, tx: Frame, value: Variable, /) -> None:
+        host = value.hash_key(tx)
+        if self.items.pop(host, None) is not None:
+            self.table.discard(host)
+            self._write("discard", value)
+
+    def method_remove(self, tx: Frame, value: Variable, /) -> None:
+        if value.hash_key(tx) not in self.items:
+            tx.raise_var(KeyError, [value])
+        self.method_discard(tx, value)
+
+    def method_update(self, tx: Frame, *others: Variable) -> None:
+        for other in others:
+            if hosts_of(tx, other) is not None:
+                self._change(tx, "update", [other])
+                continue
+            for value in other.iterate(tx):
+                self.method_add(tx, value)
+        self.mutated = True
+
+    def method_clear(self, tx: Frame) -> None:
+        self.items.clear()
+        self.table.clear()
+        self._write("clear")
+
+    def method_copy(self, tx: Frame) -> Any:
+        return self if self.cls is frozenset else self.call_method(tx, "union", [], {})
+
+    def method_pop(self, tx: Frame) -> Any:
+        if not self.items:
+            tx.raise_(KeyError, "pop from an empty set")
+        if self.source is not None:
+            raise Break("set", "pop() of a set from outside")
+        self.popped = True
+        return self.items.pop(self.table.pop())
+
+    def by_c(self, tx: Frame, name: str, others: Any) -> tuple[dict, set]:
+        """(items, table) as the method of real sets makes them: it knows the order, and which of
+        equal keys stays."""
+        table, keys, before = self.ordered(tx), [], list(self.items.items())
+        pairs = list(before)
+        for other in others:
+            hosts = hosts_of(tx, other)
+            if hosts is None:
+                values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
+                hosts = [host for host, _ in values]
+            elif isinstance(other, SetVar):
+                values = list(other.items.items())
+            else:
+                values = [(host, pair[0].realize(tx)) for host, pair in other.items.items()]
+            keys.append(hosts)
+            pairs += values
+        if list(self.items.items()) != before:
+            raise Break("set", f"{name}() of a set that changes meanwhile")
+        found = getattr(table, name)(*keys)
+        table = table if found is None else found
+        kept = set(map(id, table))
+        items: dict[Any, Variable] = {}
+        for host, value in pairs:
+            if id(host) in kept:
+                items.setdefault(host, value)
+        return items, table
+
+    def _change(self, tx: Frame, name: str, others: Any) -> None:
+        if self.source is not None:  # its table is larger than that of a copy, perhaps
+            raise Break("set", f"{name}() of a set from outside")
+        self.items, self.table = self.by_c(tx, name, others)
+        self.mutated = True
+
+    def _write(self, name: str, *values: Variable) -> None:
+        self.mutated = True
+        if self.source is not None:
+            self.written.append((name, values))
+
+    def method_difference_update(self, tx: Frame, *others: Variable) -> None:
+        for other in others:
+            for value in other.iterate(tx):
+                self.method_discard(tx, value)
+            self.table.difference_update(())  # which makes room, as it does after the walk
+            self._write("difference_update", TupleVar([]))
+
+    def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
+        keys = {value.hash_key(tx) for value in other.iterate(tx)}
+        return ConstantVar(all(key in keys for key in self.items))
+
+    def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
+        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+
+    def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
+        return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+
+    def contents(self, cg: Codegen) -> None:
+        cg.build("BUILD_TUPLE", list(self.items.values()))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        values = self.order_to_add()
+        if self.cls is frozenset:
+            cg.call_object(frozenset, functools.partial(cg.build, "BUILD_TUPLE", values))
+        else:
+            cg.build("BUILD_SET", values)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.mutated:
+            writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
+            cg.commit_call(runtime.write_set, self, TupleVar(writes))
+
+    def order_to_add(self) -> list[Variable]:
+        """The variables in an order in which adding them makes a set that is walked like this
+        one."""
+        order = list(self.table)
+        candidates = [list(self.items), order]
+        for candidate in candidates:
+            if list(added(candidate)) == order and not (self.popped and order):
+                return [self.items[host] for host in candidate]
+        if self.walked or self.popped or all(map(lies_fixed, order)):
+            raise Break("reconstruct", "a set whose order comes from keys that were removed")
+        return list(self.items.values())  # the order of text differs from run to run anyway
+
+
+def lies_fixed(key: Any) -> bool:
+    """Is its place in a set the same in every run?  That of text, or of an address, is not."""
+    if type(key) is tuple:
+        return all(map(lies_fixed, key))
+    return isinstance(key, (int, float, complex))
+
+
+def added(keys: Iterable) -> set:
+    """A set to which the keys were added one after the other."""
+    made = set()
+    for key in keys:
+        made.add(key)
+    return made
+
+
+def hosts_of(tx: Frame, values: Variable) -> Any:
+    """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
+    if isinstance(values, SetVar):
+        return values.ordered(tx)
+    if type(values) is DictVar and values.cls is dict:
+        values.guard_keys(tx)
+        return dict.fromkeys(values.items)
+    return None
+
+
+def _making(name: str) -> Callable:
+    def method(self: Any, tx: Frame, *others: Variable) -> Variable:
+        items, table = self.by_c(tx, name, others)
+        return SetVar(items, self.cls, table=table)
+
+    return method
+
+
+def _changing(name: str) -> Callable:
+    return lambda self, tx, *others: self._change(tx, name, others)
+
+
+for _name in ("union", "intersection", "difference", "symmetric_difference"):
+    setattr(SetVar, f"method_{_name}", _making(_name))
+for _name in ("intersection_update", "symmetric_difference_update"):
+    setattr(SetVar, f"method_{_name}", _changing(_name))
+
+
+@SHARED.rule(set, frozenset)
+@wrapped
+def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
+    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+        raise Break("set", "a set with elements that are not constants")
+    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
+    items = [builder.wrap_pinned(item) for item in value]
+    hosts = {item.hash_key(builder.frame): item for item in items}
+    return SetVar(hosts, type(value), source, type(value)(hosts))
+
+
+@RESULTS.rule(set, frozenset)
+def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+    """A set that a folded call gave."""
+    hosts = list(value)
+    items = [builder.wrap_result(item) for item in value]
+    if [item.hash_key(builder.frame) for item in items] == hosts:  # the order is the real one
+        return SetVar(dict(zip(hosts, items)), type(value), table=value)
+    return SetVar.of(builder.frame, items, type(value))
+
+
+@opcode
+def BUILD_SET(frame: Frame, count: int) -> None:
+    frame.stack.append(SetVar.of(frame, frame.popn(count)))
+
+
+@rule(set)
+def _set(tx: Frame, values: Variable = TupleVar([]), /) -> SetVar:
+    return SetVar.made(tx, values)
+
+
+ITERATORS[SetVar] = KeysIterator
+CONTENTS[set] = lambda: SetVar({})

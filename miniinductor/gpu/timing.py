@@ -1,0 +1,125 @@
+"""How long calls take on a GPU: which block sizes, and which of several ways, are the fastest.
+
+In:   functions of a stream.  Out: {name: milliseconds}.
+
+    >>> event_times({"mine": kernel_on_examples, "library's": library_on_examples}, device, 25)
+    {'mine': 0.013, "library's": 0.011}
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+import torch
+
+from ..foreign import ours
+from ..ir import Layout
+from ..runtime.build import cache_folder, digest, strip_comments, write_whole
+
+Name = TypeVar("Name")
+OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
+# timed so often; again those that are so close, if they take so many milliseconds
+ROUNDS = ((9, 1.03, 0.05), (25, 1.01, 0.1), (75, 0, 0))
+FEW = 9
+
+
+@functools.cache
+def triton_version() -> str:
+    return importlib.metadata.version("triton")
+
+
+@torch.no_grad()
+def examples(
+    layouts: Sequence[tuple[Sequence[int], Sequence[int], torch.dtype]], device: torch.device
+) -> list[torch.Tensor] | None:
+    """Tensors of these (size, stride, dtype): normal numbers (of a generator of their own: the
+    user's must not notice), indices 0, which are in range.  None where there is no memory for
+    them."""
+    generator = torch.Generator(device).manual_seed(0)
+    found = []
+    for size, stride, dtype in layouts:
+        elements = 0
+        if 0 not in size:
+            elements = 1 + sum((n - 1) * step for n, step in zip(size, stride))
+        try:
+            flat = torch.zeros(elements, dtype=dtype, device=device)
+        except torch.cuda.OutOfMemoryError:
+            return None
+        if dtype.is_floating_point:
+            flat.normal_(generator=generator)
+        found.append(flat.as_strided(size, stride))
+    return found
+
+
+def fastest(calls: Mapping[Name, OfStream], device: torch.device) -> dict[Name, float]:
+    """Milliseconds of each call that may be the fastest."""
+    for rounds, close, long in ROUNDS:
+        times = event_times(calls, device, rounds)
+        best = min(times.values())
+        calls = {name: call for name, call in calls.items() if times[name] < close * best}
+        if best < long or len(calls) < 2:
+            break
+    return times
+
+
+def event_times(
+    calls: Mapping[Name, OfStream], device: torch.device, rounds: int
+) -> dict[Name, float]:
+    """Milliseconds of each call(stream), interleaved, the lower quartile: what disturbs can only
+    add.
+
+    What one leaves in the cache helps the next: with many rounds each follows all others; with few
+    the order stays, so that none follows itself."""
+    stream, order = torch.cuda.current_stream(device), random.Random(0)
+    pairs: dict[Name, list] = {name: [] for name in calls}
+    names = list(calls)
+    for _ in range(rounds):
+        for name in order.sample(names, len(names)) if rounds > FEW else names:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            # launches must not be part of the time
+            torch.cuda._sleep(100_000 if rounds > FEW else 20_000)
+            start.record(stream)
+            calls[name](stream.cuda_stream)
+            end.record(stream)
+            pairs[name].append((start, end))
+    stream.synchronize()
+    lower = rounds // 4
+    return {
+        name: sorted(start.elapsed_time(end) for start, end in found[2:])[lower]
+        for name, found in pairs.items()
+    }
+
+
+def race(
+    calls: Mapping[str, Callable[[dict[str, torch.Tensor], int], None]],
+    source: str,
+    layouts: Mapping[str, Layout],
+    device: torch.device,
+) -> dict[str, float]:
+    """Milliseconds of each call(tensors, stream), remembered on disk.  layouts: of the tensors that
+    they take."""
+    about = torch.cuda.get_device_properties(device).name, triton_version(), torch.__version__
+    key = digest(strip_comments(source, "#"), layouts, *about)
+    path = os.path.join(cache_folder(), key + ".race")
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except ours(OSError, ValueError):
+        pass
+    numbers = [
+        ([int(n) for n in layout.size], [int(n) for n in layout.stride], layout.dtype)
+        for layout in layouts.values()
+    ]
+    tensors = examples(numbers, device)
+    if tensors is None:
+        return {name: len(name) for name in calls}
+    named = dict(zip(layouts, tensors))
+    ready = {name: functools.partial(call, named) for name, call in calls.items()}
+    with torch.no_grad(), torch.cuda.device(device):
+        times = event_times(ready, device, rounds=25)
+    write_whole(path, json.dumps(times).encode())
+    return times

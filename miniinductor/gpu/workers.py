@@ -1,0 +1,94 @@
+"""Processes that compile Triton kernels side by side.
+
+In:   jobs for worker.py: dictionaries that become JSON.  Out: {cubin: error} of those that failed.
+
+    start_workers(4)            # as soon as somebody knows that kernels will come
+    compile_all(jobs)
+
+Mirrors torch/_inductor/async_compile.py.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
+_workers: list[subprocess.Popen] = []
+_lock = threading.RLock()
+
+
+def start_workers(count: int) -> None:
+    """Start worker processes, at most one per processor.  Started before kernels are written they
+    are ready when those are: Triton takes a second to import and to look at itself."""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    with _lock:
+        while len(_workers) < min(count, os.cpu_count() or 1):
+            _workers.append(
+                subprocess.Popen(
+                    [sys.executable, WORKER],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    env=environment,
+                )
+            )
+
+
+@atexit.register
+def stop_workers() -> None:
+    while _workers:
+        worker = _workers.pop()
+        if worker.stdin is not None:
+            worker.stdin.close()
+        worker.wait()
+
+
+def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Compile in parallel: {cubin: error} of the jobs that failed."""
+    if not jobs:
+        return {}
+    with _lock:
+        start_workers(len(jobs))
+        waiting = Jobs(jobs)
+        threads = [threading.Thread(target=waiting.serve, args=(worker,)) for worker in _workers]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:  # the threads go on: no later job may get an answer that is theirs
+            for worker in _workers:
+                worker.kill()
+            _workers.clear()
+            raise
+        _workers[:] = [w for w in _workers if w.poll() is None]
+    return waiting.errors
+
+
+class Jobs:
+    """What several threads take from, each for a worker of its own."""
+
+    def __init__(self, jobs: Iterable[dict[str, Any]]):
+        self.waiting, self.turn = iter(jobs), threading.Lock()
+        self.errors: dict[str, str] = {}  # cubin -> why there is none
+
+    def serve(self, worker: subprocess.Popen) -> None:
+        """Give the worker one job after the other, until there are none."""
+        assert worker.stdin is not None and worker.stdout is not None
+        while (job := self.next()) is not None:
+            worker.stdin.write(json.dumps(job) + "\n")
+            worker.stdin.flush()
+            answer = worker.stdout.readline()
+            error = json.loads(answer).get("error") if answer else "the compiler process died"
+            if error:
+                self.errors[job["cubin"]] = error
+
+    def next(self) -> dict[str, Any] | None:
+        with self.turn:
+            return next(self.waiting, None)

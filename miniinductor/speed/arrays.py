@@ -1,0 +1,54 @@
+"""Accumulators of which there is one for each lane, or for each column: arrays.
+
+In:   an `Accumulator`.  Out: the declaration of its array, and what one element takes in.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..codegen.cpp_expressions import compute_type, limit_text
+from ..codegen.cpp_reductions import Accumulator
+from ..codegen.tree import Line
+
+
+def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:
+    """(type, name, initial value) of what there is one of for each lane or column."""
+    if not a.is_arg:
+        return [(a.c_type, a.name, a.initial)]
+    lowest = limit_text(a.dtype, a.kind == "argmax")
+    return [(compute_type(a.dtype), f"{a.name}_best", lowest), ("int64_t", f"{a.name}_at", "0")]
+
+
+def array_declarations(
+    accumulators: Iterable[Accumulator], width: int | str, used: int | str | None = None
+) -> list[Line]:
+    """Arrays of `width` elements, the first `used` of them set."""
+    lines = []
+    for a in accumulators:
+        for c_type, name, start in arrays_of(a):
+            lines += [Line(f"{c_type} {name}[{width}];"), filled(name, used or width, start)]
+    return lines
+
+
+def filled(name: str, count: int | str, value: str) -> Line:
+    return Line(f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};")
+
+
+def taken_if_better(a: Accumulator, place: str) -> list[Line]:
+    """argmax of one lane: places grow within it, so only a better element replaces the best: not
+    (v <= best), which a NaN is, unless best is one."""
+    best, at, take = f"{a.name}_best[{place}]", f"{a.name}_at[{place}]", f"{a.name}_take"
+    no_better = "<=" if a.kind == "argmax" else ">="
+    return [
+        Line(f"const bool {take} = !({a.term} {no_better} {best}) & ({best} == {best});"),
+        Line(f"{best} = {take} ? {a.term} : {best};"),
+        Line(f"{at} = {take} ? {a.at} : {at};"),
+    ]
+
+
+def merged(a: Accumulator) -> list[Line]:
+    """To column k what a later part of the rows has added up."""
+    if not a.is_arg:
+        return [a.update(f"{a.name}s[part][k]", "[k]")]
+    term, at = f"{a.name}_bests[part][k]", f"{a.name}_ats[part][k]"
+    return taken_if_better(replace(a, term=term, at=at), "k")
