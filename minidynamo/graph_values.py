@@ -95,8 +95,14 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
     rule = RESULTS.of(value)
     if rule is not None:
         return rule(output, value)
+    check_can_be_pinned(value)
+    return output.wrap_pinned(value)
+
+
+def check_can_be_pinned(value: Any) -> None:
+    """Raises `Break` for what must be made anew in each call."""
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
-    if hasattr(kind, "__next__") or kind in (bytearray, set):  # made anew in each call
+    kind = type(value)
+    if hasattr(kind, "__next__") or kind in (bytearray, set):
         raise Break("constant", f"a call gave a {kind.__name__}")
-    return output.wrap_pinned(value)
