@@ -44,6 +44,8 @@ ELSEWHERE = (
     "gpu/expressions",
     "_expressions",
     "cpp_reductions",
+    "codegen/plan",
+    "speed/foreach",
     "bench/models",
     "_models",
     "ablation",
