@@ -30,7 +30,6 @@ from .records import BreakRecord, FrameRecord, internal_error
 from .replacement import GraphCall, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .symbolic_eval.torch_rules import STATES
-from .undo import Undo
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import LOOKUPS
@@ -40,6 +39,28 @@ if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
 
 CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
+
+
+class Recovery:
+    """What happens when the compiled graph of a frame raises: the error leaves the frame.
+
+    in_order: the backend runs the nodes in the program's order."""
+
+    def __init__(
+        self, output: OutputGraph, gm: torch.fx.GraphModule, function: str, in_order: bool
+    ) -> None:
+        self.function = function
+
+    def around(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """The compiled graph, prepared for an error."""
+        return compiled
+
+    def raised(self) -> None:
+        """Called in the handler: return if the frame may run as plain Python, else raise again."""
+        raise
+
+
+RECOVERIES: list[type[Recovery]] = [Recovery]  # the last one is used; coverage appends
 
 
 class Conversion:
@@ -194,7 +215,7 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        undo = Undo(output, gm, record.function, eager)
+        recovery = RECOVERIES[-1](output, gm, record.function, eager)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs)
@@ -202,7 +223,8 @@ class Conversion:
         if record.backend_record is not None:  # our guards have looked at the inputs
             compiled = getattr(compiled, "function", compiled)
         compiled = adapted(compiled, output, [] if eager else results)
-        return GraphCall(frame_hook.disabled(undo.around(compiled)), output.inputs, undo.raised)
+        function = frame_hook.disabled(recovery.around(compiled))
+        return GraphCall(function, output.inputs, recovery.raised)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any]

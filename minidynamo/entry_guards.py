@@ -124,7 +124,8 @@ def pinned_sizes(output: OutputGraph) -> list[tuple[str, int, str]]:
     }
     for name, value, line in found:
         if name in marked:
+            who = line or "the backend"
             raise SpecializationError(
-                f"{name} was marked dynamic, but {line or 'the backend'} needs it as the number {value}"
+                f"{name} was marked dynamic, but {who} needs it as the number {value}"
             )
     return found

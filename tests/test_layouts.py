@@ -6,7 +6,7 @@ import torch
 from minidynamo._guard_memo import LayoutMemo, Memo
 
 import minidynamo
-from minidynamo import guards
+from minidynamo.extras.memo import layouts_are_watched
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
@@ -46,7 +46,7 @@ def swapped(b):
 
 
 def test_the_memo_watches_layouts():
-    assert guards.layouts_are_watched()
+    assert layouts_are_watched()
     for name, change in {**CHANGES, "swapped": swapped}.items():
         if name == "behind an offset":  # kernels do not rely on it
             continue
@@ -61,7 +61,7 @@ def test_the_memo_watches_layouts():
 
 
 def test_the_memo_of_an_argument():
-    assert guards.layouts_are_watched()
+    assert layouts_are_watched()
     for name, change in {**CHANGES, "swapped": swapped}.items():
         if name == "behind an offset":
             continue

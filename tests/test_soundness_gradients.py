@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import undo
+from minidynamo.extras import undo
 from tests.soundness import gradients, runner
 
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

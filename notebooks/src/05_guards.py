@@ -314,7 +314,7 @@ check("05.2", why)
 # has now. The check builds a guard function with it and changes the flag.
 #
 # *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`; `check` is Python text; `pins` are the names it
-# uses. Look at how `convert_frame.FrameCompiler.guard` makes the guard for grad mode.
+# uses. Look at how `entry_guards.state_guards` makes the guard for grad mode.
 
 # %% tags=["exercise"]
 from minidynamo.guards import Guard

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import minidynamo
 from minidynamo import entry_guards, guards
+from minidynamo.extras import memo
 
 from .mutants import mutant
 
@@ -161,7 +162,7 @@ def always() -> None:
         def remember(self, objects, dicts):
             self.checked = True
 
-    guards.Memo = Always
+    memo.Memo = Always
 
 
 @mutant(
@@ -181,7 +182,7 @@ def arguments_always() -> None:
         def remember(self, tensor):
             self.checked = True
 
-    guards.LayoutMemo = Always
+    memo.LayoutMemo = Always
 
 
 @mutant(
@@ -189,7 +190,7 @@ def arguments_always() -> None:
     f"change --kinds hooks,ordered --modes eager --seconds {SECONDS}",
 )
 def no_order() -> None:
-    plain = guards.GuardFunction._is
-    guards.GuardFunction._is = lambda self, node, kind: (
-        plain(self, node, kind) or kind is dict and plain(self, node, collections.OrderedDict)
+    plain = memo.MemoPrinter.is_a
+    memo.MemoPrinter.is_a = lambda self, node, *kinds: (
+        plain(self, node, *kinds) or dict in kinds and plain(self, node, collections.OrderedDict)
     )

@@ -16,7 +16,7 @@ import minidynamo.convert_frame
 import minidynamo.graph_capture
 import minidynamo.guards
 import minidynamo.symbolic_numbers
-import minidynamo.undo
+import minidynamo.extras.undo
 import miniinductor.foreign
 from minidynamo.symbolic_eval import operations
 
@@ -51,7 +51,7 @@ def guards_answer_everything() -> None:
 
 @mutant("a graph that raised is repeated whatever raised", STEADY)
 def graphs_answer_everything() -> None:
-    minidynamo.undo.is_foreign = lambda error: False
+    minidynamo.extras.undo.is_foreign = lambda error: False
 
 
 @mutant("handlers are not told", COMPILING)

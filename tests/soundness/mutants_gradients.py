@@ -61,6 +61,6 @@ def _() -> None:
 
 @mutant("the generator's state is not put back", RANDOMNESS)
 def _() -> None:
-    from minidynamo import undo
+    from minidynamo.extras import undo
 
     undo.states_of_generators = list

@@ -1,6 +1,6 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-from minidynamo import guards
+from minidynamo.extras import memo
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder
 from miniinductor import compile as driver
@@ -62,8 +62,8 @@ def no_offsets():
 
 @mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")
 def blind_memo():
-    memo = guards.Memo
-    guards.Memo = lambda watched: memo([])
+    plain = memo.Memo
+    memo.Memo = lambda watched: plain([])
 
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")

@@ -28,8 +28,9 @@ import sys
 import torch
 import torch.utils.checkpoint
 
-from . import config, records
-from .foreign import is_foreign, ours
+from .. import config, records
+from ..conversion import RECOVERIES, Recovery
+from ..foreign import is_foreign, ours
 
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
@@ -49,7 +50,7 @@ DRAWS = re.compile(
 )
 
 
-class Undo:
+class Undo(Recovery):
     """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through
     a view.  `write`: the first node that does. `in_order`: the backend runs the nodes in the
     program's order.  `drawing`: it may draw random numbers.  `copying`: at the next run;
@@ -150,6 +151,9 @@ class Undo:
             or not lines
             or any(f" {self.write.name} = " in line for line in lines[: trace.tb_lineno - 1])
         )
+
+
+RECOVERIES.append(Undo)
 
 
 def state(tensor):

@@ -1,0 +1,125 @@
+"""The captured graph as an `fx.GraphModule`: its names, its parameters, its inputs.
+
+In:   the `OutputGraph` of a finished attempt, and the variables that the frame needs of it.
+Out:  what a backend gets: the module, and example inputs.
+
+    >>> module, example_inputs = output.finish(outputs)
+
+Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
+"""
+
+import builtins
+import functools
+import keyword
+import linecache
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from . import runtime
+from .symbolic_inputs import symbols_of
+from .variables.symbolic import SymVar
+from .variables.tensor import TensorVar
+
+if TYPE_CHECKING:
+    from .graph_capture import OutputGraph
+
+
+@functools.cache
+def reserved_names() -> set[str]:
+    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
+    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
+    return {"self", *words, *dir(module)}
+
+
+def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
+    for _ in output.entered:
+        output.graph.call_function(runtime.leave)
+    output.graph.output(tuple(variable.node for variable in outputs))
+    output.inputs = used = used_inputs(output)
+    made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
+    call_by_object(made)
+    weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
+    examples = [variable.value for variable in used]
+    if any(type(variable) is SymVar for variable in used):
+        examples = [
+            variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+            for variable in used
+        ]
+    return made, examples
+
+
+def used_inputs(output: "OutputGraph") -> list[Any]:
+    """The inputs that something reads, or whose symbols are sizes of such; the others, and
+    parameters that nothing reads, leave the graph."""
+    sizes = {
+        symbol
+        for variable in output.inputs
+        if type(variable) is TensorVar and variable.node.users
+        for symbol in symbols_of(variable.fake)
+    }
+    used: list[Any] = []
+    for variable in output.inputs:
+        is_size = type(variable) is SymVar and variable.value.node._expr in sizes
+        if variable.node.users or is_size:
+            used.append(variable)
+        else:
+            output.graph.erase_node(variable.node)
+    for node in list(output.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            output.graph.erase_node(node)
+    return used
+
+
+def attributes_of(output: "OutputGraph") -> torch.nn.Module:
+    """A module that holds the parameters and buffers of the graph."""
+    root = torch.nn.Module()
+    for name, tensor in output.attributes.items():
+        if isinstance(tensor, torch.nn.Parameter):
+            root.register_parameter(name, tensor)
+        else:
+            root.register_buffer(name, tensor)
+    return root
+
+
+class Torch:
+    """What the text of a graph calls `torch`: the functions that were captured, whatever their
+    names mean later."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def call_by_object(made: torch.fx.GraphModule) -> None:
+    """torch.fx writes torch's functions by their names: the text must mean those of the nodes
+    (`F.relu = mine` may come later)."""
+    root = Torch(torch)
+    for node in made.graph.nodes:
+        if node.op != "call_function" or not torch.fx.graph._is_from_torch(node.target):
+            continue
+        first, *path, last = torch.fx.node._get_qualified_name(node.target).split(".")
+        if first != "torch":
+            continue
+        place = root
+        for name in path:
+            inner = vars(place).get(name)
+            if inner is None:
+                inner = vars(place)[name] = Torch(getattr(place, name))
+            place = inner
+        vars(place)[last] = node.target
+    forward: Any = made.forward
+    forward.__func__.__globals__["torch"] = root
+
+
+def forget_source(file: str) -> None:
+    """torch.fx keeps the text of every GraphModule that ever was, for tracebacks."""
+    linecache.cache.pop(file, None)
+    torch.fx.graph_module._loader.eval_cache.pop(file, None)

@@ -1,0 +1,108 @@
+"""Variables as arguments and results of the graph's nodes.
+
+In:   a variable.   Out: what the op is run with (`to_fake`), and what the node says (`to_node`).
+In:   what the op gave.   Out: variables (`wrap_output`, and `wrap_result` for what is no tensor).
+
+These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/builder.py
+(`wrap_fx_proxy`).
+"""
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .exceptions import Break
+from .variables.base import Variable
+from .variables.constant import ConstantVar, is_constant_value
+from .variables.containers import DictVar, ListVar, TupleVar
+from .variables.registry import RESULTS
+from .variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
+from .variables.tensor import TensorVar
+
+if TYPE_CHECKING:
+    from .graph_capture import OutputGraph
+
+
+def describe(target: Any) -> str:
+    """What an op is called in a message."""
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    return str(name)
+
+
+def holds_tensor(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(holds_tensor, value))
+    return isinstance(value, torch.Tensor)
+
+
+def wrap_output(output: "OutputGraph", node: torch.fx.Node, value: Any) -> Variable:
+    """The variable of what a node gives."""
+    if isinstance(value, torch.Tensor):
+        known = output.by_fake.get(id(value))
+        if known is None:
+            known = output.by_fake[id(value)] = TensorVar(node, value)
+        return known
+    if not isinstance(value, (tuple, list)):
+        return output.wrap_result(value)
+    items: list[Variable] = []
+    for n, item in enumerate(value):
+        if holds_tensor(item):
+            part = output.graph.create_node("call_function", operator.getitem, (node, n))
+            part.meta = dict(node.meta, example_value=item)
+            items.append(output.wrap_output(part, item))
+        else:
+            items.append(output.wrap_result(item))
+    return ListVar(items) if type(value) is list else TupleVar(items, type(value))
+
+
+def to_fake(output: "OutputGraph", variable: Any) -> Any:
+    """The value to run with fake tensors."""
+    kind = type(variable)
+    if kind is TensorVar or kind is SymVar:
+        return variable.fake
+    return variable.argument(output.to_fake)
+
+
+def to_node(output: "OutputGraph", variable: Any) -> Any:
+    """The argument as it stands in the graph."""
+    kind = type(variable)
+    if kind is TensorVar:
+        return variable.node
+    if kind is SymVar:
+        return output.symbolic_node(output.frame, variable.value)
+    return variable.argument(output.to_node)
+
+
+def wrap_result(output: "OutputGraph", value: Any) -> Variable:
+    """A value that a folded call gave: constants and containers of constants; anything else is
+    pinned."""
+    if is_constant_value(value):
+        return ConstantVar(value)
+    kind = type(value)
+    if kind in SYMBOLIC:
+        return wrap_symbolic(value)
+    if kind in (tuple, torch.Size) or isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return TupleVar([output.wrap_result(item) for item in value], kind)
+    if kind is list:
+        return ListVar([output.wrap_result(item) for item in value])
+    if kind is dict:
+        pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
+        return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+    rule = RESULTS.of(value)
+    if rule is not None:
+        return rule(output, value)
+    check_can_be_pinned(value)
+    return output.wrap_pinned(value)
+
+
+def check_can_be_pinned(value: Any) -> None:
+    """Raises `Break` for what must be made anew in each call."""
+    if isinstance(value, torch.Tensor):
+        raise Break("argument", "a folded call gave a tensor")
+    kind = type(value)
+    if hasattr(kind, "__next__") or kind in (bytearray, set):
+        raise Break("constant", f"a call gave a {kind.__name__}")

@@ -1,0 +1,134 @@
+"""Sizes and numbers that are symbols: their placeholders, and the nodes that compute with them.
+
+In:   the `OutputGraph` of an attempt, and a tensor or int whose size (or value) may change.
+Out:  placeholders for the symbols, before everything that has them as sizes.
+
+    >>> output.symbolic_int(7, source)      # SymVar(s0), whose placeholder is called `s0`
+
+These functions are methods of `OutputGraph`.  Mirrors the `symint` inputs of
+torch/_dynamo/output_graph.py (paper section 5).
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .exceptions import Break
+from .graph_values import describe
+from .sources import Source
+from .symbolic_numbers import EXPRESSIONS
+from .symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
+from .variables.symbolic import SymVar
+
+if TYPE_CHECKING:
+    from .graph_capture import OutputGraph
+
+
+def symbolic_fake_of(
+    output: "OutputGraph",
+    value: torch.Tensor,
+    source: Source,
+    dims: set[int],
+    strides: set[int],
+) -> torch.Tensor:
+    """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
+    shape = source.attr("shape")
+    output.fake_mode.cache_enabled = False  # its key would be the sizes' hints
+    fake = symbolic_fake(
+        output.fake_mode,
+        output.shape_env,
+        value,
+        dims,
+        shape.item,
+        lambda d: source.child("stride", d) if d in strides else None,
+    )
+    output.add_symbols()
+    return fake
+
+
+def symbolic_int(output: "OutputGraph", value: int, source: Source) -> SymVar:
+    """An int of the arguments as a symbol of its own."""
+    made = output.shape_env.create_symbol(value, source, duck=False)
+    output.add_symbols()
+    return SymVar(made, source)
+
+
+def add_symbols(output: "OutputGraph") -> None:
+    """Placeholders of the symbols that have none yet."""
+    output.fake_mode.cache_enabled = False
+    for symbol, row in output.shape_env.table.items():
+        if symbol not in output.symbol_nodes and row.sources:
+            row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
+            value = output.shape_env.wrap(symbol)
+            node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
+            output.inputs.append(SymVar(value, row.sources[0], node))
+
+
+def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:
+    """Nodes of the sizes and numbers that `node` made and only the run knows."""
+    for symbol, row in output.shape_env.table.items():
+        if row.hint is not None or symbol in output.symbol_nodes:
+            continue
+        value, size = result, node
+        if isinstance(result, torch.Tensor):
+            sizes = [n.node._expr if type(n) is torch.SymInt else None for n in result.shape]
+            if symbol not in sizes:
+                raise Break(
+                    "data-dependent",
+                    f"a result of {describe(node.target)} whose size only the run knows",
+                )
+            value = output.shape_env.wrap(symbol)
+            size = output.graph.call_method("size", (node, sizes.index(symbol)))
+            output.describe_node(tx, size, value)
+        output.symbol_nodes[symbol] = size
+        output.unbacked[symbol] = SymVar(value, node=size)
+
+
+def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
+    """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
+    once."""
+    if type(value) is torch.SymBool and value.node.has_hint():
+        return bool(value)
+
+    def build(expr: Any) -> Any:
+        if expr.is_number:
+            return int(expr) if expr.is_Integer else float(expr)
+        node = output.symbol_nodes.get(expr)
+        if node is None:
+            function, binary = EXPRESSIONS[type(expr)]
+            parts = [build(a) for a in expr.args]
+            if binary:
+                node = functools.reduce(
+                    lambda a, b: output.graph.call_function(function, (a, b)), parts
+                )
+            else:
+                node = output.graph.call_function(function, tuple(parts))
+            output.describe_node(
+                tx, node, output.shape_env.wrap(expr) if expr.is_integer else value
+            )
+            output.symbol_nodes[expr] = node
+        return node
+
+    return build(value.node.expr)
+
+
+def unwritten_fake(output: "OutputGraph", variable: Any) -> torch.Tensor:
+    """A fake of the input as it is before the graph runs."""
+    sizes, strides = output.symbolic_inputs.get(id(variable), (variable.value.shape, None))
+    if strides is None and not can_be_symbolic(variable.value):
+        return variable.fake
+    return fake_like(
+        output.fake_mode,
+        variable.value,
+        sizes,
+        variable.value.stride() if strides is None else strides,
+    )
+
+
+def symbols_of(fake: torch.Tensor) -> set[Any]:
+    """The symbols in a fake tensor's sizes and strides."""
+    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
+    return {
+        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
+    }
