@@ -276,8 +276,10 @@ class OutputGraph(Builder):
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
-        kind = "ALIAS" if " is {" in check else "DISTINCT"
-        self.pair_guards.append(Guard(kind, sources, check, {}, self.line()))
+        alike = " is {" in check
+        self.pair_guards.append(
+            Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
+        )
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))

@@ -28,7 +28,7 @@ def test_a_parameter_called_len_hides_nothing():
     compiled, two = minidynamo.compile(f, backend="eager"), torch.tensor(2.0)
     for n in (2, 3, 4):
         assert torch.equal(compiled([X] * n, two), f([X] * n, two))
-    check = frame_hook.get_cache(f.__code__)[-1][0].guard_function
+    check = frame_hook.get_cache(f.__code__)[-1].record.guard_function
     assert check.parameters == ["xs", "len_"]
     assert "len(xs) == " in check.source
 

@@ -218,7 +218,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
-from miniinductor.codegen import cpp
+from miniinductor.speed import tiles
 
 def add_transposed(x, y):
     return x + y.t()
@@ -228,13 +228,14 @@ x, y = torch.randn(m, m), torch.randn(m, m)
 captured = []                           # the graph, captured once; compiled once per tile
 minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
 (graph, inputs), = captured
-variants, usual = {}, cpp.TILES          # (shape for small arrays, shape for large ones)
+variants = {}
+usual = tiles.TILE_OF_FEW, tiles.TILE_OF_MANY        # for small arrays, for large ones
 for shape in ((8, 8), (32, 32), (64, 32), (128, 128), (256, 128), (512, 16)):
-    cpp.TILES = shape, shape
+    tiles.TILE_OF_FEW = tiles.TILE_OF_MANY = shape
     compiled = miniinductor.compile_fx(graph, inputs)
     variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
-cpp.TILES = usual
-chosen = "{} x {}".format(*usual[m * m >= cpp.MANY])
+tiles.TILE_OF_FEW, tiles.TILE_OF_MANY = usual
+chosen = "{} x {}".format(*usual[m * m >= tiles.MANY])
 keep_freed_memory()                     # no fresh pages from here on
 timings = interleave(variants, budget=4)
 
