@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
@@ -14,6 +15,7 @@ import minidynamo
 import miniinductor
 from minidynamo import frame_hook, records
 from minidynamo.exceptions import SpecializationError
+from miniinductor.sizes.printing import index_text
 
 
 @pytest.fixture(autouse=True)
@@ -700,3 +702,22 @@ def test_symbols_beside_numbers_that_are_not_finite(number):
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for size in (5, 7, 3):
         assert repr(compiled(torch.ones(size, 2), size)) == repr(f(torch.ones(size, 2), size))
+
+
+@pytest.mark.parametrize("correction", [0, 1, 1.0, 1.3, 2.5])
+@pytest.mark.parametrize("dims", [(1,), None])
+def test_variances_are_corrected_by_fractions(correction, dims):
+    def f(x):
+        return torch.var(x, dims, correction=correction)
+
+    compiled = minidynamo.compile(f, dynamic=True)
+    for n in (5, 7):
+        x = torch.randn(n, n, 3)
+        torch.testing.assert_close(compiled(x), f(x))
+
+
+def test_a_maximum_of_sizes_is_no_fraction():
+    """The kernels' functions of sizes compute with integers: a fraction has no text there."""
+    s0 = sympy.Symbol("s0", integer=True, positive=True)
+    with pytest.raises(NotImplementedError, match="fraction"):
+        index_text(sympy.Max(0, s0 - 1.3))

@@ -216,6 +216,10 @@ def variance(
     squares = made(call, difference, x, dtype=compute, size=size)
 
     sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
+    if isinstance(correction, float) and correction.is_integer():
+        correction = int(correction)
+    if isinstance(count, sympy.Expr) and isinstance(correction, float):
+        raise NotLowered("a correction with a fraction, of a size that is a symbol")
     variance_box = divided(call, sum_of_squares, maximum(count - correction, 0), compute, result, x)
     if not both:
         return variance_box

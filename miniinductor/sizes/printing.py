@@ -197,6 +197,10 @@ class IndexPrinter(Printer):
         return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
 
     def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
+        """Raises NotImplementedError for a fraction: these functions compute with integers."""
+        for arg in args:
+            if arg.has(sympy.Float) or arg.is_integer is False:
+                raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
         text = self.text(args[0])
         for other in args[1:]:
             text = f"{self.functions.format(function)}({text}, {self.text(other)})"
