@@ -123,6 +123,15 @@ def divided(
     )
 
 
+def corrected(count: Size, correction: float) -> Size:
+    """The divisor of a variance: how many there are, less the correction, or 0."""
+    if isinstance(correction, float) and correction.is_integer():
+        correction = int(correction)
+    if isinstance(count, sympy.Expr) and isinstance(correction, float):
+        raise NotLowered("a correction with a fraction, of a size that is a symbol")
+    return maximum(count - correction, 0)
+
+
 def elements(size: Sequence[Size], dims: Any) -> Size:
     """How many are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
@@ -196,7 +205,7 @@ def variance(
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
     count = elements(size, dims)
-    correction = 1 if correction is None else correction
+    divisor = corrected(count, 1 if correction is None else correction)
     if count == 0:
         values = [
             full(call, v.shape, float("nan"), v.dtype)
@@ -216,11 +225,7 @@ def variance(
     squares = made(call, difference, x, dtype=compute, size=size)
 
     sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
-    if isinstance(correction, float) and correction.is_integer():
-        correction = int(correction)
-    if isinstance(count, sympy.Expr) and isinstance(correction, float):
-        raise NotLowered("a correction with a fraction, of a size that is a symbol")
-    variance_box = divided(call, sum_of_squares, maximum(count - correction, 0), compute, result, x)
+    variance_box = divided(call, sum_of_squares, divisor, compute, result, x)
     if not both:
         return variance_box
     if not keepdim:
