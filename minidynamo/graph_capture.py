@@ -165,7 +165,7 @@ class OutputGraph(Builder):
         self.pinned_memo = {}
         self.sourced = []
         self.globals: dict[int, GlobalsVar] = {}
-        self.modules: list[torch.nn.Module] = []
+        self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.members: dict[int, Any] = {}  # id of a member of an enumeration -> its MemberVar
         self.makers: dict[int, Any] = {}  # id of a stateless module made in the frame -> its maker
         # the frames

@@ -91,7 +91,7 @@ class Builder:
             known = self.pinned_memo[id(value)] = (variable, value)
         return known[0]
 
-    def wrap_class_attribute(self, owner: type, found: Any, name: str) -> Variable:
+    def wrap_class_attribute(self, owner: Any, found: Any, name: str) -> Variable:
         """What `lookup` found on a class, guarded by its value; `guard_classes` guards descriptors.
 
         Of classes of torch and the standard library only constants are looked at.

@@ -217,11 +217,14 @@ class ListVar(SequenceVar):
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         index = self.index_of(tx, key)
         if isinstance(index, slice):
-            before, index, value = len(self.items), self._place(index), tx.listed_fast(value)
+            before, index = len(self.items), self._place(index)
+            assigned: Any = tx.listed_fast(value)
             if index.step not in (None, 1) and len(self.items) != before:
                 raise Break("item", "a list that changes while a slice of it is assigned")
+        else:
+            assigned = value
         try:
-            self.items[index] = value
+            self.items[index] = assigned
         except ours(IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
         self.mutated = True

@@ -11,6 +11,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_M
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -122,7 +123,11 @@ def guard_layout(builder: OutputGraph, value: torch.Tensor, kind: type, source: 
 
 
 def guard_tensor(
-    builder: OutputGraph, value: Any, kind: type, source: Source, symbolic: dict | None = None
+    builder: OutputGraph,
+    value: Any,
+    kind: type,
+    source: Source,
+    symbolic: Collection[int] | None = None,
 ) -> None:
     row = LAYOUT if symbolic is None and value.layout is torch.strided else None
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)

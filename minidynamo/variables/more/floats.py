@@ -88,7 +88,7 @@ class FloatVar(Unpinned):
     def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensor = tx.output.call_graph(
+        tensor: Any = tx.output.call_graph(
             tx,
             "call_function",
             operation,
