@@ -147,7 +147,7 @@ def build_kernels(
     device: torch.device,
     record: CompileRecord,
 ) -> list[Step]:
-    """The steps of a call, their kernels built and named; of several ways to compute the same, one."""
+    """The steps of a call, their kernels built and named; of several ways to do the same, one."""
     parts: list[Step] = []
     for step in written:
         parts += [step] if is_step(step) else step.parts()

@@ -1,4 +1,4 @@
-"""The core alone: the tour programs with all coverage hidden (`make subtraction` hides each file)."""
+"""The tour programs with all coverage hidden (`make subtraction` hides each file)."""
 
 import subtraction
 

@@ -1,4 +1,4 @@
-"""Methods of C types, called by name or through their class: dict.get(d, k), object.__setattr__(o, n, v).
+"""Methods of C types, called by name or through their class: dict.get(d, k), object.__repr__(o).
 
 In:   the descriptor, and the object it is called on as the first argument.   Out: a variable.
 

@@ -1,4 +1,4 @@
-"""Containers that few programs make: sets, deque, defaultdict, OrderedDict, mapping proxies, slices.
+"""Containers that few programs make: sets, deque, defaultdict, OrderedDict, proxies, slices.
 
 collections.deque(xs, 3)        frozenset(xs)        slice(1, n)
 """

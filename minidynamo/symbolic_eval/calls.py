@@ -122,7 +122,7 @@ CONVERTING_METHODS = {int: "__int__", float: "__float__", complex: "__complex__"
 
 
 def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
-    """int(), float(), str()..., torch.device(): a constant, or what the argument makes of itself."""
+    """int(), float(), str(), torch.device(): a constant, or what the argument makes of itself."""
     value = args[0] if args else None
     if cls is bool and value is not None and not isinstance(value, TensorVar):
         return ConstantVar(value.truth(tx))

@@ -39,7 +39,7 @@ TRACED = (
     "torch.autograd.function.FunctionCtx",
     "torch.autograd.variable",
 )
-# What a program may set for its thread: setter -> getter.  `convert_frame` restores it after tracing.
+# What a program may set for its thread: setter -> getter.  `conversion` restores it after tracing.
 STATES: dict[Callable, Callable] = {}
 _LEAVES: dict[int, Any] = {}
 

@@ -344,7 +344,7 @@ def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> An
 
 
 def chooses_memory(op: Op) -> bool:
-    """Does the op's kernel choose the memory of its results, in a way that it may be asked about?"""
+    """Does the op's kernel choose the memory of its results, so that it may be asked about it?"""
     if op.namespace != "aten" or any(result.alias_info for result in op._schema.returns):
         return False
     return op in BY_ORDER or not is_random(op)
