@@ -11,6 +11,8 @@ import weakref
 import pytest
 import torch
 
+from record_helpers import last_compiled
+
 import minidynamo
 from minidynamo import config, frame_hook, records
 
@@ -215,7 +217,7 @@ def test_hits_are_counted():
     compiled = minidynamo.compile(Net().eval(), backend="eager")
     for _ in range(4):
         compiled(A)
-    assert minidynamo.counters["cache_hits"].total() == 3 and records.frames[-1].hits == 3
+    assert minidynamo.counters["cache_hits"].total() == 3 and last_compiled().hits == 3
 
 
 def test_backends_do_not_share_entries():
@@ -235,7 +237,7 @@ def test_backends_do_not_share_entries():
 
 def test_first_failure_is_named():
     minidynamo.compile(lambda x, n: x + n, backend="eager")(A, 1)
-    guard = records.frames[-1].guard_function
+    guard = last_compiled().guard_function
     assert guard.first_failure(None, A, 1) is None
     assert "n == 1" in guard.first_failure(None, A, 2)[1]
     assert "shape" in guard.first_failure(None, A[:1], 1)[1]

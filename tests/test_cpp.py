@@ -8,6 +8,8 @@ import pytest
 import torch
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor.config
 from miniinductor.speed import tables
@@ -960,7 +962,7 @@ def test_what_no_row_changes_beside_pieces_of_any_length(lanes):
     x, scale = torch.randn(16, 12, lanes), torch.tensor(3.0)
     compiled = minidynamo.compile(f)
     assert torch.equal(compiled(x, scale), f(x, scale))
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert len(record.kernels) == 1 and not record.notes
 
 
@@ -968,7 +970,7 @@ def test_sums_of_chunks_are_doubles_in_every_loop():
     x = torch.rand(3, 4, 80000)[:, :, :70000]
     compiled = minidynamo.compile(lambda x: x.sum((1, 2)))
     torch.testing.assert_close(compiled(x), x.double().sum((1, 2)).float(), rtol=2e-7, atol=0)
-    [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+    [kernel] = last_compiled().backend_record.kernels
     assert "double part0 = 0;" in kernel.source
 
 

@@ -11,6 +11,8 @@ import sympy
 import torch
 import torch.nn.functional as F
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 from minidynamo import frame_hook, records
@@ -55,7 +57,7 @@ def sweep(fn, calls, dynamic=True, graphs=1, backend="eager"):
         torch.manual_seed(0)
         assert same(compiled(*args), expected), args
     assert compilations() == graphs
-    return records.frames[-1]
+    return last_compiled()
 
 
 def guards(record):
@@ -171,14 +173,14 @@ def test_marks():
     x = torch.randn(4, 5)
     minidynamo.mark_dynamic(x, 0)
     compiled = minidynamo.compile(f, backend="eager")
-    assert torch.equal(compiled(x), f(x)) and guards(records.frames[-1]) == ["x.shape[0] >= 2"]
+    assert torch.equal(compiled(x), f(x)) and guards(last_compiled()) == ["x.shape[0] >= 2"]
     compiled(torch.randn(9, 5))
     assert compilations() == 1
     y = torch.randn(3, 6)
     minidynamo.mark_static(y, 1)
     minidynamo.reset()
     minidynamo.compile(f, backend="eager", dynamic=True)(y)
-    assert guards(records.frames[-1]) == ["x.shape[0] >= 2"]
+    assert guards(last_compiled()) == ["x.shape[0] >= 2"]
 
 
 def test_a_marked_size_that_is_needed_as_a_number_is_an_error():
@@ -444,7 +446,7 @@ def test_your_own_backend_gets_symints_and_fakes_and_may_decide():
         and isinstance(seen[1], torch._subclasses.FakeTensor)
         and str(seen[1].shape) == "torch.Size([s0])"
     )
-    assert guards(records.frames[-1]) == ["x.shape[0] >= 5"]
+    assert guards(last_compiled()) == ["x.shape[0] >= 5"]
 
 
 def test_random_programs():
@@ -481,9 +483,9 @@ UNBACKED = {
 def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, backend, unbacked):
     torch.manual_seed(0)
     sweep(UNBACKED[name], [(torch.randn(n),) for n in (9, 9, 14)], backend=backend)
-    assert not records.frames[-1].graph_breaks
+    assert not last_compiled().graph_breaks
     if backend == "inductor":
-        notes = records.frames[-1].backend_record.notes
+        notes = last_compiled().backend_record.notes
         assert (
             notes[-1].startswith("cut at ")
             and not [n for n in notes if "eagerly" in n]
@@ -559,7 +561,7 @@ def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
 
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    assert torch.equal(compiled(x), f(x)) and not records.frames[-1].graph_breaks
+    assert torch.equal(compiled(x), f(x)) and not last_compiled().graph_breaks
     with pytest.raises(RuntimeError, match="Expected cond to be True"):
         compiled(-x)
 

@@ -7,6 +7,8 @@ import marshal
 import pytest
 import torch
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 from minidynamo import records
@@ -289,7 +291,7 @@ def test_a_transposed_read_beside_a_sum_in_place(lanes):
         torch.randn(lanes, 8),
     )
     torch.testing.assert_close(minidynamo.compile(function)(*inputs), function(*inputs))
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert "tile" in record.kernels[0].source and any(
         place.startswith("in place") for _, place, _ in record.memory_plan
     )

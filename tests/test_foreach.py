@@ -8,6 +8,8 @@ import re
 import pytest
 import torch
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 from miniinductor import compile_fx, devices
@@ -230,7 +232,7 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
             layers.zero_grad()
             run(x).sum().backward()
             torch.testing.assert_close([p.grad for p in layers.parameters()], wanted)
-    backward = minidynamo.records.frames[-1].backend_record.backward
+    backward = last_compiled().backend_record.backward
     assert "workspace" not in backward.wrapper_source
     assert sum(place.startswith("in place of") for _, place, _ in backward.memory_plan) >= 2
     for line in backward.wrapper_source.splitlines():

@@ -24,6 +24,8 @@ import backend_helpers
 import test_cpp
 import test_graph_passes as attention_tests
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 import miniinductor.config as config
@@ -480,7 +482,7 @@ def test_numbers_of_the_cpu(mode):
     x, compiled = torch.randn(5, 70, device=GPU), minidynamo.compile(function, mode=mode)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert (
         not record.fallbacks
         and not record.notes_of("eagerly")
@@ -497,7 +499,7 @@ def test_a_number_from_outside():
             x.clone().copy_(number) + x.clone().copy_(number) * number.double() - number,
             equal_nan=True,
         )
-    assert not minidynamo.records.frames[-1].backend_record.notes_of("eagerly")
+    assert not last_compiled().backend_record.notes_of("eagerly")
 
 
 @pytest.mark.parametrize("size", [128, 197])

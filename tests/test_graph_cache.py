@@ -11,6 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 from minidynamo import records
@@ -26,7 +28,7 @@ def cache(tmp_path):
 
 
 def is_from_disk(record=None):
-    record = record or records.frames[-1].backend_record
+    record = record or last_compiled().backend_record
     return bool(record.notes_of("read from disk"))
 
 
@@ -62,7 +64,7 @@ def twice(function, *args, grad=False, **options):
                 ]
             )
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4, check_dtype=True)
-        found.append((results[1], records.frames[-1].backend_record))
+        found.append((results[1], last_compiled().backend_record))
     assert not is_from_disk(found[0][1]) and is_from_disk(found[1][1])
     return found
 
@@ -124,7 +126,7 @@ def test_another_backward_half_than_the_one_on_disk():
         compiled = minidynamo.compile(f)
         want, got = (torch.autograd.grad(g(x, w)[take].square().sum(), w)[0] for g in (f, compiled))
         torch.testing.assert_close(got, want)
-    record = records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert is_from_disk(record) and not is_from_disk(record.backward)
 
 

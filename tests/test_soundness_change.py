@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from record_helpers import last_compiled
+
 import minidynamo
 from minidynamo import config
 from tests.soundness import change, change_state, modes, mutants_change, runner
@@ -200,14 +202,14 @@ def test_absence_costs_one_guard_for_a_dictionary():
     minidynamo.reset()
     compiled = minidynamo.compile(net, backend="eager")
     compiled(torch.randn(2, 3))
-    absences = [g for g in minidynamo.records.frames[-1].guards if g.kind == "ABSENT"]
+    absences = [g for g in last_compiled().guards if g.kind == "ABSENT"]
     assert len(absences) == len({g.source for g in absences})
 
 
 # ---- the memo of the guards
 def remembers() -> bool:
     """Does the memo of the last entry stand for its guards?"""
-    return minidynamo.records.frames[-1].guard_function.namespace["memo"]()
+    return last_compiled().guard_function.namespace["memo"]()
 
 
 def test_the_memo_stands_for_modules_with_hooks():

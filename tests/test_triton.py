@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from backend_helpers import pointwise, reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
+from record_helpers import last_compiled
+
 import minidynamo
 import miniinductor
 import miniinductor.config as config
@@ -502,7 +504,7 @@ def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
     with torch.no_grad(), config.patch(cpu_backend="cpp"):
         compiled = minidynamo.compile(network)
         torch.testing.assert_close(compiled(x), network(x))
-    assert minidynamo.records.frames[-1].backend_record.notes_of("1 convolutions in channels-last")
+    assert last_compiled().backend_record.notes_of("1 convolutions in channels-last")
     minidynamo.reset()
 
 
@@ -554,7 +556,7 @@ def test_convolutions_of_1x1_as_products(monkeypatch, bias):
                 model(x),
                 copy.deepcopy(model).double()(x.double()),
             )
-        record = minidynamo.records.frames[-1].backend_record
+        record = last_compiled().backend_record
         assert (
             record.notes_of("1 convolutions of 1x1 as matrix products")
             and got.stride() == want.stride()
@@ -605,7 +607,7 @@ def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
     for eager, ours, exact in zip(*found):
         assert ours.stride() == eager.stride()
         assert (ours.double() - exact).norm() <= 2 * (eager.double() - exact).norm() + 1e-6
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert bool(record.notes_of("3 convolutions in channels-last memory")) == (
         dtype is torch.bfloat16
     )
@@ -830,7 +832,7 @@ def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypat
     with miniinductor.config.patch(cpu_backend="triton"), torch.set_grad_enabled(training):
         compiled = minidynamo.compile(function)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert (
         record.notes_of("1 biases of convolutions added apart")
         and len(record.kernels) == 1 + (dims == 2 and not training) * 2
@@ -859,7 +861,7 @@ def test_the_bias_of_a_float32_product_is_added_by_the_kernel_that_follows(monke
             rtol=1e-2 if dtype is torch.bfloat16 else 1e-5,
             atol=1e-2,
         )
-    record = minidynamo.records.frames[-1].backend_record
+    record = last_compiled().backend_record
     assert len(record.notes_of("1 biases of products added apart")) == (
         dtype is torch.float32
     ) and record.wrapper_source.count("addmm(") == 2 - (dtype is torch.float32)
