@@ -1,8 +1,6 @@
 """Indices as text of Triton kernels; importing this file registers the printer.
 
->>> x = sympy.Symbol("x", integer=True, nonnegative=True)
->>> index_text(FloorDiv(x, 3), "triton")
-'x//3'
+`index_text(expr, "triton")` writes x // 3 where C has x / 3.
 """
 
 from ..sizes.printing import LANGUAGES, IndexPrinter, index_text

@@ -32,20 +32,20 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.plan import in_data_flow_order
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
+from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from . import layouts
-from .block_sizes import Config, product_configs
-from .expressions import NARROW, reads_of, triton_type
+from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
 from .launch import needs_64_bits
 from .tile_plan import Axis, TilePlan
 from .tiles import Code, Line, Tile, plain
+from .block_sizes import Config, product_configs
 from .timing import race
+from .expressions import NARROW, reads_of, triton_type
 
 aten = torch.ops.aten
 PRODUCTS = {
