@@ -28,7 +28,7 @@ long chains.
 
 import math
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,7 +38,7 @@ from torch import fx
 from .. import config
 from ..checks import may_raise
 from ..records import SavedActivation
-from ..sizes.symbols import alike, hint, is_dense
+from ..sizes.symbols import hint, is_dense
 from . import functionalize
 from .functionalize import Node, add_node, is_needed, with_graph
 from .joint import Joint
@@ -270,14 +270,8 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
     )
 
 
-def base(node: fx.Node) -> fx.Node:
+def base(node: Node) -> Node:
     """What a chain of views looks at: saving a view of an input costs nothing."""
-    while is_view(node):
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _root(node: Node) -> Node:
     while is_view(node):
         node = node.args[0]
     return node
@@ -286,7 +280,7 @@ def _root(node: Node) -> Node:
 def _own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     """A saved value; a copy if it shares memory with an input that is overwritten when the call
     ends."""
-    root = _root(node)
+    root = base(node)
     return (
         add_node(node.graph, node, aten.clone.default, (node,))
         if root.op == "placeholder" and root.target in overwritten
@@ -299,7 +293,7 @@ def _not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
     adopt them as `.grad`."""
     seen, result = set(), []
     for node in gradients:
-        root = _root(node)
+        root = base(node)
         alone = root not in seen and (root.op == "call_function" or root is node)
         result.append(node if alone else add_node(node.graph, node, aten.clone.default, (node,)))
         seen.add(root)
@@ -336,77 +330,3 @@ def extract(
     with gm.meta["fake_mode"]:
         graph.output(make_output(lambda node: copied[node] if isinstance(node, fx.Node) else node))
     return with_graph(gm, graph)
-
-
-def without_tangents(gm: fx.GraphModule, missing: Collection[str]) -> fx.GraphModule:
-    """The backward graph for the case that the tangents named in `missing` do not arrive.
-
-    Every backward op is linear in all that depends on tangents, so an op that only sees missing
-    ones is zero; a sum leaves such a term out; elsewhere a zero that is needed is made.
-    """
-    return WithoutTangents(gm, missing).run() if missing else gm
-
-
-class WithoutTangents:
-    """One pass over a backward graph.
-
-    zero: nodes that are zero now; live: the others that depend on tangents; known: what the forward
-    half has checked, and nobody reads any more."""
-
-    def __init__(self, gm: fx.GraphModule, missing: Collection[str]):
-        self.gm, self.missing, self.graph = gm, missing, fx.Graph()
-        self.copied: dict[fx.Node, fx.Node] = {}
-        self.zero: set[fx.Node] = set()
-        self.live: set[fx.Node] = set()
-        self.known: set[fx.Node] = set()
-
-    def run(self) -> fx.GraphModule:
-        for node in self.gm.graph.nodes:
-            linear = [s for s in node.all_input_nodes if s in self.zero or s in self.live]
-            if node.op == "output":
-                values = [None if n in self.zero else self.copied[n] for n in node.args[0][0]]
-                self.graph.output((values, []))
-            elif self.is_zero(node, linear):
-                self.zero.add(node)
-            else:
-                self.copy(node, linear)
-        self.graph.eliminate_dead_code(lambda n: is_needed(n) and n not in self.known)
-        return with_graph(self.gm, self.graph)
-
-    def is_zero(self, node: fx.Node, linear: list[fx.Node]) -> bool:
-        if node.op == "placeholder":
-            return node.target in self.missing
-        return bool(linear) and all(source in self.zero for source in linear)
-
-    def copy(self, node: fx.Node, linear: list[fx.Node]) -> None:
-        term = self.last_term(node, linear)
-        if term is not None:
-            self.copied[node] = self.copied[term]
-            self.live.add(node)
-            return
-        self.copied[node] = self.graph.node_copy(node, self.use)
-        if linear or is_tangent(node):
-            self.live.add(node)
-        elif may_raise(node) and node.users:
-            self.known.add(self.copied[node])
-
-    def last_term(self, node: fx.Node, linear: list[fx.Node]) -> fx.Node | None:
-        """Of a sum of which one term is zero: the term that is left, if that is the sum."""
-        if node.target is not aten.add.Tensor or node.kwargs:
-            return None
-        if not any(source in self.zero for source in linear):
-            return None
-        left = [a for a in node.args if isinstance(a, fx.Node) and a not in self.zero]
-        value = node.meta["val"]
-        return next((term for term in left if alike(term.meta["val"], value)), None)
-
-    def use(self, node: fx.Node) -> fx.Node:
-        """The node's copy; zeros of its shape where it is zero."""
-        if node not in self.copied:
-            value = node.meta["val"]
-            place = {"dtype": value.dtype, "device": value.device}
-            self.copied[node] = self.graph.call_function(
-                aten.full.default, (list(value.shape), 0), place
-            )
-            self.copied[node].meta.update(node.meta)
-        return self.copied[node]
