@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def symbolic_fake_of(
-    output: "OutputGraph",
-    value: torch.Tensor,
-    source: Source,
-    dims: set[int],
-    strides: set[int],
+    output: "OutputGraph", value: torch.Tensor, source: Source, dims: set[int], strides: set[int]
 ) -> torch.Tensor:
     """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
     shape = source.attr("shape")

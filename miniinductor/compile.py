@@ -55,13 +55,7 @@ from .handlers import graph_text
 from .hooks import JOINERS, extended
 from .in_place import overwritten_inputs
 from .ir import Graph
-from .kernels import (
-    build_kernels,
-    functions_of,
-    kernel_table,
-    main_device,
-    write_kernels,
-)
+from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .lowering import lower_graph
 from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory

@@ -29,14 +29,12 @@ tiling = True  # C++: a transposed access runs over tiles
 # C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined
 # with the loop around
 lane_tables = True
-row_reductions = (
-    True  # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
-)
+# C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
+row_reductions = True
 # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
 cpu_backend = "cpp"
-max_autotune = (
-    False  # Triton: try every block size of every kernel, not only of those that move many bytes
-)
+# Triton: try every block size of every kernel, not only of those that move many bytes
+max_autotune = False
 # Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always",
 # "never"
 matmul_templates = "timed"
@@ -55,19 +53,15 @@ onednn_products = True  # CPU: large float32 matrix products by oneDNN instead o
 # CPU inference: what depends on parameters alone is computed once (passes/freezing.py: what
 # it cannot see)
 freezing = False
-partition = (
-    "min-cut"  # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
-)
+# training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
+partition = "min-cut"
 verify = True  # the verifier checks the IR between stages
-raise_internal_errors = (
-    os.environ.get("MINI_RAISE", "0") == "1"
-)  # a fault of ours in a backward half raises instead of running that half eagerly
-debug = int(
-    os.environ.get("MINI_DEBUG", "0")
-)  # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
-graph_cache = (
-    os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
-)  # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
+# a fault of ours in a backward half raises instead of running that half eagerly
+raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
+# 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+debug = int(os.environ.get("MINI_DEBUG", "0"))
+# whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
+graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 

@@ -109,21 +109,18 @@ class CompileRecord:
     functional_graph: object = Lazy()  # after functionalization and graph passes
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
-    backward: object = (
-        None  # training: the CompileRecord of the backward half; this one is the forward half's
-    )
+    # training: the CompileRecord of the backward half; this one is the forward half's
+    backward: object = None
     loop_ir: Any = Lazy("")  # every buffer's loop body, before fusion
     fused_ir: Any = Lazy("")  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)
     wrapper_source: str = ""
-    memory_plan: list = field(
-        default_factory=list
-    )  # (buffer, "new" | "reuse of X" | "in place of X", bytes)
-    memory_lives: list = field(
-        default_factory=list
-    )  # (buffer, offset in the arena or None, bytes, first step, last step)
+    # (buffer, "new" | "reuse of X" | "in place of X", bytes)
+    memory_plan: list = field(default_factory=list)
+    # (buffer, offset in the arena or None, bytes, first step, last step)
+    memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds

@@ -27,11 +27,7 @@ from ..variables.symbolic import SymVar
 
 
 def create_unbacked(
-    env: ShapeEnv,
-    created_by: str = "",
-    low: int = -LARGEST,
-    high: int = LARGEST,
-    kind: type = int,
+    env: ShapeEnv, created_by: str = "", low: int = -LARGEST, high: int = LARGEST, kind: type = int
 ) -> Any:
     """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
     assumptions = {"integer" if kind is int else "real": True}

@@ -63,30 +63,12 @@ from ..runtime.build import cache_folder, cpu_name, write_whole
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
-UNIMPORTANT = {
-    "cache_dir",
-    "debug",
-    "raise_internal_errors",
-    "graph_cache",
-}  # names of numbers that change nothing that is kept
-OWN = {
-    "miniinductor",
-    "minidynamo",
-    "torch",
-    "sympy",
-    "networkx",
-    "jinja2",
-    "numpy",
-    "triton",
-} | sys.stdlib_module_names - {"__main__"}
-LIBRARIES = {
-    "torch",
-    "builtins",
-    "math",
-    "operator",
-    "_operator",
-    "einops",
-}  # whose functions have names that last
+# names of numbers that change nothing that is kept
+UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache".split())
+OWN = {*sys.stdlib_module_names, *"miniinductor minidynamo torch sympy networkx jinja2".split()}
+OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
+# whose functions have names that last
+LIBRARIES = "torch builtins math operator _operator einops".split()
 # what is kept of a record
 KEPT = """saved fusions fallbacks kernels wrapper_source memory_plan memory_lives memory_steps
     notes""".split()
@@ -169,11 +151,8 @@ def target_text(target: Any) -> str:
         if str(target).split(".")[0] not in ("aten", "prims", "prim"):
             raise Uncachable(f"{target} is no op of torch's own")
         return f"op {target}"
-    home = (
-        getattr(target, "__module__", None)
-        or getattr(getattr(target, "__objclass__", None), "__module__", None)
-        or ""
-    )
+    owner = getattr(target, "__objclass__", None)
+    home = getattr(target, "__module__", None) or getattr(owner, "__module__", None) or ""
     for name in (getattr(target, "__qualname__", ""), getattr(target, "__name__", "")):
         at = sys.modules.get(home) if home.split(".")[0] in LIBRARIES else None
         for part in name.split("."):
@@ -187,16 +166,8 @@ def target_text(target: Any) -> str:
 
 def tensor_text(t: torch.Tensor) -> str:
     """What compiling may look at."""
-    flags = (
-        t.requires_grad,
-        t.is_leaf,
-        t.is_inference(),
-        t.is_conj(),
-        t.is_neg(),
-        t._is_view(),
-        t._is_zerotensor(),
-        isinstance(t, torch.nn.Parameter),
-    )
+    flags = [t.requires_grad, t.is_leaf, t.is_inference(), t.is_conj(), t.is_neg(), t._is_view()]
+    flags += [t._is_zerotensor(), isinstance(t, torch.nn.Parameter)]
     layout = (tuple(t.shape), tuple(t.stride()), t.storage_offset(), t.dtype, t.device)
     return text_of((*layout, *flags))
 
@@ -232,50 +203,22 @@ def sizes_text(env: Any) -> str:
     return "\n".join(rows + [str(d.fact) for d in env.decisions])
 
 
-THREAD = (
-    # the state of this thread and the switches of torch that decide which ops and kernels are taken
-    torch.is_grad_enabled,
-    torch.is_inference_mode_enabled,
-    *(
-        functools.partial(read, device)
-        for device in ("cpu", "cuda")
-        for read in (torch.is_autocast_enabled, torch.get_autocast_dtype)
-    ),
-    torch.get_default_dtype,
-    torch.get_default_device,
-    torch.get_num_threads,
-    torch.are_deterministic_algorithms_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled,
-    torch.get_float32_matmul_precision,
-    torch._C._len_torch_function_stack,
-    torch._C._len_torch_dispatch_stack,
-    torch._C._get_deterministic_fill_uninitialized_memory,
-)
-SWITCHES = (  # attributes of torch.backends
-    "cuda.matmul.allow_tf32",
-    "cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "cuda.matmul.allow_bf16_reduced_precision_reduction",
-    "cuda.matmul.allow_fp16_accumulation",
-    "cudnn.enabled",
-    "cudnn.benchmark",
-    "cudnn.deterministic",
-    "cudnn.allow_tf32",
-    "mkldnn.enabled",
-    "mkldnn.deterministic",
-    "mkldnn.allow_tf32",
-    "mkldnn.matmul.fp32_precision",
-    "mkldnn.conv.fp32_precision",
-    "mkldnn.rnn.fp32_precision",
-    "opt_einsum.enabled",
-    "opt_einsum.strategy",
-    "quantized.engine",
-)
-ATTENTION = (
-    "flash",
-    "mem_efficient",
-    "math",
-    "cudnn",
-)  # kinds that scaled_dot_product_attention may take
+THREAD_STATE = """is_grad_enabled is_inference_mode_enabled get_default_dtype get_default_device
+    get_num_threads are_deterministic_algorithms_enabled
+    is_deterministic_algorithms_warn_only_enabled get_float32_matmul_precision
+    _C._len_torch_function_stack _C._len_torch_dispatch_stack
+    _C._get_deterministic_fill_uninitialized_memory"""  # functions of torch
+THREAD: list[Callable] = [operator.attrgetter(name)(torch) for name in THREAD_STATE.split()]
+for _read in (torch.is_autocast_enabled, torch.get_autocast_dtype):
+    THREAD += [functools.partial(_read, device) for device in ("cpu", "cuda")]
+# kinds that scaled_dot_product_attention may take
+ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
+SWITCHES = """cuda.matmul.allow_tf32 cuda.matmul.allow_fp16_reduced_precision_reduction
+    cuda.matmul.allow_bf16_reduced_precision_reduction cuda.matmul.allow_fp16_accumulation
+    cudnn.enabled cudnn.benchmark cudnn.deterministic cudnn.allow_tf32 mkldnn.enabled
+    mkldnn.deterministic mkldnn.allow_tf32 mkldnn.matmul.fp32_precision
+    mkldnn.conv.fp32_precision mkldnn.rnn.fp32_precision opt_einsum.enabled opt_einsum.strategy
+    quantized.engine""".split()  # attributes of torch.backends
 ENVIRONMENT = ("TRITON_INTERPRET",)  # variables that decide what is generated
 
 
@@ -330,21 +273,18 @@ def compiler_text() -> str:
         for name, value in vars(module).items():
             if name.startswith("_") or module is config and name in UNIMPORTANT:
                 continue
+            where = f"{home}.{name}"
             if is_plain(value):
-                found.append(f"{home}.{name}={text_of(value)}")
+                found.append(f"{where}={text_of(value)}")
             elif isinstance(value, (set, frozenset)) and name.isupper():
-                found.append(
-                    f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}"
-                )
+                names = [getattr(v, "__qualname__", None) or str(v) for v in value]
+                found.append(f"{where}={sorted(names)}")
+            elif isinstance(value, dict) and name.isupper():
+                check_own(value.values(), where)
+            elif isinstance(value, type) and value.__module__ == home:
+                check_own(vars(value).values(), where)
             else:
-                is_table, is_ours = (
-                    isinstance(value, dict) and name.isupper(),
-                    isinstance(value, type) and value.__module__ == home,
-                )
-                for member in (
-                    value.values() if is_table else vars(value).values() if is_ours else [value]
-                ):
-                    check_own(member, f"{home}.{name}")
+                check_own([value], where)
     return "\n".join(found)
 
 
@@ -355,25 +295,21 @@ def is_plain(value: Any) -> bool:
     return type(value) in SIMPLE
 
 
-def check_own(value: Any, where: str) -> None:
-    home = getattr(value, "__module__", None)
-    if isinstance(value, (types.FunctionType, type)) and home and home.split(".")[0] not in OWN:
-        raise Uncachable(
-            f"{where} holds {home}.{value.__qualname__}, which is no part of this compiler"
-        )
+def check_own(values: Iterable[Any], where: str) -> None:
+    for value in values:
+        home = getattr(value, "__module__", None) or "torch"
+        is_code = isinstance(value, (types.FunctionType, type))
+        if is_code and home.split(".")[0] not in OWN:
+            text = f"{where} holds {home}.{value.__qualname__}"
+            raise Uncachable(f"{text}, which is no part of this compiler")
 
 
 @functools.cache
 def versions_text(cuda: bool) -> str:
-    packages = ["sympy", "networkx", "jinja2"] + ["triton"] * bool(
-        importlib.util.find_spec("triton")
-    )
-    found = [
-        sys.version,
-        torch.__version__,
-        str(torch.version.git_version),
-        cpu_name(),
-    ]
+    packages = ["sympy", "networkx", "jinja2"]
+    if importlib.util.find_spec("triton"):
+        packages.append("triton")
+    found = [sys.version, torch.__version__, str(torch.version.git_version), cpu_name()]
     found += [f"{name} {importlib.metadata.version(name)}" for name in packages]
     for number in range(torch.cuda.device_count() if cuda else 0):
         about = torch.cuda.get_device_properties(number)
@@ -422,9 +358,8 @@ class Entry:
 
     def __init__(self, key: str, held: Any, env: Any) -> None:
         self.key, self.held, self.env = key, held, env
-        self.known = (
-            0 if env is None else len(env.decisions)
-        )  # decisions before anything was compiled
+        # decisions before anything was compiled
+        self.known = 0 if env is None else len(env.decisions)
 
     def path(self, part: str) -> Any:
         return os.path.join(cache_folder(), f"{self.key}{part}.graph")
@@ -448,11 +383,9 @@ class Entry:
 
     def store(self, value: Any, part: str = "") -> str | None:
         """Why it could not be kept, or None."""
-        facts = (
-            [(d.fact, d.line) for d in self.env.decisions[self.known :] if not d.proved]
-            if self.env is not None
-            else []
-        )
+        facts = []
+        if self.env is not None:
+            facts = [(d.fact, d.line) for d in self.env.decisions[self.known :] if not d.proved]
         try:
             text = io.BytesIO()
             Writer(text, self.held).dump((facts, value))
@@ -489,23 +422,16 @@ class Writer(pickle.Pickler):
         self.held = held
 
     def persistent_id(self, value: Any) -> Any:
-        return (
-            next((i for i, t in enumerate(self.held) if t is value), None)
-            if isinstance(value, torch.Tensor)
-            else None
-        )
+        if not isinstance(value, torch.Tensor):
+            return None
+        return next((i for i, t in enumerate(self.held) if t is value), None)
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if value.nbytes > LARGEST:
                 raise Uncachable(f"a constant of {value.nbytes} bytes")
-            return constant, (
-                bytes_of(value),
-                value.dtype,
-                value.device,
-                tuple(value.shape),
-                value.stride(),
-            )
+            layout = (value.dtype, value.device, tuple(value.shape), value.stride())
+            return constant, (bytes_of(value), *layout)
         if isinstance(value, torch._ops.OpOverload):
             return torch_object, (f"ops.{value}",)
         if isinstance(value, SYMBOLIC):

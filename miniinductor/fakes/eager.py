@@ -288,31 +288,16 @@ RIGHT = frozenset(
 )
 # They compute otherwise than element by element, but the order of strides decides theirs, too.
 BY_ORDER = {
-    aten.max_unpool2d.default,
-    aten.channel_shuffle.default,
-    aten.native_batch_norm.default,
-    aten._native_batch_norm_legit.default,
-    aten._native_batch_norm_legit.no_stats,
-    aten._batch_norm_with_update.default,
-    aten._native_batch_norm_legit_no_training.default,
-    aten.log_sigmoid_forward.default,
-    aten.reflection_pad2d.default,
-    aten.reflection_pad3d.default,
-    aten.replication_pad2d.default,
-    aten.replication_pad3d.default,
-    aten.native_dropout_backward.default,
-    aten.normal.Tensor_Tensor,
-    aten._fft_r2c.default,
-    aten._fft_c2c.default,
-}
+    getattr(aten, name).default
+    for name in """max_unpool2d channel_shuffle native_batch_norm _native_batch_norm_legit
+    _batch_norm_with_update _native_batch_norm_legit_no_training log_sigmoid_forward
+    reflection_pad2d reflection_pad3d replication_pad2d replication_pad3d native_dropout_backward
+    _fft_r2c _fft_c2c""".split()
+} | {aten._native_batch_norm_legit.no_stats, aten.normal.Tensor_Tensor}
 # Numbers among their arguments speak of sizes: they are asked with the sizes of this call.
 BY_SIZES = {aten._fft_c2r.default}
 # Fake tensors do not look whether there is such a part, nor whether it has the other's shape.
-WRITES_PART = {
-    aten.diagonal_scatter.default,
-    aten.select_scatter.default,
-    aten.slice_scatter.default,
-}
+WRITES_PART = {getattr(aten, f"{name}_scatter").default for name in ("diagonal", "select", "slice")}
 ANSWERED_BY_SIZES = BY_SIZES | WRITES_PART
 # Their results lie by the dimensions that they transform, of usual arguments as well.
 TRANSFORMS = {aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default}

@@ -38,22 +38,9 @@ from ..foreign import NEVER_OURS, WHOSE, ThreadState, is_foreign
 
 # What a fault in the compiler looks like, exactly: a subclass of the user's is none of them.
 FAULTS = (
-    AssertionError,
-    AttributeError,
-    ImportError,
-    ModuleNotFoundError,
-    NameError,
-    NotImplementedError,
-    RecursionError,
-    RuntimeError,
-    StopIteration,
-    SyntaxError,
-    SystemError,
-    TypeError,
-    UnboundLocalError,
-    UnicodeDecodeError,
-    UnicodeEncodeError,
-    ValueError,
+    *(AssertionError, AttributeError, ImportError, ModuleNotFoundError, NameError),
+    *(NotImplementedError, RecursionError, RuntimeError, StopIteration, SyntaxError, SystemError),
+    *(TypeError, UnboundLocalError, UnicodeDecodeError, UnicodeEncodeError, ValueError),
 )
 WORDLESS = (StopIteration, StopAsyncIteration)  # C code raises these without a word
 PACKAGES = ("minidynamo", "miniinductor", "torch")

@@ -35,9 +35,8 @@ ALIGNMENT = 64
 @dataclass
 class Program:
     source: str
-    scope: dict[
-        str, object
-    ]  # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
+    # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
+    scope: dict[str, object]
     kernels: list[tuple]  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
     device: torch.device
     inputs: list[str]  # names, in order
@@ -93,9 +92,8 @@ class NewWorkspace:
     def numbers(self) -> Callable:
         return fill((self.plan, self.slots), self.symbols)
 
-    @torch.inference_mode(
-        False
-    )  # tensors made in inference mode could not be written outside of it
+    # tensors made in inference mode could not be written outside of it
+    @torch.inference_mode(False)
     def __call__(self, *symbols: int) -> tuple[torch.Tensor, ...]:
         plan, slots = self.numbers(*symbols)
         *starts, total = itertools.accumulate(

@@ -24,7 +24,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
-from .intervals import Interval, of_function, of_polynomial, settled
+from .intervals import Interval, interval, settled
 
 LARGEST = 2**63 - 1
 
@@ -119,20 +119,13 @@ class Facts:
         unknown."""
         expr = sympy.sympify(expr)
         if expr not in self._bounds:
-            self._bounds[expr] = self._find_bounds(expr)
+            self._bounds[expr] = interval(self._divide(expr), self._of_symbol, self.bounds)
         return self._bounds[expr]
 
-    def _find_bounds(self, expr: sympy.Expr) -> Interval:
-        if expr.is_number:
-            return expr, expr
-        if expr.is_Symbol:
-            row = self.table[expr]
-            low = sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY
-            high = sympy.Integer(row.high) if row.high < LARGEST else INFINITY
-            return low, high
-        if isinstance(expr, ATOMS):
-            return of_function(expr, [self.bounds(a) for a in expr.args])
-        return of_polynomial(sympy.expand(self._divide(expr)), self.bounds)
+    def _of_symbol(self, symbol: sympy.Expr) -> Interval:
+        row = self.table[symbol]
+        low = sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY
+        return low, sympy.Integer(row.high) if row.high < LARGEST else INFINITY
 
     def prove(self, expr: sympy.Expr) -> bool | None:
         """True or False if `expr` (a sympy relation, or And, Or, Not of such) has that value for
@@ -278,17 +271,13 @@ class Facts:
             rest = sympy.expand(symbol - gap * gap.coeff(symbol))
             if rest.is_number:
                 self.table[symbol].pinned_at = line
-            if symbol not in rest.free_symbols and self._may_replace(symbol, rest):
+            # a symbol with a hint is not replaced by one that only the run knows
+            told = self.table[symbol].hint is None or self.size_hint(rest) is not None
+            if told and symbol not in rest.free_symbols:
                 self.replacements[symbol] = rest
                 self._keep_bounds(symbol, rest, line)
                 return True
         return False
-
-    def _may_replace(self, symbol: sympy.Symbol, rest: sympy.Expr) -> bool:
-        """A symbol with a hint is not replaced by one that only the run knows."""
-        if self.table[symbol].hint is None:
-            return True
-        return all(self.table[s].hint is not None for s in rest.free_symbols)
 
     def _keep_bounds(self, symbol: sympy.Symbol, rest: sympy.Expr, line: str) -> None:
         """What was known of `symbol` holds of what it was replaced by."""

@@ -172,20 +172,33 @@ def _most(factors: sympy.Expr, heights: dict[sympy.Symbol, Any]) -> Any:
     return most
 
 
+def interval(
+    expr: sympy.Expr,
+    of_symbol: Callable[[sympy.Expr], Interval],
+    of_part: Callable[[sympy.Expr], Interval],
+) -> Interval:
+    """Of any expression, from the intervals of symbols and of its parts."""
+    if expr.is_number:
+        return expr, expr
+    if expr.is_Symbol:
+        return of_symbol(expr)
+    if isinstance(expr, ATOMS):
+        return of_function(expr, [of_part(a) for a in expr.args])
+    return of_polynomial(sympy.expand(expr), of_part)
+
+
 # --- what symbols say of themselves ---------------------------------------------------------------
 @functools.lru_cache(10_000)
 def assumed(expr: sympy.Expr) -> Interval:
     """For all values that the symbols' assumptions allow: `positive` (sizes), `nonnegative` (loop
     variables)."""
-    if expr.is_number:
-        return expr, expr
-    if expr.is_Symbol:
-        if expr.is_positive:
-            return 1, INFINITY
-        return (0, INFINITY) if expr.is_nonnegative else UNKNOWN
-    if isinstance(expr, ATOMS):
-        return of_function(expr, [assumed(a) for a in expr.args])
-    return of_polynomial(sympy.expand(expr), assumed)
+    return interval(expr, _of_symbol, assumed)
+
+
+def _of_symbol(symbol: sympy.Expr) -> Interval:
+    if symbol.is_positive:
+        return 1, INFINITY
+    return (0, INFINITY) if symbol.is_nonnegative else UNKNOWN
 
 
 def is_nonnegative(expr: sympy.Expr) -> bool:

@@ -104,11 +104,11 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
     ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
-    found = _Simplifier(ranges).visit(opened(expression))
+    found = Simplifier(ranges).visit(opened(expression))
     return closed(join_quotients(sympy.expand(found)))
 
 
-class _Simplifier:
+class Simplifier:
     """From the leaves up: each quotient, remainder, maximum ... in a simpler form where the ranges
     of loop variables allow one."""
 
@@ -133,12 +133,12 @@ class _Simplifier:
     def _division(self, e: sympy.Expr) -> sympy.Expr:
         """A quotient or remainder whose arguments are simple."""
         if not e.args[1].is_Integer:
-            return _below_divisor(self._cut(e), self.ranges)
+            return self.symbolic(e)
         numerator = sympy.expand(e.args[0])
         divisor = int(e.args[1])
         limits = bounds(numerator, self.ranges)
         if limits is None:
-            return _below_divisor(e.func(numerator, e.args[1]), self.ranges)
+            return self.symbolic(e.func(numerator, e.args[1]))
         quotient = limits[0] // divisor
         if quotient == limits[1] // divisor:  # one quotient for all indices
             if isinstance(e, FloorDiv):
@@ -167,19 +167,10 @@ class _Simplifier:
             return k * Mod(inner, rest) + small
         return None
 
-    def _cut(self, e: sympy.Expr) -> sympy.Expr:
-        """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t)
-        is i // t for 0 <= j < 8."""
-        numerator = sympy.expand(e.args[0])
-        k, rest = e.args[1].as_coeff_Mul()
-        if not k.is_Integer or k <= 1:
-            return e
-        inner = self.visit(FloorDiv(numerator, k))
-        if inner.has(*DIVISIONS) or not inner.has(*numerator.free_symbols):
-            return e
-        if isinstance(e, FloorDiv):
-            return FloorDiv(inner, rest)
-        return k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
+    def symbolic(self, e: sympy.Expr) -> sympy.Expr:
+        """By a symbolic divisor, or of a symbolic range: as it is, without
+        speed/symbolic_divisors.py."""
+        return e
 
 
 def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
@@ -193,17 +184,6 @@ def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
         {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
     )
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
-
-
-def _below_divisor(e: sympy.Expr, ranges: Ranges) -> sympy.Expr:
-    """A quotient or remainder by a symbolic divisor, or of a symbolic range: x // s = 0 and x % s =
-    x where 0 <= x < s."""
-    if not isinstance(e, DIVISIONS):
-        return e
-    numerator, divisor = e.args
-    if lies_in(numerator, divisor, ranges):
-        return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
-    return e
 
 
 def join_quotients(expression: sympy.Expr) -> sympy.Expr:
