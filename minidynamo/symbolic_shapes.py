@@ -40,7 +40,6 @@ from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduc
 from miniinductor.sizes.printing import python_code
 
 from .guards import Guard
-from .sources import name_of
 from .symbolic_numbers import SymNode, hint_of
 
 
@@ -214,12 +213,6 @@ class ShapeEnv(Facts):
             if self.table[symbol].pinned_at:
                 return self.table[symbol].pinned_at
         return ""
-
-    def names(self) -> dict[sympy.Symbol, str]:
-        """symbol -> how its first source is written."""
-        return {
-            s: name_of(row.sources[0]) if row.sources else s.name for s, row in self.table.items()
-        }
 
     # ---- what torch's fake tensors ask of `node.shape_env`
     def evaluate_sym_node(

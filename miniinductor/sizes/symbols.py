@@ -90,13 +90,13 @@ def size(n: Any) -> Any:
 
 
 def sizes(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(size(n) for n in values)
+    return tuple(map(size, values))
 
 
 def is_symbolic(value: object) -> bool:
     """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
     if isinstance(value, torch.Tensor):
-        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+        return torch.SymInt in map(type, (*value.shape, *value.stride()))
     return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
 
 
