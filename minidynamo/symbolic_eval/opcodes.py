@@ -56,10 +56,8 @@ def opcode(function: Handler) -> Handler:
     return function
 
 
-def UNSUPPORTED(frame: Frame, arg: Any) -> None:
-    raise Break(
-        "opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced"
-    )
+def unsupported(frame: Frame, op: str) -> NoReturn:
+    raise Break("opcode", f"the instruction {op} is not traced")
 
 
 # ---- the stack
