@@ -16,9 +16,7 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_eval.builtin_rules import name_of
 from ..symbolic_eval.registry import NONE, ByClass, Call, callable_of_type, refused, rule
-from ..symbolic_eval.text import text
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
@@ -31,6 +29,8 @@ from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
 from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
+from .builtins import name_of
+from .text import text
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()

@@ -12,15 +12,24 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from .. import polyfills, runtime
 from ..exceptions import Break
-from ..symbolic_eval.registry import NONE, refused, rule, rules, traced
-from ..symbolic_eval.torch_rules import at, call_leaf
+from ..symbolic_eval.registry import NONE, refused, rule, rules
+from ..symbolic_eval.torch_rules import call_leaf
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import FloatVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
+from .library import traced
+from .torch_state import at
 
+COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
+ELSEWHERE = """
+    compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export
+    _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
+    overrides.has_torch_function overrides.has_torch_function_unary
+    overrides.has_torch_function_variadic
+"""
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
     set_num_threads save load from_numpy compile set_default_device
@@ -207,6 +216,9 @@ def contains(tx, variable, kinds):
 
 rules(
     {
+        tuple(map(at, COMPILING.split())): lambda tx: ConstantVar(True),
+        tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: ConstantVar(False),
+        torch._C._get_tracing_state: lambda tx: NONE,
         at("jit.annotate"): lambda tx, kind, value: value,
         torch.is_tensor: lambda tx, value: ConstantVar(isinstance(value, TensorVar)),
         torch.is_floating_point: lambda tx, x: ConstantVar(x.fake.dtype.is_floating_point),

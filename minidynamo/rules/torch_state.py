@@ -4,16 +4,26 @@ with torch.no_grad(): ...        torch.get_default_dtype()        with torch.aut
 """
 
 import functools
+from typing import Any
 
 import torch
 
 from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.registry import NONE, rule
-from ..symbolic_eval.torch_rules import STATES, at
+from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import MethodVar
+
+
+def at(path: str) -> Any:
+    """torch.a.b.c, or None where this torch has no such name."""
+    value: Any = torch
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
 
 READERS = """
     is_autocast_cpu_enabled get_autocast_gpu_dtype get_autocast_cpu_dtype

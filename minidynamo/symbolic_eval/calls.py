@@ -21,11 +21,11 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
+from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from ..variables.tensor import TensorVar
-from .registry import RULES, callable_of_type, class_with_base
-from .text import text
+from .registry import RULES, callable_of_type, class_with_base, rules
 from .torch_rules import call_leaf, is_leaf
 
 if TYPE_CHECKING:
@@ -126,8 +126,6 @@ def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Va
     value = args[0] if args else None
     if cls is bool and value is not None and not isinstance(value, TensorVar):
         return ConstantVar(value.truth(tx))
-    if cls is str and len(args) == 1:
-        return ConstantVar(text(tx, value, "str"))
     if cls in CONVERTING_METHODS and value is not None:
         result = converted(tx, cls, args)
         if result is not None:
@@ -149,3 +147,20 @@ def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:
     if cls not in (int, float) or len(args) > 1:
         return None
     return apply(tx, CALLS[cls], value)
+
+
+def _tuple(tx, values=TupleVar([]), /):
+    if isinstance(values, TupleVar) and values.cls is tuple:
+        return values
+    return TupleVar(tx.listed(values))
+
+
+# Those of most programs; more are in minidynamo/rules/builtins.py.
+rules(
+    {
+        len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
+        iter: lambda tx, values: tx.iter_of(values),
+        tuple: _tuple,
+        list: lambda tx, values=TupleVar([]), /: ListVar(tx.listed(values)),
+    }
+)

@@ -25,9 +25,8 @@ from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
 from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
-from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent
-from . import builtin_rules, calls, torch_rules  # noqa: F401  (the first registers itself)
+from . import calls, torch_rules
 from .code_info import code_info
 from .operations import Operations
 from .registry import RULES
@@ -109,7 +108,7 @@ class Frame(Operations):
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:
-                if handler(self, arg):
+                if handler(self, arg) is True:
                     return
             except ObservedException as raised:
                 if handler_entry is None:
@@ -217,7 +216,7 @@ class RootFrame(Frame):
                 return
             self.pc = pc + 1
             try:
-                if handler(self, arg):
+                if handler(self, arg) is True:
                     return
             except ObservedException as raised:
                 if entry is None:
@@ -257,9 +256,5 @@ class RootFrame(Frame):
 
 def raised_at(exception: Any) -> int | None:
     """The root's step at which an exception was raised while tracing; None for a real one."""
-    slots = getattr(exception, "slots", {})
-    return (
-        slots["__traceback__"].where[1]
-        if isinstance(slots.get("__traceback__"), TracebackVar)
-        else None
-    )
+    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    return traceback.where[1] if hasattr(traceback, "where") else None

@@ -82,15 +82,6 @@ def refused(kind: str, reason: str, hint: str = "") -> Callable:
     return refuse
 
 
-def traced(function: Callable) -> Callable:
-    """The handler of what C code does as `function` does, which is traced in its place."""
-
-    def trace(tx, *args, **kwargs):
-        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
-
-    return trace
-
-
 class ByClass:
     """Handlers by class, found as methods are: by the bases, the nearest first."""
 

@@ -1,9 +1,9 @@
-"""The standard library: typing, dataclasses, inspect, os, copy, warnings, logging.
+"""The standard library: functools, operator, NumPy's numbers, dataclasses, inspect, copy, logging.
 
-In, out: see `symbolic_eval.registry`.
+    functools.reduce(f, xs)        operator.itemgetter(1)(row)        numpy.add(2, 3)
+    dataclasses.fields(Point)        copy.copy(point)        logger.debug("...")
 
-    >>> RULES[dataclasses.fields](tx, [class_variable], {})
-Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
+In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
 import collections
@@ -12,25 +12,152 @@ import dataclasses
 import functools
 import inspect
 import logging
+import operator
 import os
 import sys
 import types
 import typing
 import warnings
+from collections.abc import Callable
 
+from .. import polyfills
 from ..exceptions import Break
-from ..variables.base import NULL
-from ..variables.constant import ConstantVar
+from ..guards import constant_check
+from ..symbolic_eval.registry import callable_of_type, refused, rule, rules
+from ..variables.base import NULL, Variable
+from ..variables.classes import ClassVar
+from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.lookup import lookup, trusted
 from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
-from ..variables.classes import ClassVar
-from ..variables.lookup import lookup
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from ..symbolic_eval.registry import NONE, refused, rules
-from .opcodes_exceptions import exc_info
+
+
+def traced(function: Callable) -> Callable:
+    """The handler of what C code does as `function` does, which is traced in its place."""
+
+    def trace(tx, *args, **kwargs):
+        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
+
+    return trace
+
+
+@rule(functools.partial)
+def _partial(tx, function, /, *args, **kwargs):
+    if isinstance(function, PartialVar):
+        args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
+        function = function.function
+    return PartialVar(function, list(args), kwargs, None)
+
+
+@rule(types.MethodType)
+def _method(tx, function, instance, /):
+    if instance.identity() is None or not hasattr(function.python_type(), "__call__"):
+        raise Break("arguments", f"a method of {function} and {instance}")
+    return BoundMethodVar(function, instance)
+
+
+rules(
+    {
+        functools.reduce: traced(polyfills.reduce),
+        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
+    }
+)
+
+
+@callable_of_type(functools._lru_cache_wrapper)
+def _cached(tx, function, args, kwargs):
+    """Its results are cached by its own contract, until it is cleared; logger.warning_once(text)
+    prints once."""
+    if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
+        return tx.output.wrap_pinned(function.__wrapped__).call(tx, args, kwargs)
+    named = {name: value.real() for name, value in kwargs.items()}
+    call = functools.partial(function, *[value.real() for value in args], **named)
+    result = tx.fold_pinned(call)
+    if not trusted(function.__module__):
+        check, pin = "{0} is {pin}", call()
+        if is_constant_value(pin):
+            check, pin = constant_check(pin)
+        source = tx.output.tree.pinned(call, function.__name__)
+        tx.output.guard(source, "CACHED", check.replace("{0}", "{0}()"), pin)
+    return result
+
+
+def may_be_a_key(value: Variable) -> bool:
+    """Is this a constant, or a logger?"""
+    if value.is_constant():
+        return True
+    return isinstance(value, ObjectVar) and isinstance(value.value, logging.Logger)
+
+
+# ---- operator.itemgetter and its like
+
+
+@callable_of_type(operator.itemgetter)
+def _items(tx, function, args, kwargs):
+    if len(args) != 1:
+        return None
+    keys = function.__reduce__()[1]
+    return one_or_all([args[0].getitem(tx, tx.output.wrap_result(key)) for key in keys])
+
+
+@callable_of_type(operator.attrgetter)
+def _attributes(tx, function, args, kwargs):
+    if len(args) != 1:
+        return None
+    found = []
+    for path in function.__reduce__()[1]:
+        value = args[0]
+        for name in path.split("."):
+            value = value.getattr(tx, name)
+        found.append(value)
+    return one_or_all(found)
+
+
+def one_or_all(found: list[Variable]) -> Variable:
+    return TupleVar(found) if len(found) > 1 else found[0]
+
+
+@callable_of_type(operator.methodcaller)
+def _method_call(tx, function, args, kwargs):
+    if type(function.__reduce__()[0]) is not type:  # with named arguments
+        return None
+    name, *values = function.__reduce__()[1]
+    return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
+
+
+def _folded_class(cls: type, tx, *args, **kwargs):
+    named = {name: value.real() for name, value in kwargs.items()}
+    return tx.output.wrap_pinned(cls(*[value.real() for value in args], **named))
+
+
+for _class in (
+    operator.itemgetter,
+    operator.attrgetter,
+    operator.methodcaller,
+    inspect.Parameter,
+    object,
+):
+    rule(_class)(functools.partial(_folded_class, _class))
+
+
+# ---- NumPy's functions, on numbers
+
+
+if NUMPY:
+
+    @callable_of_type(type(sys.modules["numpy"].add))
+    def _ufunc(tx, function, args, kwargs):
+        if not all(type(value) is ConstantVar for value in (*args, *kwargs.values())):
+            return None
+        named = {name: value.value for name, value in kwargs.items()}
+        result = tx.fold(function, *[value.value for value in args], **named)
+        if type(result) is ConstantVar:
+            return result
+        raise Break("C function", f"numpy.{function.__name__}() made an array")
 
 
 def _class_of(value):
@@ -67,18 +194,6 @@ def _locals(tx):
         if name[0] != "." and found.get(name) not in (None, NULL)
     ]
     return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
-
-
-def _exception(tx):
-    handled = tx.handling()
-    if handled is None and not tx.output.nothing_handled():
-        raise Break("exception", "what is being handled around this frame")
-    return handled
-
-
-def _exc_info(tx):
-    handled = _exception(tx)
-    return TupleVar([NONE] * 3 if handled is None else exc_info(tx, handled))
 
 
 def _copy(tx, value):
@@ -179,8 +294,6 @@ rules(
         ),
         inspect.isgeneratorfunction: _is_generator_function,
         locals: _locals,
-        sys.exception: _exception,
-        sys.exc_info: _exc_info,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
         copy.copy: _copy,
         copy.deepcopy: lambda tx, value: deep_copy(tx, value, {}),
