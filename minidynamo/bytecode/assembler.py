@@ -135,12 +135,7 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
 
 
 def _decoded(
-    code: types.CodeType,
-    variables: Sequence[str],
-    op: int,
-    arg: int,
-    end: int,
-    pos: Position,
+    code: types.CodeType, variables: Sequence[str], op: int, arg: int, end: int, pos: Position
 ) -> list[Instruction]:
     """One native instruction that ends at `end`, its argument resolved; a jump's is an offset still.
     The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""

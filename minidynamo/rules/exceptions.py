@@ -156,6 +156,6 @@ pushes(
     {
         "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(
             frame, exc_info(frame, frame.stack[-1]), {}
-        ),
+        )
     }
 )

@@ -10,7 +10,6 @@ is called now.  `call_class` asks the rule of the class, then its bases (`class_
 `object` traces `__new__` and `__init__`).  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
-import builtins
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,13 +39,10 @@ PURE_MODULES = frozenset(
     types cmath unicodedata textwrap os.path genericpath _sre
     """.split()
 )
-IMPURE = {
-    getattr(builtins, name)
-    for name in """
+IMPURE = """
     print input open exec eval compile globals locals vars dir id __import__ breakpoint
     __build_class__
     """.split()
-}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, *NUMPY}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
@@ -82,11 +78,11 @@ def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) 
 
 def is_pure(function: Any) -> bool:
     """Does a call with equal arguments always give the same, and write nothing?"""
-    if function in IMPURE:
-        return False
     if not isinstance(function, (types.BuiltinFunctionType, types.MethodWrapperType)):
         return False
     module = getattr(function, "__module__", None)
+    if module == "builtins" and function.__name__ in IMPURE:
+        return False
     if module is None:
         owner = getattr(function, "__self__", None)
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
@@ -99,10 +95,8 @@ def unknown(function: Any) -> Break:
     module = getattr(function, "__module__", None)
     if module and module != "builtins":
         name = f"{module}.{name}"
-    hint = "move it out of the compiled function"
-    if function is print:
-        hint = "print after the compiled function"
-    return Break("C function", f"the call of {name}()", hint)
+    doing = "print after" if function is print else "move it out of"
+    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
 
 
 def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
@@ -118,15 +112,9 @@ def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variab
     return result
 
 
-CONVERTING_METHODS = {int: "__int__", float: "__float__", complex: "__complex__", bool: "__bool__"}
-
-
 def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
     """int(), float(), str(), torch.device(): a constant, or what the argument makes of itself."""
-    value = args[0] if args else None
-    if cls is bool and value is not None and not isinstance(value, TensorVar):
-        return ConstantVar(value.truth(tx))
-    if cls in CONVERTING_METHODS and value is not None:
+    if args and cls in (int, float, complex, bool):
         result = converted(tx, cls, args)
         if result is not None:
             return result
@@ -135,18 +123,18 @@ def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Va
 
 
 def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:
-    """int(), float(), complex() of a tensor, a symbol or an object."""
-    value, name = args[0], CONVERTING_METHODS[cls]
+    """int(), float(), complex(), bool() of a tensor, a symbol or an object."""
+    value, name = args[0], f"__{cls.__name__}__"
     if isinstance(value, TensorVar):
         return value.call_method(tx, name, [], {})
+    if cls is bool:
+        return ConstantVar(value.truth(tx))
     if isinstance(value, ObjectVar):
         method = value.special(tx, name)
         return None if method is None else method.call(tx, [], {})
-    if type(value) is not SymVar or value.python_type() is bool:
-        return None
-    if cls not in (int, float) or len(args) > 1:
-        return None
-    return apply(tx, CALLS[cls], value)
+    if type(value) is SymVar and value.python_type() is not bool and len(args) == 1:
+        return None if cls is complex else apply(tx, CALLS[cls], value)
+    return None
 
 
 def _tuple(tx, values=TupleVar([]), /):
