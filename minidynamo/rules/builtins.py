@@ -18,7 +18,7 @@ import torch
 
 from ..exceptions import Break, ObservedException
 from ..symbolic_eval.opcodes import slice_of
-from ..symbolic_eval.operations import Operations
+from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
 from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
 from ..variables.base import Variable, adds_to
@@ -108,7 +108,9 @@ def _sum(tx, values, /, start=ConstantVar(0)):
     return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
-def _vars(tx, owner):
+def _vars(tx, owner=None, /):
+    if owner is None:
+        raise Break("C function", "the call of vars()")
     if not tx.has_attr(owner, "__dict__"):
         tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
     return owner.getattr(tx, "__dict__")
@@ -166,10 +168,7 @@ def _reversed_object(tx, value):
         return _reversed(tx, value.payload)
     if method is None and not is_sequence(value.cls):
         return None
-    if value.payload is not None:
-        items = list(value.iterate(tx))
-    else:
-        items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
+    items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
     return tx.iter_of(TupleVar(items[::-1]))
 
 
@@ -229,23 +228,21 @@ def _round(tx, number, ndigits=NONE):
     if isinstance(number, TensorVar):
         return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
-    return symbolic or tx.fold(round, *[value.as_constant() for value in (number, *digits)])
+    return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
 
 
 def _index(tx, value, /):
     if isinstance(value, TensorVar):
         return value.call_method(tx, "__index__", [], {})
-    return (
-        value
-        if type(value) is SymVar and value.python_type() is int
-        else tx.fold(operator.index, value.as_constant())
-    )
+    if type(value) is SymVar and value.python_type() is int:
+        return value
+    return tx.fold(operator.index, value.as_constant())
 
 
 def _pow(tx, base, exponent, *modulo):
     if not modulo:
         return tx.binary("**", base, exponent)
-    return tx.fold(pow, *[value.as_constant() for value in (base, exponent, *modulo)])
+    return tx.fold(on_host(pow, [base, exponent, *modulo], {}, "as_constant"))
 
 
 # ---- containers
@@ -307,21 +304,16 @@ rules(
         max: functools.partial(_extreme, max, ">"),
         min: functools.partial(_extreme, min, "<"),
         sum: _sum,
-        vars: lambda tx, owner=None, /: (
-            refused("C function", "the call of vars()")(tx) if owner is None else _vars(tx, owner)
-        ),
+        vars: _vars,
         delattr: lambda tx, owner, name, /: owner.delattr(tx, name_of(name)),
         callable: lambda tx, value, /: ConstantVar(is_callable(value)),
-        id: refused("C function", "the call of id()"),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
         operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        (property, staticmethod, classmethod): refused(
-            "class", "making a descriptor in a compiled frame"
-        ),
+        (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         builtins.__build_class__: refused(
             "class", "a class statement in a compiled frame", "define the class outside"
         ),

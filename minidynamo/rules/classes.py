@@ -15,7 +15,6 @@ Every class is asked in its own way, as its metaclass says:
 
 import abc
 import enum
-import functools
 import sys
 import types
 import typing
@@ -25,6 +24,7 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import class_with_base, rule, rules
 from ..variables.base import OpaqueVar
 from ..variables.classes import ClassVar
@@ -262,7 +262,7 @@ def _named_tuple(tx, cls, args, kwargs):
 def _enum(tx, cls, args, kwargs):
     if type(cls) is not enum.EnumMeta:
         return None
-    return tx.fold_pinned(cls, *[value.as_constant() for value in args])
+    return tx.fold_pinned(on_host(cls, args, {}, "as_constant"))
 
 
 @class_with_base(torch.nn.Module)
@@ -272,8 +272,7 @@ def _module(tx, cls, args, kwargs):
         return None
     if not all(value.is_constant() for value in (*args, *kwargs.values())):
         return None
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    make = functools.partial(cls, *[value.as_constant() for value in args], **named)
+    make = on_host(cls, args, kwargs, "as_constant")
     made = make()
     tables = (made._parameters, made._buffers, made._modules)
     if any(value is not None for table in tables for value in table.values()):

@@ -1,14 +1,13 @@
-"""The standard library: functools, operator, NumPy's numbers, dataclasses, inspect, copy, logging.
+"""The standard library: functools, operator, NumPy's numbers, inspect, copy, logging.
 
     functools.reduce(f, xs)        operator.itemgetter(1)(row)        numpy.add(2, 3)
-    dataclasses.fields(Point)        copy.copy(point)        logger.debug("...")
+    cached(3)        copy.copy(point)        logger.debug("...")
 
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
 import collections
 import copy
-import dataclasses
 import functools
 import inspect
 import logging
@@ -16,13 +15,13 @@ import operator
 import os
 import sys
 import types
-import typing
 import warnings
 from collections.abc import Callable
 
 from .. import polyfills
 from ..exceptions import Break
 from ..guards import constant_check
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import callable_of_type, refused, rule, rules
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
@@ -45,6 +44,9 @@ def traced(function: Callable) -> Callable:
     return trace
 
 
+PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
+
+
 @rule(functools.partial)
 def _partial(tx, function, /, *args, **kwargs):
     if isinstance(function, PartialVar):
@@ -60,22 +62,13 @@ def _method(tx, function, instance, /):
     return BoundMethodVar(function, instance)
 
 
-rules(
-    {
-        functools.reduce: traced(polyfills.reduce),
-        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
-    }
-)
-
-
 @callable_of_type(functools._lru_cache_wrapper)
 def _cached(tx, function, args, kwargs):
     """Its results are cached by its own contract, until it is cleared; logger.warning_once(text)
     prints once."""
     if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
         return tx.output.wrap_pinned(function.__wrapped__).call(tx, args, kwargs)
-    named = {name: value.real() for name, value in kwargs.items()}
-    call = functools.partial(function, *[value.real() for value in args], **named)
+    call = on_host(function, args, kwargs)
     result = tx.fold_pinned(call)
     if not trusted(function.__module__):
         check, pin = "{0} is {pin}", call()
@@ -129,21 +122,6 @@ def _method_call(tx, function, args, kwargs):
     return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
 
 
-def _folded_class(cls: type, tx, *args, **kwargs):
-    named = {name: value.real() for name, value in kwargs.items()}
-    return tx.output.wrap_pinned(cls(*[value.real() for value in args], **named))
-
-
-for _class in (
-    operator.itemgetter,
-    operator.attrgetter,
-    operator.methodcaller,
-    inspect.Parameter,
-    object,
-):
-    rule(_class)(functools.partial(_folded_class, _class))
-
-
 # ---- NumPy's functions, on numbers
 
 
@@ -153,37 +131,13 @@ if NUMPY:
     def _ufunc(tx, function, args, kwargs):
         if not all(type(value) is ConstantVar for value in (*args, *kwargs.values())):
             return None
-        named = {name: value.value for name, value in kwargs.items()}
-        result = tx.fold(function, *[value.value for value in args], **named)
+        result = tx.fold(on_host(function, args, kwargs))
         if type(result) is ConstantVar:
             return result
         raise Break("C function", f"numpy.{function.__name__}() made an array")
 
 
-def _class_of(value):
-    return value.value if isinstance(value, ClassVar) else value.python_type()
-
-
-def _fields(tx, value):
-    if not dataclasses.is_dataclass(_class_of(value)):
-        raise Break("arguments", f"dataclasses.fields() of {value}")
-    return TupleVar(
-        [tx.output.wrap_pinned(field) for field in dataclasses.fields(_class_of(value))]
-    )
-
-
-def _fold_inspect(function, tx, *args, **kwargs):
-    return tx.fold_pinned(
-        lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()})
-    )
-
-
-def _is_generator_function(tx, function):
-    while isinstance(function, (BoundMethodVar, PartialVar)):
-        function = function.function
-    return ConstantVar(
-        isinstance(function, FunctionVar) and bool(function.code.co_flags & inspect.CO_GENERATOR)
-    )
+# ---- inspect, copy, logging
 
 
 def _locals(tx):
@@ -234,23 +188,10 @@ def deep_copy(tx, value, done):
 def copied_object(tx, value, special, copy_item):
     """A plain object with its fields copied; anything with a protocol of its own breaks the
     graph."""
-    if (
-        not isinstance(value, ObjectVar)
-        or value.payload is not None
-        or value.fields is None
-        or isinstance(value, ModuleVar)
-        or any(
-            lookup(value.cls, name)[0] not in (None, object)
-            for name in (
-                special,
-                "__reduce_ex__",
-                "__reduce__",
-                "__getstate__",
-                "__setstate__",
-                "__slots__",
-            )
-        )
-    ):
+    plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
+    if not plain or value.payload is not None or value.fields is None:
+        raise Break("C function", f"copying {value}")
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
         raise Break("C function", f"copying {value}")
     fields = DictVar({})
     for key, item in value.fields.pairs(tx):
@@ -263,52 +204,32 @@ def _log(level, tx, logger, *args, **kwargs):
     breaks."""
     logger = logger.real()
     if tx.run_now(logger.isEnabledFor, level):
-        raise Break(
-            "logging",
-            f"Logger call at level {logging.getLevelName(level)}",
-            "log outside the compiled function",
-        )
-    tx.output.guard(
-        tx.output.tree.pinned(logger), ("LOGGER", level), f"{{0}}.isEnabledFor({level}) is False"
-    )
+        text = f"Logger call at level {logging.getLevelName(level)}"
+        raise Break("logging", text, "log outside the compiled function")
+    check = f"{{0}}.isEnabledFor({level}) is False"
+    tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), check)
 
 
 rules(
     {
-        typing.cast: lambda tx, kind, value: value,
         os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
-        dataclasses.fields: _fields,
-        dataclasses.is_dataclass: lambda tx, value: ConstantVar(
-            hasattr(_class_of(value), "__dataclass_fields__")
-        ),
-        **{
-            function: functools.partial(_fold_inspect, function)
-            for function in (inspect.signature, inspect.getfullargspec)
-        },
-        inspect.isfunction: lambda tx, value: ConstantVar(
-            issubclass(value.python_type(), types.FunctionType)
-        ),
-        inspect.isclass: lambda tx, value: ConstantVar(issubclass(value.python_type(), type)),
-        inspect.ismethod: lambda tx, value: ConstantVar(
-            issubclass(value.python_type(), types.MethodType)
-        ),
-        inspect.isgeneratorfunction: _is_generator_function,
         locals: _locals,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
         copy.copy: _copy,
         copy.deepcopy: lambda tx, value: deep_copy(tx, value, {}),
-        logging.getLogger: lambda tx, *name: tx.output.wrap_pinned(
-            logging.getLogger(*[a.as_constant() for a in name])
-        ),
-        **{
-            getattr(logging.Logger, name): functools.partial(_log, level)
-            for name, level in (
-                ("debug", 10),
-                ("info", 20),
-                ("warning", 30),
-                ("error", 40),
-                ("critical", 50),
-            )
-        },
+        functools.reduce: traced(polyfills.reduce),
+        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
     }
 )
+for _function in (
+    *(operator.itemgetter, operator.attrgetter, operator.methodcaller, object),
+    *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),
+):  # what they make from real objects is the same each time
+    rule(_function)(
+        lambda tx, *args, _function=_function, **kwargs: tx.fold_pinned(
+            on_host(_function, args, kwargs)
+        )
+    )
+for _name in ("debug", "info", "warning", "error", "critical"):
+    _level = getattr(logging, _name.upper())
+    rule(getattr(logging.Logger, _name))(functools.partial(_log, _level))

@@ -12,6 +12,7 @@ from typing import Any
 from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import ByClass, rule, rules
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
@@ -46,8 +47,7 @@ def text(tx: Any, value: Variable, how: str) -> str:
 def _str(tx, *args, **kwargs):
     if len(args) == 1 and not kwargs:
         return ConstantVar(text(tx, args[0], "str"))
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    return tx.fold(str, *[value.as_constant() for value in args], **named)
+    return tx.fold(on_host(str, args, kwargs, "as_constant"))
 
 
 @text_of_class(ObjectVar)
@@ -140,6 +140,6 @@ pushes(
 rules(
     {
         repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
-        format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
+        format: lambda tx, *args: tx.fold(on_host(format, args, {}, "as_constant")),
     }
 )

@@ -10,6 +10,7 @@ import torch
 
 from .. import runtime
 from ..exceptions import Break
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
 from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import Variable
@@ -65,8 +66,7 @@ STATES.update(READ_STATES)
 
 
 def _fold(function, guarded, tx, *args, **kwargs):
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    call = functools.partial(function, *[value.as_constant() for value in args], **named)
+    call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
         tx.output.guard_state(call, result.as_constant())

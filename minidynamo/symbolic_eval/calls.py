@@ -24,6 +24,7 @@ from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from ..variables.tensor import TensorVar
+from .operations import on_host
 from .registry import RULES, callable_of_type, class_with_base, rules
 from .torch_rules import call_leaf, is_leaf
 
@@ -72,8 +73,7 @@ def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) 
     for value in (*args, *kwargs.values()):
         if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
-    named = {name: value.real() for name, value in kwargs.items()}
-    return tx.fold(function, *[value.real() for value in args], **named)
+    return tx.fold(on_host(function, args, kwargs))
 
 
 def is_pure(function: Any) -> bool:
@@ -118,8 +118,7 @@ def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Va
         result = converted(tx, cls, args)
         if result is not None:
             return result
-    named = {name: item.as_constant() for name, item in kwargs.items()}
-    return tx.fold(cls, *[item.as_constant() for item in args], **named)
+    return tx.fold(on_host(cls, args, kwargs, "as_constant"))
 
 
 def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:

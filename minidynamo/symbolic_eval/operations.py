@@ -11,7 +11,8 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from ..exceptions import Break, ObservedException
@@ -30,6 +31,14 @@ from ..variables.tensor import TensorVar
 from . import operators
 
 FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
+
+
+def on_host(
+    function: Callable, args: Iterable[Variable], kwargs: dict[str, Variable], read: str = "real"
+) -> functools.partial:
+    """The call of a function on what `read` ("real", "as_constant") gives for its arguments."""
+    named = {name: getattr(value, read)() for name, value in kwargs.items()}
+    return functools.partial(function, *[getattr(value, read)() for value in args], **named)
 
 
 class Operations:
