@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..symbolic_eval.calls import computed
 from ..symbolic_eval.opcodes import slice_of
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
@@ -237,6 +238,23 @@ def _index(tx, value, /):
     if type(value) is SymVar and value.python_type() is int:
         return value
     return tx.fold(operator.index, value.as_constant())
+
+
+def _converted(cls, tx, *args, **kwargs):
+    """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
+    value, name = args[0] if args else None, f"__{cls.__name__}__"
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, name, [], {})
+    if cls is bool and value is not None:
+        return ConstantVar(value.truth(tx))
+    method = value.special(tx, name) if isinstance(value, ObjectVar) else None
+    if method is not None:
+        return method.call(tx, [], {})
+    return computed(tx, cls, args, kwargs, "as_constant")
+
+
+for _class in (int, float, complex, bool):
+    rule(_class)(functools.partial(_converted, _class))
 
 
 def _pow(tx, base, exponent, *modulo):

@@ -19,11 +19,10 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import NUMPY
 from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
-from ..variables.tensor import TensorVar
 from .operations import on_host
 from .registry import RULES, callable_of_type, class_with_base, rules
 from .torch_rules import call_leaf, is_leaf
@@ -63,17 +62,23 @@ def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variab
 
 
 def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) -> Variable:
-    """A pure function of constants is computed, one of symbols stays symbolic."""
-    if function in CALLS and len(args) == 1 and type(args[0]) is SymVar:
-        result = apply(tx, CALLS[function], *args)
-        if result is not None:
-            return result
+    """A pure function of constants is computed."""
     if not is_pure(function):
         raise unknown(function)
     for value in (*args, *kwargs.values()):
         if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
-    return tx.fold(on_host(function, args, kwargs))
+    return computed(tx, function, args, kwargs, "real")
+
+
+def computed(tx: "Frame", function: Callable, args: Arguments, kwargs: Named, read: str) -> Any:
+    """The result now, or an expression of a symbol."""
+    value = args[0] if len(args) == 1 else None
+    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
+        result = apply(tx, CALLS[function], value)
+        if result is not None:
+            return result
+    return tx.fold(on_host(function, args, kwargs, read))
 
 
 def is_pure(function: Any) -> bool:
@@ -105,35 +110,11 @@ def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variab
     if found is not None:
         return found(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
-        return constant_class(tx, cls, args, kwargs)
+        return computed(tx, cls, args, kwargs, "as_constant")
     result = class_with_base.ask(cls, tx, cls, args, kwargs)
     if result is None:
         raise Break("class", f"making a {cls.__name__}")
     return result
-
-
-def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
-    """int(), float(), str(), torch.device(): a constant, or what the argument makes of itself."""
-    if args and cls in (int, float, complex, bool):
-        result = converted(tx, cls, args)
-        if result is not None:
-            return result
-    return tx.fold(on_host(cls, args, kwargs, "as_constant"))
-
-
-def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:
-    """int(), float(), complex(), bool() of a tensor, a symbol or an object."""
-    value, name = args[0], f"__{cls.__name__}__"
-    if isinstance(value, TensorVar):
-        return value.call_method(tx, name, [], {})
-    if cls is bool:
-        return ConstantVar(value.truth(tx))
-    if isinstance(value, ObjectVar):
-        method = value.special(tx, name)
-        return None if method is None else method.call(tx, [], {})
-    if type(value) is SymVar and value.python_type() is not bool and len(args) == 1:
-        return None if cls is complex else apply(tx, CALLS[cls], value)
-    return None
 
 
 def _tuple(tx, values=TupleVar([]), /):
