@@ -8,6 +8,7 @@ In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py 
 
 import collections
 import copy
+import dataclasses
 import functools
 import inspect
 import logging
@@ -140,6 +141,14 @@ if NUMPY:
 # ---- inspect, copy, logging
 
 
+def _fields(tx, value):
+    """Fixed for a class: nothing is guarded."""
+    cls = value.value if isinstance(value, ClassVar) else value.python_type()
+    if not dataclasses.is_dataclass(cls):
+        raise Break("arguments", f"dataclasses.fields() of {value}")
+    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(cls)])
+
+
 def _locals(tx):
     code, found = tx.code, {**{name: cell.load(tx) for name, cell in tx.cells.items()}, **tx.locals}
     names = [
@@ -213,6 +222,7 @@ def _log(level, tx, logger, *args, **kwargs):
 rules(
     {
         os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
+        dataclasses.fields: _fields,
         locals: _locals,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
         copy.copy: _copy,

@@ -45,6 +45,9 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
+    raised: Callable  # these three are added by minidynamo/rules
+    run_c: Callable
+    sorted: Callable
 
     # ---- raising and folding
     def raise_(self, kind: type, *args: Any) -> NoReturn:
