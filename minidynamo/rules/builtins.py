@@ -121,10 +121,6 @@ def is_callable(value: Variable) -> bool:
     return lookup(value.python_type(), "__call__")[1] is not MISSING
 
 
-def _sorted(tx, values, /, *, key=None, reverse=ConstantVar(False)):
-    return ListVar(tx.sorted(tx.listed(values), key, reverse))
-
-
 @adds_to(Operations, "sorted")
 def in_order(
     self: Any, values: list[Variable], key: Variable | None, reverse: Variable
@@ -246,7 +242,7 @@ def _converted(cls, tx, *args, **kwargs):
     if isinstance(value, TensorVar):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
-        return ConstantVar(value.truth(tx))
+        return value.truth(tx)
     method = value.special(tx, name) if isinstance(value, ObjectVar) else None
     if method is not None:
         return method.call(tx, [], {})
@@ -304,10 +300,10 @@ def _on_operands(method: str, symbol: str, tx: Any, *operands: Variable) -> Vari
 rules(
     {
         getattr: _getattr,
-        hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, name_of(name))),
+        hasattr: lambda tx, owner, name, /: tx.has_attr(owner, name_of(name)),
         setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name_of(name), value),
-        any: lambda tx, values, /: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
-        all: lambda tx, values, /: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
+        any: lambda tx, values, /: any(item.truth(tx) for item in values.iterate(tx)),
+        all: lambda tx, values, /: all(item.truth(tx) for item in values.iterate(tx)),
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
@@ -324,18 +320,20 @@ rules(
         sum: _sum,
         vars: _vars,
         delattr: lambda tx, owner, name, /: owner.delattr(tx, name_of(name)),
-        callable: lambda tx, value, /: ConstantVar(is_callable(value)),
+        callable: lambda tx, value, /: is_callable(value),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
-        operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
-        operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
-        operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
-        operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
+        operator.contains: lambda tx, owner, item, /: owner.contains(tx, item),
+        operator.truth: lambda tx, value, /: value.truth(tx),
+        operator.is_: lambda tx, a, b, /: tx.same(a, b),
+        operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         builtins.__build_class__: refused(
             "class", "a class statement in a compiled frame", "define the class outside"
         ),
-        sorted: _sorted,
+        sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
+            tx.sorted(tx.listed(values), key, reverse)
+        ),
         torch.nn.Module.__setattr__: lambda tx, self, name, value, /: self.module_setattr(
             tx, name.as_constant(), value
         ),
@@ -362,11 +360,10 @@ rules(
         ),
     }
 )
-for _method, _functions in (
-    ("binary", {symbol: found.function for symbol, found in OPERATORS.items()}),
-    ("compare", COMPARISONS),
-    ("unary", UNARY),
-):
-    for _symbol, _function in _functions.items():  # operator.add...: tx.binary("+", a, b)
-        rule(_function)(functools.partial(_on_operands, _method, _symbol))
+for _symbol, _operator in OPERATORS.items():  # operator.add...: tx.binary("+", a, b)
+    rule(_operator.function)(functools.partial(_on_operands, "binary", _symbol))
 rule(operator.iconcat)(functools.partial(_on_operands, "binary", "+="))
+for _symbol, _function in COMPARISONS.items():
+    rule(_function)(functools.partial(_on_operands, "compare", _symbol))
+for _symbol, _function in UNARY.items():
+    rule(_function)(functools.partial(_on_operands, "unary", _symbol))

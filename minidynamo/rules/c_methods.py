@@ -205,16 +205,16 @@ OBJECT_METHODS = {
         refused("arguments", "arguments of object.__init__()")(tx) if rest else None
     ),
     "__init_subclass__": lambda tx, self, *rest: None,
-    "__eq__": lambda tx, self, other: ConstantVar(
+    "__eq__": lambda tx, self, other: (
         True if self.identity() is other.identity() else NotImplemented
     ),
     "__ne__": lambda tx, self, other: (
         refused("compare", "object.__ne__(), which asks the class's own __eq__")(tx)
         if lookup(self.python_type(), "__eq__")[1] is not object.__eq__
-        else ConstantVar(False if self.identity() is other.identity() else NotImplemented)
+        else (False if self.identity() is other.identity() else NotImplemented)
     ),
-    "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")),
-    "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
+    "__repr__": lambda tx, self: text(tx, self, "repr"),
+    "__str__": lambda tx, self: text(tx, self, "str"),
 }
 
 
@@ -253,11 +253,9 @@ def _new_object(new, tx, *args, **kwargs):
     cls = args[0].as_constant()
     if issubclass(cls, tuple):
         items = list(args[1].iterate(tx)) if len(args) > 1 else []
-        return (
-            TupleVar(items, cls)
-            if hasattr(cls, "_fields") or cls is tuple
-            else tx.call_class(cls, args[1:], kwargs)
-        )
+        if hasattr(cls, "_fields") or cls is tuple:
+            return TupleVar(items, cls)
+        return tx.call_class(cls, args[1:], kwargs)
     return allocate(tx, cls, args[1:], new)
 
 

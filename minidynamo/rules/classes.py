@@ -41,11 +41,8 @@ ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")
 
 
-def _isinstance(tx, value, kinds, /):
-    return ConstantVar(is_instance(tx, value, kinds))
-
-
-def is_instance(tx, value, kinds):
+@rule(isinstance)
+def is_instance(tx, value, kinds, /):
     """PyObject_IsInstance."""
     cls = kinds.identity()
     if cls is value.python_type():
@@ -180,11 +177,8 @@ def has_member(tx, value, name):
     return tx.has_attr(value, name)
 
 
-def _issubclass(tx, cls, kinds, /):
-    return ConstantVar(is_subclass(tx, cls, kinds))
-
-
-def is_subclass(tx, cls, kinds):
+@rule(issubclass)
+def is_subclass(tx, cls, kinds, /):
     """PyObject_IsSubclass."""
     parts = parts_of(tx, kinds)
     if parts is not None:
@@ -212,15 +206,9 @@ def is_subclass(tx, cls, kinds):
 
 rules(
     {
-        isinstance: _isinstance,
-        issubclass: _issubclass,
         # what a metaclass's own check comes to when it calls super()
-        type.__instancecheck__: lambda tx, cls, value, /: ConstantVar(
-            by_type(tx, value, cls.value)
-        ),
-        type.__subclasscheck__: lambda tx, cls, other, /: ConstantVar(
-            cls.value in other.value.__mro__
-        ),
+        type.__instancecheck__: lambda tx, cls, value, /: by_type(tx, value, cls.value),
+        type.__subclasscheck__: lambda tx, cls, other, /: cls.value in other.value.__mro__,
     }
 )
 

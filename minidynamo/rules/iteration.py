@@ -154,19 +154,11 @@ def _itertools_rule(real, positional, keywords, defaults={}):
     def make(tx, *args, **kwargs):
         if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
             raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
-        named = {
-            **(defaults if kinds[-1] == "iterable" or len(args) < len(kinds) else {}),
-            **kwargs,
-        }
+        if kinds[-1] == "iterable" or len(args) < len(kinds):
+            kwargs = {**defaults, **kwargs}
         values = [AS_HOST[kind](tx, value) for kind, value in zip(kinds, args)]
-        return library_iterator(
-            tx,
-            tx.run_c(
-                real,
-                *values,
-                **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()},
-            ),
-        )
+        named = {name: AS_HOST[keywords[name]](tx, value) for name, value in kwargs.items()}
+        return library_iterator(tx, tx.run_c(real, *values, **named))
 
     return make
 
@@ -176,9 +168,8 @@ for _real, _row in ITERTOOLS.items():
 
 
 def library_iterator(tx, iterator, cls=None):
-    return LibraryIterator(
-        iterator, (tx.user_stack(), tx.output.root.group_step), cls or type(iterator)
-    )
+    made = tx.user_stack(), tx.output.root.group_step
+    return LibraryIterator(iterator, made, cls or type(iterator))
 
 
 def _tee(tx, values, n=ConstantVar(2), /):
@@ -204,15 +195,12 @@ class _Key:
 
 
 def _groupby(tx, iterable, key=NONE):
-    groups = itertools.groupby(
-        Host(tx, iterable),
-        lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})),
-    )
-    return library_iterator(
-        tx,
-        ((found.variable, library_iterator(tx, group)) for found, group in groups),
-        itertools.groupby,
-    )
+    def key_of(value):
+        return _Key(value if key.identity() is None else key.call(current(), [value], {}))
+
+    groups = itertools.groupby(Host(tx, iterable), key_of)
+    pairs = ((found.variable, library_iterator(tx, group)) for found, group in groups)
+    return library_iterator(tx, pairs, itertools.groupby)
 
 
 rules({itertools.tee: _tee, itertools.groupby: _groupby})

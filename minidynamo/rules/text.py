@@ -46,7 +46,7 @@ def text(tx: Any, value: Variable, how: str) -> str:
 @rule(str)
 def _str(tx, *args, **kwargs):
     if len(args) == 1 and not kwargs:
-        return ConstantVar(text(tx, args[0], "str"))
+        return text(tx, args[0], "str")
     return tx.fold(on_host(str, args, kwargs, "as_constant"))
 
 
@@ -139,7 +139,7 @@ pushes(
 )
 rules(
     {
-        repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
+        repr: lambda tx, value, /: text(tx, value, "repr"),
         format: lambda tx, *args: tx.fold(on_host(format, args, {}, "as_constant")),
     }
 )
