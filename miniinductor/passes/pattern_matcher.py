@@ -11,7 +11,7 @@ In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh", [], "")
 
     rewrite = Rewrite("linear + tanh", search, replace, examples=[[(4, 8), (16, 8), (16,)]],
-    needs=[aten.addmm.default])
+    needs=[aten.addmm.default], at=lambda node: node.target is aten.tanh.default)
     apply([rewrite], gm, record, decompositions)        # {'linear + tanh': 2}
 
 A match is found in two steps, and the second is the proof:
@@ -61,7 +61,8 @@ CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.defaul
 class Rewrite:
     """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for
     every way to trace `search` (2-D, 3-D). needs: ops without which a graph cannot contain it.
-    when(*values): may it be applied to these fake tensors and numbers?"""
+    when(*values): may it be applied to these fake tensors and numbers?
+    at(node): may its result be this node's?  Asked before anything is traced, so it is cheap."""
 
     name: str
     search: Callable
@@ -69,6 +70,7 @@ class Rewrite:
     examples: list
     needs: list
     when: Callable = lambda *values: True
+    at: Callable[[fx.Node], bool] = lambda node: True
     patterns: list["Pattern"] = field(default_factory=list)  # the examples, traced when needed
 
 
@@ -141,12 +143,13 @@ class Rewriter:
 
     def rewrite_at(self, rewrite: Rewrite, node: Node) -> bool:
         """Rewrite the match whose output is `node`, if there is one."""
+        if not node.users or not rewrite.at(node):
+            return False
         for example in rewrite.examples[len(rewrite.patterns) :]:
             values = [torch.empty(e) if isinstance(e, tuple) else e for e in example]
             mode = FakeTensorMode(static_shapes=True)
             rewrite.patterns.append(traced(rewrite.search, values, self.decompositions, mode))
-        matches = (self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
-        return bool(node.users) and any(matches)
+        return any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
 
     def match(self, rewrite: Rewrite, pattern: Pattern, node: Node) -> bool:
         guess = Matcher(pattern, exact=False)
@@ -266,6 +269,13 @@ def source(node: Node, exact: bool = True) -> Node:
         is_cast = not exact and node.target is aten._to_copy.default
         if not is_cast and about_value(node) != about_value(node.args[0]):
             break
+        node = node.args[0]
+    return node
+
+
+def without_copies(node: Node) -> Node:
+    """The node that computes what `node` copies, casts or reshapes."""
+    while node.target in CHANGES_NOTHING:
         node = node.args[0]
     return node
 

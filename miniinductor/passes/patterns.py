@@ -25,7 +25,7 @@ from .. import config
 from ..graph_passes.registry import REWRITING, Context, graph_pass
 from . import attention as kernels
 from .cpu_library import gains_by_onednn
-from .pattern_matcher import Rewrite, apply, aten
+from .pattern_matcher import Rewrite, apply, aten, without_copies
 
 SCALE = 0.113377  # a number that stands for any
 LEAST_SCORES = 1 << 14  # CPU: scores of one head from which not storing them pays
@@ -73,14 +73,20 @@ def may_be_flash(q, kt, v, *masks):
     return pays(q, *scores[-2:])
 
 
+def is_worth_it(q, queries, keys):
+    """Are there so many scores that not storing them is faster?"""
+    if q.device.type == "cpu":
+        return queries * keys >= LEAST_SCORES
+    return min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
+
+
 def pays(q, queries, keys):
     """Is there a kernel for such heads, and is it faster?"""
     size, dtype = q.shape[-1], q.dtype
-    if q.device.type == "cpu":
-        known = dtype in (torch.float32, torch.float64, torch.bfloat16)
-        return known and queries * keys >= LEAST_SCORES
-    if min(queries, keys) < LEAST_LENGTH or math.prod(q.shape[:-1]) * keys < LEAST_ON_GPU:
+    if not is_worth_it(q, queries, keys):
         return False
+    if q.device.type == "cpu":
+        return dtype in (torch.float32, torch.float64, torch.bfloat16)
     known = dtype in (torch.float32, torch.bfloat16) and q.device.type == "cuda"
     fits = size <= 256 and size * dtype.itemsize % 16 == 0 and max(q.shape[:-2]) < 1 << 16
     return known and fits and not kernels.why_not_on(q.device)
@@ -115,12 +121,21 @@ def attention(scaling, count, precision):
         is_wide = precision and q.dtype.itemsize > 2
         return scale > 0 and not is_wide and may_be_flash(q, kt, v, *masks)
 
+    def at(node):
+        product = without_copies(node)
+        if product.target is not aten.bmm.default:
+            return False
+        weights, result = product.args[0].meta["val"], product.meta["val"]
+        if precision and result.dtype.itemsize > 2:
+            return False
+        return is_worth_it(result, *weights.shape[-2:])  # the result is as large as q
+
     examples = []
     for batch in ((2, 3), (6,)):
         shapes = (*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8)
         examples.append([*shapes, *[(5, 7)] * count, *[SCALE] * bool(scaling)])
     needs = [aten.bmm.default, aten.exp.default, aten.amax.default]
-    return Rewrite("attention", search, replace, examples, needs, when)
+    return Rewrite("attention", search, replace, examples, needs, when, at)
 
 
 # ---- products ------------------------------------------------------------------------------------
@@ -136,6 +151,7 @@ PRODUCT_AND_BIAS = Rewrite(
     [[(4, 8), (8, 16), (16,)]],
     [aten.mm.default, aten.add.Tensor],
     may_be_addmm,
+    at=lambda node: without_copies(node).target is aten.add.Tensor,
 )
 REWRITES = [
     *[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)],
