@@ -40,10 +40,10 @@ from .autograd.runtime import (
     Plan,
     connect,
     cut_of,
+    forward_half,
     held_tensors,
     inner_writes,
     with_outputs,
-    written_by_data,
 )
 from .autograd.tracer import without_autocast
 from .checks import may_raise
@@ -53,7 +53,7 @@ from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
 from .graph_passes import Context, in_layouts, optimize, rewritten
 from .handlers import graph_text
-from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry
+from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry, extended
 from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import (
@@ -376,16 +376,10 @@ def start(
 
 
 def start_inference(plan: Plan, options: Options, record: CompileRecord) -> Callable:
-    run = start(plan.program, record, options.mode)
-    if plan.joint.uncounted:
-        run = functools.partial(call_changed, run, written_by_data(plan.joint))
+    run = forward_half(plan.joint, start(plan.program, record, options.mode))
     if torch._C._is_any_autocast_enabled():
         run = functools.partial(without_autocast, run)
     return run if plan.joint.is_plain else with_outputs(plan.joint, run)
-
-
-def call_changed(run: Callable, change: Callable, *inputs: object) -> object:
-    return run(*change(inputs))
 
 
 def start_training(
@@ -404,7 +398,9 @@ def start_training(
         return start(program, half, options.mode, Half(pools, None, True))
 
     compile_graph = functools.partial(compile_functional, options=options)
-    backward = Backward(plan.cut.names, parts, record, compile_graph, start_backward, entry)
+    backward = extended(Backward)(
+        plan.cut.names, parts, record, compile_graph, start_backward, entry
+    )
     return connect(plan, run, backward, held_tensors(gm))
 
 

@@ -6,6 +6,9 @@
     @op_rule(lambda op: op._schema.is_mutable, order=20)        # and an ATen op on its way
     def check_write(tracer, op, args, kwargs): ...
 
+    @extends(Tracer)                        # a class of the core, made to do more
+    class CarefulTracer(Tracer): ...
+
     CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
     JOINERS.append(join_groups)             # several groups of a schedule as one
     PLAN_CACHES.append(GraphCache())        # where plans are kept
@@ -20,7 +23,7 @@ eagerly, and every call is traced as torch's own rules take it apart.
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import fx
@@ -31,6 +34,26 @@ if TYPE_CHECKING:
     from .nodes import Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
+
+# --- classes --------------------------------------------------------------------------------------
+Class = TypeVar("Class", bound=type)
+EXTENDED: dict[type, type] = {}  # a class of the core -> its subclass in coverage
+
+
+def extends(core: type) -> Callable[[Class], Class]:
+    """Decorator: this subclass takes the place of a class of the core."""
+
+    def register(subclass: Class) -> Class:
+        EXTENDED[core] = subclass
+        return subclass
+
+    return register
+
+
+def extended(core: Class) -> Class:
+    """The class, or what coverage has made of it."""
+    return EXTENDED.get(core, core)  # type: ignore[return-value]
+
 
 # --- the tracer -----------------------------------------------------------------------------------
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
@@ -77,6 +100,10 @@ def rules_of(op: Op) -> list[OpRule]:
 # None where the graph cannot be cut
 Cutter = Callable[[fx.GraphModule, Callable[..., Any], CompileRecord], Callable[..., Any] | None]
 CUTTERS: list[Cutter] = []
+
+# (joint graph, its compiled forward half) -> the same half, as it is to be called
+Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+RUNNERS: list[Runner] = []
 
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
