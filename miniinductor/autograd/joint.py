@@ -40,7 +40,6 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
 from ..exceptions import CannotTrace
-from ..fake_mode import FakeMode
 from ..foreign import ours
 from ..hooks import extended
 from .functionalize import functionalize
@@ -118,31 +117,8 @@ class Joint:
         return self.structure.type in (tuple, list) and is_flat and outputs == results
 
 
-class StandIn(torch.autograd.Function):
-    """A tensor that needs gradients and is no leaf, so that the program may write to it."""
-
-    @staticmethod
-    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
-        ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
-
-
 def needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def with_history(fake_mode: FakeMode, tensor: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor`
-    is."""
-    if not needs_gradient(tensor):
-        return leaf
-    with torch.inference_mode(leaf.is_inference()), fake_mode, torch.enable_grad():
-        leaf.requires_grad_()
-        return leaf if tensor.is_leaf else StandIn.apply(leaf)
 
 
 @contextlib.contextmanager
@@ -204,13 +180,18 @@ class ProgramTrace:
         self.leaves = fake_inputs(self.tracer.fake_mode, self.primals)
         self.objects: list[Any] = []
         for place, (tensor, leaf) in enumerate(zip(self.primals, self.leaves)):
-            thing = with_history(self.tracer.fake_mode, tensor, leaf)
+            thing = self.with_history(tensor, leaf)
             self.objects.append(thing)
             name = input_name(gm, place, leaf, prefix)
             self.tracer.placeholder(name, thing, tensor if place >= self.count else None)
         self.histories = [getattr(thing, "grad_fn", None) for thing in self.objects]
         self.results: list[torch.Tensor] = []
         self.recorded: dict[int, int] = {}
+
+    def with_history(self, tensor: Any, leaf: Any) -> Any:
+        """What the program gets for the real `tensor`.  (The core takes all that need gradients for
+        leaves: autograd then refuses a write to one.)"""
+        return leaf.requires_grad_() if needs_gradient(tensor) else leaf
 
     def with_gradients(self) -> Joint:
         with (

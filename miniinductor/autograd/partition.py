@@ -40,7 +40,7 @@ from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import hint, is_dense
 from . import functionalize
-from .functionalize import Node, add_node, is_needed, with_graph
+from .functionalize import Node, add_node, is_needed, output_of, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -76,9 +76,9 @@ def element_bytes(value: Any) -> int:
     return elements(value) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
 
 
-def elements(value: torch.Tensor) -> int:
+def elements(value: Any) -> int:
     """Their number in this run: symbolic sizes count as their hints."""
-    return math.prod(hint(n, 512) for n in value.shape)
+    return math.prod(hint(n, 512) for n in value.shape) if isinstance(value, torch.Tensor) else 0
 
 
 def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
@@ -94,19 +94,9 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
-    largest = max(
-        (
-            elements(s.meta["val"])
-            for s in node.all_input_nodes
-            if isinstance(s.meta["val"], torch.Tensor)
-        ),
-        default=0,
-    )
-    if (
-        isinstance(value, torch.Tensor)
-        and elements(value) * 4 <= largest
-        and config.partition != "recompute-all"
-    ):
+    largest = max(elements(source.meta["val"]) for source in node.all_input_nodes)
+    is_small = isinstance(value, torch.Tensor) and elements(value) * 4 <= largest
+    if is_small and config.partition != "recompute-all":
         return "small result of a reduction"
     return ""
 
@@ -135,13 +125,14 @@ def only_checks(node: fx.Node) -> bool:
 
 def read_by_kernel(node: fx.Node, backward: set[fx.Node], is_cheap: IsCheap) -> bool:
     """Does an eager kernel of the backward half read this value, perhaps through views?"""
-    return any(
-        not is_cheap(user.target) and user in backward
-        if not is_view(user)
-        else read_by_kernel(user, backward, is_cheap)
-        for user in node.users
-        if user.op == "call_function" and user.target is not operator.getitem
-    )
+    for user in node.users:
+        if is_view(user):
+            if read_by_kernel(user, backward, is_cheap):
+                return True
+        elif user in backward and user.target is not operator.getitem:
+            if not is_cheap(user.target):
+                return True
+    return False
 
 
 def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[str]) -> float:
@@ -161,12 +152,16 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
 
 
 def choose_saved(
-    graph: fx.Graph, gradients: Sequence[Any], overwritten: set[str], is_cheap: IsCheap
+    graph: fx.Graph,
+    backward: set[fx.Node],
+    gradients: Sequence[fx.Node],
+    overwritten: set[str],
+    is_cheap: IsCheap,
 ) -> tuple[list[fx.Node], Reasons]:
     """The forward values to keep, as nodes in graph order; and the reasons."""
-    backward = backward_nodes(graph)
-    read = [s for n in graph.nodes if n in backward for s in n.all_input_nodes if s not in backward]
-    read += [n for n in gradients if isinstance(n, fx.Node) and n not in backward]
+    late = [node for node in graph.nodes if node in backward]
+    read = [s for n in late for s in n.all_input_nodes if s not in backward]
+    read += [n for n in gradients if n not in backward]
     reasons = reasons_of(read, backward, is_cheap)
     near = smallest_cut(reasons, read, backward, overwritten)
     cut = {n for n in reasons if (n, "in") in near and (n, "out") not in near}
@@ -216,37 +211,35 @@ def smallest_cut(
 
 def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     """Parts of the joint graph; `is_cheap(op)`: does the op become part of a fused kernel?"""
-    graph = joint.graph.graph
-    (results, gradients), writes = list(graph.nodes)[-1].args[0]
+    gm, graph = joint.graph, joint.graph.graph
+    (results, gradients), writes = output_of(graph).args[0]
     placeholders = list(graph.find_nodes(op="placeholder"))
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
-    saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
+    wanted = list(dict.fromkeys(filter(None, gradients)))
+    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
+    saved, reasons = choose_saved(graph, late, wanted, overwritten, is_cheap)
     # other inputs need not pass through
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]
-    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
-    forward = extract(
-        joint.graph,
-        inputs,
-        [*results, *extra, *writes],
-        lambda new: (
-            [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra],
-            [new(w) for w in writes],
-        ),
-        also=[n for n in graph.nodes if n not in late and has_effect(n)],
+    effects = [n for n in graph.nodes if n not in late and has_effect(n)]
+    forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
+    sizes = [inputs[place] for place in joint.symbols]
+    backward, again = extract(
+        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)]
     )
-    unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
-    sizes = [n for n in inputs if isinstance(n.meta["val"], torch.SymInt)]
-    backward = extract(
-        joint.graph,
-        [*sizes, *saved, *tangents],
-        unique,
-        lambda new: (_not_shared([new(g) for g in unique]), []),
-        also=[n for n in late if only_checks(n)],
+    with gm.meta["fake_mode"]:
+        kept = [own_copy(new[n], overwritten) for n in extra]
+        results, writes = fx.map_arg((results, writes), new.__getitem__)
+        forward.output(([*results, *kept], writes))
+        backward.output((not_shared([again[n] for n in wanted]), []))
+    return Parts(
+        with_graph(gm, forward),
+        with_graph(gm, backward),
+        saved,
+        tangents,
+        [None if g is None else wanted.index(g) for g in gradients],
+        [activation(n, reasons[n], overwritten) for n in saved],
     )
-    where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
-    activations = [activation(n, reasons[n], overwritten) for n in saved]
-    return Parts(forward, backward, saved, tangents, where, activations)
 
 
 def has_effect(node: fx.Node) -> bool:
@@ -277,7 +270,7 @@ def base(node: Node) -> Node:
     return node
 
 
-def _own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
+def own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     """A saved value; a copy if it shares memory with an input that is overwritten when the call
     ends."""
     root = base(node)
@@ -288,7 +281,7 @@ def _own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     )
 
 
-def _not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
+def not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
     """Gradients that share no memory with one another or with what the caller holds: autograd may
     adopt them as `.grad`."""
     seen, result = set(), []
@@ -301,22 +294,15 @@ def _not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def extract(
-    gm: fx.GraphModule,
-    inputs: Sequence[fx.Node],
-    wanted: Sequence[Any],
-    make_output: Callable[[Callable], Any],
-    also: Sequence[fx.Node] = (),
-) -> fx.GraphModule:
-    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`;
-    make_output(copied) gives its output.
-
-    also: nodes to keep though nobody reads them.
-    """
+    gm: fx.GraphModule, inputs: Sequence[fx.Node], wanted: Sequence[fx.Node | None]
+) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
+    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`, without an
+    output; and what became of each node."""
     graph, copied, needed = fx.Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta.update(node.meta)
-    work = [n for n in [*wanted, *also] if isinstance(n, fx.Node)]
+    work = [node for node in wanted if node is not None]
     while work:
         node = work.pop()
         if node not in needed and node not in copied:
@@ -327,6 +313,4 @@ def extract(
             if node.op == "placeholder":
                 raise AssertionError(f"{node} is not available in this half")
             copied[node] = graph.node_copy(node, copied.__getitem__)
-    with gm.meta["fake_mode"]:
-        graph.output(make_output(lambda node: copied[node] if isinstance(node, fx.Node) else node))
-    return with_graph(gm, graph)
+    return graph, copied

@@ -17,7 +17,7 @@ from torch import fx
 
 from ...exceptions import CannotTrace
 from ...hooks import call_rule, extends
-from ..joint import ProgramTrace, StandIn, is_tensor, needs_gradient
+from ..joint import ProgramTrace, is_tensor, needs_gradient
 from .careful_tracer import CarefulTracer, data_of
 from .views import is_custom
 
@@ -30,9 +30,34 @@ def attribute(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     return out
 
 
+class StandIn(torch.autograd.Function):
+    """A tensor that needs gradients and is no leaf, so that the program may write to it."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
 @extends(ProgramTrace)
 class CarefulTrace(ProgramTrace):
     tracer: CarefulTracer
+
+    def with_history(self, tensor: Any, leaf: Any) -> Any:
+        """A leaf, as `tensor` is, or made of one."""
+        if not needs_gradient(tensor):
+            return leaf
+        with (
+            torch.inference_mode(leaf.is_inference()),
+            self.tracer.fake_mode,
+            torch.enable_grad(),
+        ):
+            leaf.requires_grad_()
+            return leaf if tensor.is_leaf else StandIn.apply(leaf)
 
     def plan_results(self, out: Any) -> None:
         held = list(self.tracer.constants.values())
