@@ -51,7 +51,7 @@ from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
-from .graph_passes import Context, in_layouts, optimize, rewritten
+from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
 from .handlers import graph_text
 from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry, extended
 from .in_place import overwritten_inputs
@@ -208,7 +208,7 @@ def plan_inference(
     if options.generate:
         with record.timed("patterns"):
             context = Context(record, inference=True, decompositions=decompositions)
-            joint.graph = rewritten(joint.graph, context)
+            joint.graph = changed(REWRITING, joint.graph, context)
     program = compile_functional(joint.graph, record, joint.written, options)
     return Plan(
         joint,
@@ -285,7 +285,7 @@ def generate(
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
         context = Context(record, inference=record.joint_graph is None, written=written)
-        functional = in_layouts(functional, context)
+        functional = changed(LAYOUTS, functional, context)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:

@@ -176,7 +176,7 @@ class ProgramTrace:
     ) -> None:
         self.primals, self.count, self.joint = [*inputs, *held], len(inputs), Joint()
         self.tracer = new_tracer(decompositions)
-        self.interpreter = OriginInterpreter(gm, self.tracer)
+        self.interpreter = extended(OriginInterpreter)(gm, self.tracer)
         self.leaves = fake_inputs(self.tracer.fake_mode, self.primals)
         self.objects: list[Any] = []
         for place, (tensor, leaf) in enumerate(zip(self.primals, self.leaves)):
