@@ -106,14 +106,6 @@ LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
     aten._conj.default: aten._conj_physical.default,
 }
-
-
-@inverts(*LAZY_VIEWS)
-def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Each is its own inverse."""
-    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
-
-
 # what counts places from the start of a tensor's memory, wherever in it the tensor begins
 COUNTS_PLACES = {
     aten.as_strided.default,
