@@ -3,8 +3,8 @@
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
       have history.
 
-    >>> plan, parts = plan_training(gm, [x], record, Options())            # compile.py
-    >>> back = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
+    >>> plan, parts = Compilation(gm, [x]).plan_training()                 # compile.py
+    >>> back = Backward(plan.cut.names, parts, record, compile_graph, start)
     >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
@@ -34,7 +34,7 @@ from torch import fx
 from .. import config
 from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..hooks import RUNNERS, Entry, extended
+from ..hooks import RUNNERS, extended
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
@@ -77,7 +77,9 @@ class Plan:
     program: Any  # a Program, or what stands for one: of the forward half
     cut: Any = None  # training: a Cut
     shared_memory: bool = False  # it writes: no two tensors may share memory
-    may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
+    may_refuse: bool = (
+        False  # kernels look at values, and nothing else happens: see eager_kernels.py
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"joint": replace(self.joint, recorded=None, graph=None)}
@@ -113,12 +115,12 @@ class Backward:
         record: CompileRecord,
         compile_graph: Callable,
         start: Callable,
-        entry: Entry | None,
     ) -> None:
         """names: of the tangents.  parts(): the Parts; they are traced again where the forward half
         came from disk.  start(program, record): the callable."""
         self.names, self.parts, self.record = names, parts, record
-        self.compile_graph, self.start, self.entry = compile_graph, start, entry
+        self.compile_graph, self.start = compile_graph, start
+        self.entry: Any = None  # where halves are kept on disk (extras/graph_cache.py)
         self.variants: dict[tuple[str, ...], Callable] = {}  # names of what is missing -> callable
 
     def __call__(

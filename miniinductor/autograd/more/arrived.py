@@ -43,10 +43,11 @@ class Variants(Backward):
     def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:
         """From disk, if it lies there: its graph and texts are then made when somebody asks."""
         part = "".join("01"[name not in missing] for name in self.names)
-        found = self.entry and half.restored(self.entry.load(part))
+        found = self.entry and self.entry.restored(half, part)
         if not found:
             program = super().program(half, missing)
-            half.keep(self.entry, program, part)
+            if self.entry:
+                self.entry.keep(half, program, part)
             return program
         half.functional_graph = Later(functools.partial(self.graph, missing))
         for name in ("loop_ir", "fused_ir"):
