@@ -50,7 +50,7 @@ from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
-from .graph_passes import Context, in_layouts, optimize, rewritten
+from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
 from .handlers import graph_text
 from .hooks import JOINERS, extended
 from .in_place import overwritten_inputs
@@ -215,7 +215,7 @@ class Compilation:
         return table()
 
     def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
-        return rewritten(functional, context)
+        return changed(REWRITING, functional, context)
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         return with_layouts(joint, self.record, products=False)
@@ -276,7 +276,7 @@ def generate(
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
         context = Context(record, inference=record.joint_graph is None, written=written)
-        functional = in_layouts(functional, context)
+        functional = changed(LAYOUTS, functional, context)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:

@@ -117,19 +117,10 @@ def table() -> dict[Any, Decomposition]:
 @functools.cache
 def _table() -> dict[Any, Decomposition]:
     """The part that comes from torch."""
-    also = [
-        getattr(packet, overload)
-        for packet in (getattr(aten, name) for name in ALSO_FROM_TORCH)
-        for overload in packet.overloads()
+    packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
+    also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    found = core_aten() | {op: decomposition_table[op] for op in also if op in decomposition_table}
+    ops = [
+        op for op in found if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable
     ]
-    found: dict[Any, Any] = core_aten() | {
-        op: decomposition_table[op] for op in also if op in decomposition_table
-    }
-    return {
-        op: function
-        for op, function in found.items()
-        if isinstance(op, torch._ops.OpOverload)
-        and op not in LOWERINGS
-        and op not in EXTERN
-        and not op._schema.is_mutable
-    }
+    return {op: found[op] for op in ops if op not in LOWERINGS and op not in EXTERN}

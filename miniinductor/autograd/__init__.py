@@ -1,2 +1,1 @@
-"""AOTAutograd in miniature: the ATen trace and its functionalization (the joint graph comes with
-training)."""
+"""AOTAutograd in miniature: the ATen trace, its functionalization, the joint graph and its two halves."""

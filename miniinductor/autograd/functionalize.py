@@ -31,9 +31,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch.fx._lazy_graph_module import (
-    _LazyGraphModule as graph_module,
-)  # its Python is written when somebody calls it: few are
+
+# its Python is written when somebody calls it: few are
+from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..checks import may_raise
 from ..exceptions import CannotFunctionalize
@@ -106,14 +106,6 @@ LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
     aten._conj.default: aten._conj_physical.default,
 }
-
-
-@inverts(*LAZY_VIEWS)
-def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Each is its own inverse."""
-    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
-
-
 # what counts places from the start of a tensor's memory, wherever in it the tensor begins
 COUNTS_PLACES = {
     aten.as_strided.default,
@@ -138,12 +130,10 @@ def functional_form(op: Any) -> tuple[Any, list[str]]:
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
     packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
     for name in packet.overloads() if packet else ():
-        candidate = getattr(packet, name)
-        if (
-            not candidate._schema.is_mutable
-            and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted
-        ):
-            return candidate, written
+        schema = getattr(packet, name)._schema
+        given = [(a.name, str(a.type)) for a in schema.arguments]
+        if given == wanted and not schema.is_mutable:
+            return getattr(packet, name), written
     raise CannotFunctionalize(f"no functional form of {op}")
 
 
@@ -170,9 +160,9 @@ def is_refused(node: Node) -> bool:
 def is_view(op: Any) -> bool:
     """Does the op return a view of an argument?"""
     schema = getattr(op, "_schema", None)
-    return (
-        schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
-    )
+    if schema is None or schema.is_mutable:
+        return False
+    return any(argument.alias_info for argument in schema.arguments)
 
 
 def add_node(
@@ -314,11 +304,8 @@ class Functionalizer:
         """(args, kwargs) of the functional form, of what the call that writes was given."""
         wanted = [a for a in target._schema.arguments if a.name in given]
         args = [given[a.name] for a in wanted if not a.kwarg_only]
-        kwargs = {
-            a.name: given[a.name] for a in wanted if a.kwarg_only and given[a.name] is not None
-        }
-        if target is aten.zeros_like.default:
-            args = args[:1]
+        options = [a.name for a in wanted if a.kwarg_only and given[a.name] is not None]
+        kwargs = {name: given[name] for name in options}
         return fx.map_arg((tuple(args), kwargs), self.read)
 
     def new_values(self, node: Node, result: Node, count: int) -> list[Node]:
@@ -345,10 +332,7 @@ def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, s
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of
     written inputs)."""
     functionalizer = extended(Functionalizer)(gm.graph)
-    with (
-        gm.meta["fake_mode"],
-        torch.no_grad(),
-        enable_python_dispatcher(),
-    ):  # C++ shape functions would ask for numbers
+    # C++ shape functions would ask for numbers
+    with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():
         graph = functionalizer.run()
     return with_graph(gm, graph), [(n.op, n.target) for n in functionalizer.written_inputs]

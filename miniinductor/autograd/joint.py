@@ -54,7 +54,6 @@ from .tracer import (
     run_traced,
 )
 
-aten = torch.ops.aten
 Views: TypeAlias = Sequence[tuple]  # (op, args, kwargs, the mode of autograd, see MODES)
 MODES = {
     "grad": torch.enable_grad,
@@ -176,7 +175,7 @@ class ProgramTrace:
     ) -> None:
         self.primals, self.count, self.joint = [*inputs, *held], len(inputs), Joint()
         self.tracer = new_tracer(decompositions)
-        self.interpreter = OriginInterpreter(gm, self.tracer)
+        self.interpreter = extended(OriginInterpreter)(gm, self.tracer)
         self.leaves = fake_inputs(self.tracer.fake_mode, self.primals)
         self.objects: list[Any] = []
         for place, (tensor, leaf) in enumerate(zip(self.primals, self.leaves)):
@@ -204,8 +203,7 @@ class ProgramTrace:
             self.check_gradients()
             gradients = self.differentiate()
         self.write_down((self.to_compute(), gradients), "JointGraph")
-        places = {f"primal{i}": i for i in range(len(self.primals))}
-        written = [places[target] for _, target in self.joint.written]
+        written = [int(name.removeprefix("primal")) for _, name in self.joint.written]
         self.joint.writes = [Write(place, self.recorded.get(place)) for place in written]
         return self.joint
 

@@ -40,7 +40,7 @@ from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import hint, is_dense
 from . import functionalize
-from .functionalize import Node, add_node, is_needed, output_of, with_graph
+from .functionalize import MAY_BE_VIEWS, Node, add_node, is_needed, output_of, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -48,7 +48,6 @@ IsCheap: TypeAlias = Callable[[Any], bool]  # does the op become part of a fused
 Reasons: TypeAlias = dict[fx.Node, str]  # why a value must not be computed again, or ""
 WRITTEN_OUT = 1.1
 RANDOM = torch.Tag.nondeterministic_seeded
-VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
 
 
 @dataclass
@@ -66,9 +65,9 @@ class Parts:
 
 
 def is_view(node: fx.Node) -> bool:
-    return node.op == "call_function" and (
-        node.target in VIEW_COPIES or functionalize.is_view(node.target)
-    )
+    """Or what may be one."""
+    is_call = node.op == "call_function"
+    return is_call and (node.target in MAY_BE_VIEWS or functionalize.is_view(node.target))
 
 
 def element_bytes(value: Any) -> int:

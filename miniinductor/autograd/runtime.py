@@ -22,10 +22,9 @@ What the function does around the two compiled halves:
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
-import copy
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,7 +38,8 @@ from ..hooks import RUNNERS, extended
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
-from .joint import Joint, has_lazy_bits, replay
+from .functionalize import output_of
+from .joint import Joint, replay
 from .partition import Parts
 from .tracer import without_autocast
 
@@ -82,28 +82,21 @@ class Plan:
     )
 
     def __getstate__(self) -> dict[str, Any]:
-        joint = copy.copy(self.joint)
-        joint.recorded = joint.graph = None
-        return self.__dict__ | {"joint": joint}
+        return self.__dict__ | {"joint": replace(self.joint, recorded=None, graph=None)}
 
 
 def cut_of(joint: Joint, parts: Parts) -> Cut:
     """What running the halves takes, as plain data."""
+    placeholders = joint.graph.graph.find_nodes(op="placeholder")
     # a saved primal is passed on as it is; the others follow the results
-    primals = {
-        n.target: i
-        for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")
-    }
-    overwritten = {f"primal{w.primal}" for w in joint.writes}
+    overwritten = {w.primal for w in joint.writes}
+    kept = {node: i for i, node in enumerate(placeholders) if i not in overwritten}
     return Cut(
-        [
-            primals[n.target] if n.op == "placeholder" and n.target not in overwritten else None
-            for n in parts.saved
-        ],
-        [n.meta["val"].stride() for n in parts.saved],
+        [kept.get(node) for node in parts.saved],
+        [node.meta["val"].stride() for node in parts.saved],
         parts.gradients,
         [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)],
-        [n.name for n in parts.tangents],
+        [node.name for node in parts.tangents],
     )
 
 
@@ -180,11 +173,8 @@ class Backward:
 
 def guards_of(graph: fx.GraphModule) -> list[str]:
     """What was assumed of the graph's symbolic sizes so far."""
-    sizes = [
-        n.meta["val"]
-        for n in graph.graph.find_nodes(op="placeholder")
-        if isinstance(n.meta["val"], torch.SymInt)
-    ]
+    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    sizes = [value for value in values if isinstance(value, torch.SymInt)]
     return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
@@ -195,12 +185,11 @@ def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
 
 def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
     """Leave in the forward graph's second output only the writes that autograd does not record."""
-    output = next(n for n in forward.graph.nodes if n.op == "output")
+    output = output_of(forward.graph)
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
-    output.args = (
-        (results, [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]),
-    )
+    inner = [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]
+    output.args = ((results, inner),)
     forward.recompile()
     return forward
 
@@ -223,11 +212,9 @@ def connect(
 
     def run(*inputs: Any) -> Any:
         results = without_autocast(apply, *inputs, *held)
-        if outside:
-            primals = [*inputs, *held]
-            for write in outside:
-                # autograd is on: the input gets new history
-                primals[write.primal].copy_(results[write.result])
+        primals = [*inputs, *held] if outside else []
+        for write in outside:  # autograd is on: the input gets new history
+            primals[write.primal].copy_(results[write.result])
         return results
 
     return with_outputs(joint, run, held)
@@ -239,9 +226,7 @@ class Halves:
     def __init__(self, plan: Plan, run_forward: Callable, run_backward: Callable) -> None:
         self.joint, self.cut = plan.joint, plan.cut
         self.run_forward, self.run_backward = run_forward, run_backward
-        self.without_tangent = [
-            i for i in range(plan.joint.count) if i not in set(plan.joint.tangents)
-        ]
+        self.without_tangent = sorted(set(range(plan.joint.count)) - set(plan.joint.tangents))
         symbols = list(plan.joint.symbols.values())
         self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
 
@@ -278,10 +263,7 @@ class Halves:
         saved_strides, tangents = self.strides(*ctx.sizes)
         saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
-        arrived = [
-            None if given[i] is None else in_layout(resolved(given[i]), stride)
-            for i, stride in tangents
-        ]
+        arrived = [in_memory(given[i], stride) for i, stride in tangents]
         recording = torch.is_grad_enabled()
         try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
             torch._C._set_grad_enabled(False)
@@ -298,10 +280,10 @@ def once_only(gradient: torch.Tensor) -> torch.Tensor:
     return torch._C._functions.DelayedError(TWICE, 1)(gradient.detach().requires_grad_())
 
 
-def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its values in its memory: `y.backward(z.conj().imag)` gives one that is
-    negated lazily."""
-    return tensor.resolve_conj().resolve_neg() if has_lazy_bits(tensor) else tensor
+def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
+    """The tensor with its values in its memory, in these strides: `y.backward(z.conj().imag)` gives
+    one that is negated lazily."""
+    return None if tensor is None else in_layout(tensor.resolve_conj().resolve_neg(), strides)
 
 
 def with_outputs(joint: Joint, run: Callable, held: Sequence[torch.Tensor] = ()) -> Callable:

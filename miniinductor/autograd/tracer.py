@@ -296,20 +296,9 @@ class OriginInterpreter(fx.Interpreter):
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        # functions that leave what the program has entered (inference mode)
-        self.ends: list[Callable] = []
         # autograd numbers its functions: the number at which each node's begin, and its origin
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
-
-    def run(self, *args: Any, **options: Any) -> Any:
-        try:
-            return super().run(*args, **options)
-        except BaseException:
-            # now: a mode that is left after the tracer's own would bring them back
-            while self.ends:
-                self.ends.pop()()
-            raise
 
     def run_node(self, node: fx.Node) -> Any:
         kept = ("source_line", "stack_trace", "module_path")
@@ -330,10 +319,7 @@ class OriginInterpreter(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):
-            super().call_function(target, args, kwargs)
-            return self.ends.append(target.ended_by)
-        if self.ends and target is self.ends[-1]:
-            self.ends.pop()
+            raise CannotTrace("the program enters a mode")
         rule = CALLS.get(target, OriginInterpreter.plain_call)
         return rule(self, target, args, kwargs)
 
@@ -392,7 +378,7 @@ def trace(
         if isinstance(fake, (torch.Tensor, torch.SymInt)):
             tracer.placeholder(input_name(function, i, fake, "arg"), fake)
     if isinstance(function, fx.GraphModule):
-        function = OriginInterpreter(function, tracer).run
+        function = extended(OriginInterpreter)(function, tracer).run
     with torch.no_grad():
         out = run_traced(tracer, function, fakes)
     tracer.graph.output(tracer.nodes_of(out))

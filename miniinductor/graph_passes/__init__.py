@@ -1,6 +1,6 @@
 """Passes over the functional graph, before lowering."""
 
 from .basic import optimize
-from .registry import Context, in_layouts, rewritten
+from .registry import LAYOUTS, REWRITING, Context, changed
 
-__all__ = ["Context", "in_layouts", "optimize", "rewritten"]
+__all__ = ["LAYOUTS", "REWRITING", "Context", "changed", "optimize"]

@@ -1,4 +1,4 @@
-"""Common subexpressions, operations that do nothing, numbers that lie on another device, dead code.
+"""Common subexpressions, operations that do nothing, dead code.
 
 In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes
       each pass removed.
@@ -11,15 +11,12 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
-from ..lowering.extern import EXTERN
-from ..lowering.registry import LOWERINGS
 from ..ops import exact_key
 from ..sizes.symbols import alike, size
 from .registry import CLEANING, graph_pass, passes
@@ -33,7 +30,6 @@ NO_OPS = {
     aten.expand.default,
     aten.lift_fresh_copy.default,
 }
-STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
 
 
 def optimize(gm: fx.GraphModule) -> dict[str, int]:
@@ -48,55 +44,6 @@ def remove_dead_code(gm: fx.GraphModule) -> int:
     before = len(gm.graph.nodes)
     gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     return before - len(gm.graph.nodes)
-
-
-@graph_pass(CLEANING, "numbers", order=10)
-def numbers_to_devices(gm: fx.GraphModule) -> int:
-    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x *
-    torch.tensor(2.)).
-
-    What the graph itself makes of a Python number becomes one again; the others are copied to the
-    GPU, once."""
-    there: dict[tuple[fx.Node, torch.device], fx.Node] = {}
-    for node in list(gm.graph.nodes):
-        value = tensor_of(node)
-        if node.target not in LOWERINGS or node.target in STAY:
-            continue
-        if value is None or value.device.type == "cpu":
-            continue
-        for given in filter(is_number_on_cpu, node.all_input_nodes):
-            if (given, value.device) not in there:
-                there[given, value.device] = on_device(gm, given, value.device)
-            node.replace_input_with(given, there[given, value.device])
-    return len(there)
-
-
-def tensor_of(node: fx.Node) -> torch.Tensor | None:
-    """The fake tensor of a node, if it has one."""
-    value = node.meta.get("val")
-    return value if isinstance(value, torch.Tensor) else None
-
-
-def is_number_on_cpu(node: fx.Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.device.type == "cpu" and not value.dim()
-
-
-def on_device(gm: fx.GraphModule, node: fx.Node, device: torch.device) -> fx.Node:
-    """A copy of this number there; made anew where the graph itself made it."""
-    value, source = node.meta["val"], next(iter(node.all_input_nodes), node)
-    is_made = node.target is aten.lift_fresh_copy.default and source.op == "get_attr"
-    with gm.graph.inserting_after(node):
-        if is_made and not value.is_complex():
-            number = getattr(gm, str(source.target)).item()
-            options = {"dtype": value.dtype, "device": device}
-            copy = gm.graph.call_function(aten.scalar_tensor.default, (number,), options)
-        else:
-            copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
-    with gm.meta["fake_mode"]:
-        made = aten.empty.memory_format([], dtype=value.dtype, device=device)
-    copy.meta = {**node.meta, "val": made}
-    return copy
 
 
 @graph_pass(CLEANING, "no-ops", order=20)
@@ -157,30 +104,26 @@ SHARING = (operator.getitem, aten._unsafe_view.default)
 
 
 def reaches_output_by_views(
-    node: fx.Node, sharing: Sequence[Any] = (operator.getitem,), without: fx.Node | None = None
+    node: fx.Node, sharing: tuple = (operator.getitem,), without: fx.Node | None = None
 ) -> bool:
     """Does an output share the memory of `node`, on a way that does not pass `without`?"""
-    work, seen = [node], {without}
+    work = [node]
     while work:
         for user in work.pop().users:
             if user.op == "output":
                 return True
-            shares = is_view(user.target) or user.target in sharing
-            if shares and user not in seen:
-                seen.add(user)
+            if user is not without and (is_view(user.target) or user.target in sharing):
                 work.append(user)
     return False
 
 
-def is_private(source: fx.Node, copy: fx.Node) -> bool:
+def is_private(source: Any, copy: fx.Node) -> bool:
     """Is the memory of `source` made in this graph, and does no output share it but through
     `copy`?"""
-    root: Any = source
-    while is_view(root.target) or root.target in SHARING:
-        root = root.args[0]
-    if root.op != "call_function":
-        return False
-    return not reaches_output_by_views(root, SHARING, without=copy)
+    while is_view(source.target) or source.target in SHARING:
+        source = source.args[0]
+    is_made = source.op == "call_function"
+    return is_made and not reaches_output_by_views(source, SHARING, without=copy)
 
 
 @graph_pass(CLEANING, "common subexpressions", order=30)
@@ -191,13 +134,13 @@ def merge_common(gm: fx.GraphModule) -> int:
     for node in list(gm.graph.nodes):
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
-        known = seen.setdefault((node.target, _freeze(node.args), _freeze(node.kwargs)), node)
+        known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
         if known is not node:
             removed += stand_in(node, known)
     return removed
 
 
-def _freeze(value: Any) -> Any:
+def frozen(value: Any) -> Any:
     """A hashable key of a node's arguments, in which sizes are expressions."""
 
     def exact(leaf: Any) -> Any:

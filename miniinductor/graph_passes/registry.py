@@ -71,16 +71,10 @@ def passes(stage: Stage) -> list[Pass]:
     return sorted(found, key=lambda one: one.order)
 
 
-def rewritten(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    """An inference graph with library kernels in place of what they compute."""
-    for one in passes(REWRITING):
-        gm = one.run(gm, context)
-    return gm
-
-
-def in_layouts(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    """The graph in the layouts that library kernels want."""
-    for one in passes(LAYOUTS):
+def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """The graph, or one in its place, after these passes: `REWRITING`, an inference graph with
+    library kernels in place of what they compute; `LAYOUTS`, with what those kernels read."""
+    for one in passes(stage):
         gm = one.run(gm, context)
     return gm
 

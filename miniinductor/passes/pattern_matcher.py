@@ -35,7 +35,7 @@ sizes (comparing those would add guards).
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import fx
@@ -51,7 +51,6 @@ from ..records import CompileRecord
 from .layout import TRANSPOSITIONS, origin_of, value_of
 
 aten = torch.ops.aten
-Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
 COMMUTE = {aten.add.Tensor, aten.mul.Tensor}
 CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.default, *RESHAPES}
@@ -103,7 +102,7 @@ class Pattern:
     arguments: list  # fake tensors and numbers, as the function was given them
 
     def __post_init__(self) -> None:
-        self.result: Node = self.graph.output_node().args[0]
+        self.result = self.graph.output_node().args[0]
         self.position = {f"arg{i}": i for i in range(len(self.arguments))}
         self.numbers = {v: i for i, v in enumerate(self.arguments) if isinstance(v, float)}
 
@@ -130,18 +129,17 @@ class Rewriter:
     """Finds and replaces in one graph.  traces: what was traced for it before; twelve layers alike
     need one proof."""
 
-    def __init__(self, gm: fx.GraphModule, decompositions: Any) -> None:
-        self.gm, self.decompositions = gm, decompositions
-        self.traces: dict[tuple, Pattern] = {}
+    def __init__(self, gm, decompositions):
+        self.gm, self.decompositions, self.traces = gm, decompositions, {}
 
-    def traced(self, function: Callable, values: Sequence[Any]) -> Pattern:
+    def traced(self, function, values):
         key = (function, *map(about, values))
         if key not in self.traces:
             mode = self.gm.meta["fake_mode"]
             self.traces[key] = traced(function, values, self.decompositions, mode)
         return self.traces[key]
 
-    def rewrite_at(self, rewrite: Rewrite, node: Node) -> bool:
+    def rewrite_at(self, rewrite, node):
         """Rewrite the match whose output is `node`, if there is one."""
         if not node.users or not rewrite.at(node):
             return False
@@ -151,7 +149,7 @@ class Rewriter:
             rewrite.patterns.append(traced(rewrite.search, values, self.decompositions, mode))
         return any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
 
-    def match(self, rewrite: Rewrite, pattern: Pattern, node: Node) -> bool:
+    def match(self, rewrite, pattern, node):
         guess = Matcher(pattern, exact=False)
         if not guess.same(pattern.result, node) or len(guess.bound) < len(pattern.arguments):
             return False
@@ -179,11 +177,10 @@ class Rewriter:
         self.replace(node, new, found)
         return True
 
-    def replace(self, node: Node, new: Pattern, found: list) -> None:
+    def replace(self, node, new, found):
         """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides
         that `node` had, if they are others and matter."""
-        copies: dict[Node, Node] = {}
-        origin, graph = origin_of(node), self.gm.graph
+        copies, origin, graph = {}, origin_of(node), self.gm.graph
         with graph.inserting_before(node):
             for n in new.graph.nodes:
                 if n.op == "placeholder":
@@ -203,7 +200,7 @@ class Rewriter:
         node.replace_all_uses_with(result)
 
 
-def makes_contiguous(node: Node) -> bool:
+def makes_contiguous(node):
     is_clone = node.target is aten.clone.default
     return is_clone and node.kwargs.get("memory_format") is torch.contiguous_format
 
@@ -212,12 +209,10 @@ class Matcher:
     """Lays a pattern's graph over another; bound: argument -> node or number, met: pattern node ->
     node."""
 
-    def __init__(self, pattern: Pattern, exact: bool) -> None:
-        self.pattern, self.exact = pattern, exact
-        self.bound: dict[int, Any] = {}
-        self.met: dict[Node, Node] = {}
+    def __init__(self, pattern, exact):
+        self.pattern, self.exact, self.bound, self.met = pattern, exact, {}, {}
 
-    def same(self, p: Any, n: Any) -> bool:
+    def same(self, p, n):
         """Does pattern value `p` stand for graph value `n`?"""
         if isinstance(p, fx.Node):
             if not isinstance(n, fx.Node):
@@ -235,11 +230,11 @@ class Matcher:
             return type(n) is int
         return (type(p) is type(n) or {type(p), type(n)} == {int, float}) and p == n
 
-    def bind(self, position: int, value: Any) -> bool:
+    def bind(self, position, value):
         known = self.bound.setdefault(position, value)
         return known is value or isinstance(value, float) and known == value
 
-    def same_node(self, p: Node, n: Node) -> bool:
+    def same_node(self, p, n):
         if p.op == "placeholder":
             return self.bind(self.pattern.position[p.target], n)
         if p in self.met:
@@ -262,7 +257,7 @@ class Matcher:
         return False
 
 
-def source(node: Node, exact: bool = True) -> Node:
+def source(node, exact=True):
     """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not
     `exact`, to any type)."""
     while node.op == "call_function" and node.target in CHANGES_NOTHING:
@@ -273,30 +268,30 @@ def source(node: Node, exact: bool = True) -> Node:
     return node
 
 
-def without_copies(node: Node) -> Node:
+def without_copies(node):
     """The node that computes what `node` copies, casts or reshapes."""
     while node.target in CHANGES_NOTHING:
         node = node.args[0]
     return node
 
 
-def about(value: Any) -> Any:
+def about(value):
     """A tensor as it is traced; a number is itself."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.shape, value.stride(), value.dtype, value.device
 
 
-def about_value(node: Node) -> tuple | None:
+def about_value(node):
     value = value_of(node)
     return None if value is None else (value.shape, value.dtype, value.device)
 
 
-def kind_of(node: Node) -> Any:
+def kind_of(node):
     return aten.view.default if node.target in RESHAPES else node.target
 
 
-def from_front(node: Node, args: Sequence[Any]) -> Sequence[Any]:
+def from_front(node, args):
     """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the
     front."""
     schema = getattr(node.target, "_schema", None)
@@ -305,7 +300,7 @@ def from_front(node: Node, args: Sequence[Any]) -> Sequence[Any]:
     if value is None or not value.dim():
         return args
 
-    def wrap(d: Any) -> Any:
+    def wrap(d):
         if isinstance(d, (list, tuple)):
             return [x % value.dim() for x in d]
         return d % value.dim() if type(d) is int else d
@@ -313,7 +308,7 @@ def from_front(node: Node, args: Sequence[Any]) -> Sequence[Any]:
     return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
 
 
-def leaks(node: Node, inside: set) -> bool:
+def leaks(node, inside):
     """Is the value of `node`, or a copy or reshape of it, used by a node that is not `inside`?"""
     return any(
         user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside))

@@ -21,13 +21,13 @@ from ...sizes.symbols import alike
 from ..functionalize import is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves
-from .careful_calls import CarefulHalves
+from .histories import HistoryHalves
 
 aten = torch.ops.aten
 
 
 @extends(Halves)
-class ArrivedHalves(CarefulHalves):
+class ArrivedHalves(HistoryHalves):
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         ctx.set_materialize_grads(False)  # `Variants` are told which arrived
         return super().forward(ctx, *primals)

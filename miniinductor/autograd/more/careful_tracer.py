@@ -22,7 +22,7 @@ from ...exceptions import CannotFunctionalize
 from ...hooks import Op, extends
 from ...sizes.symbols import hint, same, same_sizes, sizes
 from ..functionalize import functional_form, is_view
-from ..tracer import LIFT, Tracer, of_tensors
+from ..tracer import LIFT, OriginInterpreter, Tracer, of_tensors
 
 aten = torch.ops.aten
 
@@ -166,3 +166,29 @@ def functional_of(func: Op) -> Op | None:
         return functional_form(func)[0]
     except CannotFunctionalize:
         return None
+
+
+@extends(OriginInterpreter)
+class CarefulInterpreter(OriginInterpreter):
+    """ends: functions that leave what the program has entered (inference mode)."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.ends: list[Callable] = []
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().run(*args, **options)
+        except BaseException:
+            # now: a mode that is left after the tracer's own would bring them back
+            while self.ends:
+                self.ends.pop()()
+            raise
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if hasattr(target, "ended_by"):
+            target(*args, **kwargs)
+            return self.ends.append(target.ended_by)
+        if self.ends and target is self.ends[-1]:
+            self.ends.pop()
+        return super().call_function(target, args, kwargs)

@@ -9,17 +9,18 @@ In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; an
                                             # backward must see which of them reached the loss
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from ...exceptions import CannotTrace
-from ...hooks import call_rule, extends
-from ..joint import ProgramTrace, is_tensor, needs_gradient
+from ...hooks import RUNNERS, call_rule, extends
+from ..joint import Joint, ProgramTrace, is_tensor, needs_gradient
+from ..runtime import Halves
 from .careful_tracer import CarefulTracer, data_of
-from .views import is_custom
+from .views import AliasHalves, is_custom
 
 
 @call_rule(getattr)
@@ -151,3 +152,35 @@ def has_several_outputs(function: Any) -> bool:
         return False
     metadata = getattr(function, "_input_metadata", None)
     return metadata is None or len(metadata) > 1
+
+
+# --- where a compiled graph is called -------------------------------------------------------------
+@extends(Halves)
+class HistoryHalves(AliasHalves):
+    def function(self) -> Callable:
+        apply, unreached = super().function(), self.joint.unreached
+
+        def apply_detached(*primals: Any) -> Any:
+            """`apply`, where the primals that no result depends on take no part in autograd."""
+            given = list(primals)
+            for place in unreached:
+                given[place] = given[place].detach()
+            return apply(*given)
+
+        return apply_detached if unreached else apply
+
+
+def by_data(joint: Joint, run: Callable) -> Callable:
+    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
+    autograd does not count such writes."""
+
+    def call(*inputs: Any) -> Any:
+        given = list(inputs)
+        for place in joint.uncounted:
+            given[place] = given[place].data
+        return run(*given)
+
+    return call if joint.uncounted else run
+
+
+RUNNERS.append(by_data)

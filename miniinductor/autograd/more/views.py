@@ -11,6 +11,8 @@ Each output is, to autograd, what it was when the program ran; where it would no
 refused.  Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,10 +20,44 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...exceptions import CannotTrace
 from ...hooks import extends
+from ...sizes.symbols import fill
 from ..functionalize import Node
-from ..joint import Output, OutputPlanner, has_lazy_bits, is_tensor, replay
-from .careful_calls import Alias
+from ..joint import Output, OutputPlanner, Views, has_lazy_bits, is_tensor, replay
+from ..runtime import Halves
 from .careful_tracer import CarefulTracer
+
+
+@dataclass
+class Alias:
+    """A result that shares memory with a primal, or with another result, but has a history of its
+    own: a custom autograd function made it, from which autograd would not find its way by the views
+    alone.  It is made inside of our autograd function, as there.
+
+    result: its position among the results.  kind: "input" (at: a primal) or "computed" (at: a
+    result, perhaps itself).
+    """
+
+    result: int
+    kind: str
+    at: int
+    views: Views
+
+
+@extends(Halves)
+class AliasHalves(Halves):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        views = [alias.views for alias in self.joint.aliases]
+        self.views_of_aliases = fill(views, list(self.joint.symbols.values()))
+
+    def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
+        results, joint = super().results(values, primals), self.joint
+        if joint.aliases:
+            sizes = [primals[i] for i in joint.symbols]
+            for alias, views in zip(joint.aliases, self.views_of_aliases(*sizes)):
+                source = primals[alias.at] if alias.kind == "input" else results[alias.at]
+                results[alias.result] = replay(source, views) if views else source.view_as(source)
+        return results
 
 
 @extends(OutputPlanner)

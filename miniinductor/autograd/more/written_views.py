@@ -1,4 +1,4 @@
-"""Writes through transposed views; written tensors keep their strides.
+"""Writes through transposed and conjugated views; written tensors keep their strides.
 
 In:   a write, while a graph is functionalized.  Out: the new value, laid out in memory as eager's is.
 
@@ -10,7 +10,7 @@ import torch
 
 from ...hooks import extends
 from ...sizes.symbols import same, same_sizes
-from ..functionalize import Functionalizer, Node, inverts, output_of
+from ..functionalize import LAZY_VIEWS, Functionalizer, Node, inverts, output_of
 
 aten = torch.ops.aten
 
@@ -27,6 +27,12 @@ def permuted(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple
     for i, d in enumerate(dims):
         order[d % len(dims)] = i
     return source, made.emit(like, aten.permute.default, (value, order))
+
+
+@inverts(*LAZY_VIEWS)
+def computed(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple:
+    """Each is its own inverse."""
+    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
 
 def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
