@@ -36,73 +36,17 @@ from .sizes.expressions import Size
 Value = Any  # of an op: whatever the installed handler computes with
 
 # --- families -------------------------------------------------------------------------------------
-UNARY_FLOAT = (  # float in, float out
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "lgamma",
-    "sigmoid",
+UNARY_FLOAT = tuple(  # float in, float out
+    """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh
+    cosh tanh asinh acosh atanh erf erfc erfinv lgamma sigmoid""".split()
 )
-UNARY = UNARY_FLOAT + (
-    "neg",
-    "abs",
-    "sign",
-    "floor",
-    "ceil",
-    "trunc",
-    "round",
-    "bitwise_not",
-    "logical_not",
-    "isnan",
-    "isinf",
-    "signbit",
-)
+TESTS = ("logical_not", "isnan", "isinf", "signbit")  # a truth value of one operand
+UNARY = (*UNARY_FLOAT, *"neg abs sign floor ceil trunc round bitwise_not".split(), *TESTS)
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+BITWISE = tuple(f"bitwise_{name}" for name in "and or xor left_shift right_shift".split())
 BINARY = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "truncdiv",
-    "remainder",
-    "fmod",
-    "pow",
-    "maximum",
-    "minimum",
-    "atan2",
-    "copysign",
-    "nextafter",
-    "hypot",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_left_shift",
-    "bitwise_right_shift",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
+    *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
+    *("atan2", "copysign", "nextafter", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 SCANS = ("sum", "prod", "logaddexp")
