@@ -64,7 +64,7 @@ from .kernels import (
     write_kernels,
 )
 from .lowering import lower_graph
-from .lowering.cheap import is_cheap
+from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later

@@ -41,11 +41,6 @@ KNOWN = {  # functions over the limits: what they have now, and may not exceed
     "without_tangents": (51, 30),
     "Tracer:__torch_dispatch__": (52, 24),
     "Tracer:record": (37, 19),
-    "reduce": (41, 18),
-    "variance": (44, 16),
-    "pointwise": (32, 16),
-    "read_in_part": (22, 27),
-    "reads_all": (29, 25),
 }
 
 LAYOUT = {
