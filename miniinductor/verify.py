@@ -31,7 +31,7 @@ from .ir import (
     buffer_views,
     extent,
 )
-from .ops import REDUCTIONS, set_handler
+from .ops import set_handler
 from .sizes.ranges import bounds
 
 
@@ -74,11 +74,6 @@ class _Verifier(DtypeHandler):
         value = super().masked(mask, body, other)
         self.masks -= 1
         return value
-
-    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Dtype) -> Dtype:
-        if kind not in REDUCTIONS:
-            raise BadGraph(f"{self.buffer.name}: no reduction is called {kind!r}")
-        return super().reduction(dtype, src_dtype, kind, value)
 
 
 def verify_graph(graph: Graph) -> None:

@@ -26,16 +26,7 @@ from ..ir import (
 from ..ops import ops
 from ..sizes.expressions import Size
 from .extern import EXTERN
-from .registry import (
-    Call,
-    NotLowered,
-    aten,
-    broadcast_loader,
-    broadcast_sizes,
-    cast,
-    lower,
-    made,
-)
+from .registry import Call, NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made
 
 
 def positions_in(

@@ -82,13 +82,7 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
 
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
-    divide = ops.truediv
-    # on a GPU eager's kernel multiplies, and x / 6 may become an index
-    if isinstance(b, (int, float)) and call.value.device.type == "cuda":
-        wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
-        divide = ops.mul
-        b = torch.tensor(b, dtype=wide).reciprocal().item()
-    return pointwise(call, divide, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+    return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT, wide_second=True)
 
 
 @lower(aten.relu.default)

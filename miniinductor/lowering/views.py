@@ -27,17 +27,7 @@ from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import hint, same, sizes
-from .registry import (
-    Call,
-    NotLowered,
-    aten,
-    cast,
-    lower,
-    made,
-    normalize_dim,
-    number,
-    view,
-)
+from .registry import Call, NotLowered, aten, cast, lower, made, normalize_dim, number, view
 
 
 def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:

@@ -16,11 +16,11 @@ from ..lowering.pointwise import (
     DEFAULT,
     INT_TO_FLOAT,
     OF_BOOLS,
-    div,
     elementwise,
     full,
     truth,
 )
+from ..lowering.pointwise import div as plain_div
 from ..lowering.registry import (
     LOWERINGS,
     NARROW,
@@ -86,6 +86,16 @@ def copy(
 ) -> TensorBox:
     load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
+
+
+@lower(aten.div.Tensor, aten.div.Scalar)
+def div(call: Call, a: Any, b: Any) -> TensorBox:
+    """On a GPU eager's kernel multiplies by 1 / b, and x / 6 may become an index."""
+    if not isinstance(b, (int, float)) or call.value.device.type != "cuda":
+        return plain_div(call, a, b)
+    wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
+    b = torch.tensor(b, dtype=wide).reciprocal().item()
+    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT, wide_second=True)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)
