@@ -231,3 +231,9 @@ def rrelu(
     if training:
         return NotImplemented
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+
+
+@decomposition(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """(torch's own form asks for the value of an index without dimensions.)"""
+    return aten.index(x.reshape(-1), [index])
