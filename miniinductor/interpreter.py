@@ -121,16 +121,15 @@ class InterpreterHandler(OpsHandler):
 
     # memory
     def load(self, name: str, index: sympy.Expr) -> Tensor:
-        flat = self.memory[name]
-        where = self.grid(evaluate(sympy.sympify(index), self.values))
+        flat, where = self.memory[name], self.grid(evaluate(index, self.values))
         if self.mask is not None:
             where = torch.where(self.mask, where, torch.zeros_like(where))
-            if flat.numel() == 0:
-                return flat.new_zeros(()).expand(where.shape)
-        if math.prod(self.shape) and where.numel():
+        if not flat.numel() and (self.mask is not None or 0 in self.shape):
+            return flat.new_zeros(()).expand(where.shape)
+        if 0 not in (*self.shape, where.numel()):
             if int(where.min()) < 0 or int(where.max()) >= flat.numel():
                 raise IndexError(f"load of {name}[{index}] is out of bounds")
-        return flat[where] if flat.numel() else flat.new_empty(where.shape)
+        return flat[where]
 
     def store(self, name: str, index: sympy.Expr, value: Tensor, mode: str | None = None) -> None:
         flat = self.memory[name]

@@ -156,8 +156,8 @@ class GraphLowering(fx.Interpreter):
             self.lowered.inputs[target] = InputBuffer(target, None, frozenset([node.name]))
             return size(node.meta["val"])
         buffer = InputBuffer(target, Layout.of(node.meta["val"]), frozenset([node.name]))
-        self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
-        return self._box(TensorBox(buffer), node)
+        self.lowered.inputs[target] = buffer
+        return self.given(buffer)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
@@ -165,12 +165,13 @@ class GraphLowering(fx.Interpreter):
         self.lowered.constants[name] = tensor
         if tensor.layout is not torch.strided:
             return Opaque(name)
-        buffer = ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name]))
-        self.lowered.buffers[name] = buffer
-        return self._box(TensorBox(buffer), self.current)
+        return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
-    def _box(self, box: TensorBox, node: fx.Node) -> TensorBox:
-        box.fake = described(node.meta["val"])
+    def given(self, buffer: Buffer) -> TensorBox:
+        """A handle on what is there before the graph runs."""
+        self.lowered.buffers[buffer.name] = buffer
+        box = TensorBox(buffer)
+        box.fake = described(self.current.meta["val"])
         return box
 
     def run_node(self, node: fx.Node) -> Any:
@@ -213,12 +214,10 @@ class GraphLowering(fx.Interpreter):
             1 + (user.args.count(node) > 1) + (user.target in READ_SEVERAL_TIMES)
             for user in node.users
         )
+        many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
-        if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
+        if base.fake is not None and should_realize(base, uses, many_reads):
             base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
-
-    def many_reads(self, box: TensorBox) -> int:
-        return FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:

@@ -66,16 +66,13 @@ def _groups_of_equal_product(
     ([0, 1], [0]) and ([2], [1])."""
     groups = []
     i = j = 0
-    while i < len(old) or j < len(new):
-        these: list[int] = []
-        those: list[int] = []
-        size_old: Size = 1
-        size_new: Size = 1
-        while i < len(old) or j < len(new):
-            if these and those and same(size_old, size_new):
-                break
-            is_behind = bool(those) and hint(size_old, 1) < hint(size_new, 1)
-            if i < len(old) and (not these or j == len(new) or is_behind):
+    while i < len(old) and j < len(new):
+        these, those = [i], [j]
+        size_old, size_new = old[i], new[j]
+        i, j = i + 1, j + 1
+        while not same(size_old, size_new) and (i < len(old) or j < len(new)):
+            is_behind = i < len(old) and hint(size_old, 1) < hint(size_new, 1)
+            if is_behind or j == len(new):
                 these.append(i)
                 size_old = size_old * old[i]
                 i += 1
@@ -84,7 +81,8 @@ def _groups_of_equal_product(
                 size_new = size_new * new[j]
                 j += 1
         groups.append((these, those))
-    return groups
+    # dimensions of size 1 at the end
+    return [*groups, (list(range(i, len(old))), list(range(j, len(new))))]
 
 
 @lower(
