@@ -32,18 +32,7 @@ from .ir import (
     Scan,
     Scatter,
 )
-from .ops import (
-    BINARY,
-    COMPARISON,
-    LOGICAL,
-    TESTS,
-    UNARY,
-    OpsHandler,
-    Value,
-    fill,
-    ops,
-    set_handler,
-)
+from .ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, Value, fill, ops, set_handler
 from .sizes.expressions import Size
 
 
@@ -176,7 +165,6 @@ def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> No
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
-Dtype = torch.dtype
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -240,11 +228,10 @@ class DtypeHandler(OpsHandler):
 
 
 def _dtype_rule(name: str) -> Callable[..., Dtype]:
-    is_truth = name in (*COMPARISON, *TESTS, *LOGICAL)
 
     def method(self: DtypeHandler, *args: Dtype) -> Dtype:
         dtype = expect(name, *args)
-        return torch.bool if is_truth else dtype
+        return torch.bool if name in TRUTHS else dtype
 
     return method
 

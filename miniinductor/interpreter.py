@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .handlers import loop_indices, loops, run_body
 from .ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
-from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
+from .ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from .runtime.program import in_layout
 from .sizes.expressions import FloorDiv, Mod, Size
 
@@ -114,7 +114,7 @@ class InterpreterHandler(OpsHandler):
         self.mask: Tensor | None = None
         self.count = itertools.count()
 
-    def grid(self, value: Any, dtype: torch.dtype = torch.int64) -> Tensor:
+    def grid(self, value: Any, dtype: Dtype = torch.int64) -> Tensor:
         if torch.is_tensor(value):
             return value.to(dtype)
         return torch.tensor(value, dtype=dtype, device=self.device)
@@ -144,9 +144,7 @@ class InterpreterHandler(OpsHandler):
         else:
             flat[where] = value
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Tensor
-    ) -> Tensor:
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Tensor) -> Tensor:
         assert value.dtype == src_dtype, (kind, value.dtype, src_dtype)
         # the reduced dimensions as one; -1 cannot tell how long that is where there are no elements
         count = math.prod(self.shape[len(self.outer) :])
@@ -160,7 +158,7 @@ class InterpreterHandler(OpsHandler):
             return value.any(-1).to(dtype)
         return getattr(torch, kind)(value, -1, dtype=dtype)
 
-    def scan(self, dtype: torch.dtype, kind: str, value: Tensor) -> Tensor:
+    def scan(self, dtype: Dtype, kind: str, value: Tensor) -> Tensor:
         flat = value.expand(self.shape).reshape(*self.outer, -1)
         return SCANS[kind](flat, -1).to(dtype).reshape(self.shape)
 
@@ -179,15 +177,13 @@ class InterpreterHandler(OpsHandler):
         return symbol
 
     # leaves and conversions
-    def constant(self, value: float, dtype: torch.dtype) -> Tensor:
+    def constant(self, value: float, dtype: Dtype) -> Tensor:
         return torch.tensor(value, dtype=dtype, device=self.device)
 
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Tensor:
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Tensor:
         return self.grid(evaluate(expr, self.values), dtype)
 
-    def to_dtype(
-        self, x: Tensor, dtype: torch.dtype, src_dtype: torch.dtype | None = None
-    ) -> Tensor:
+    def to_dtype(self, x: Tensor, dtype: Dtype, src_dtype: Dtype | None = None) -> Tensor:
         return x.to(dtype)
 
     # control
@@ -238,8 +234,13 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     memory = {name: _flat(t.detach()) for name, t in given.items() if isinstance(t, Tensor)}
     several: dict[str, Any] = {}  # eager kernel -> its several results
 
+    def seen(view: BufferView) -> Tensor:
+        size, stride = [*map(int, view.size)], [*map(int, view.stride)]
+        flat = memory[view.name]
+        return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
+
     def view(tree: Any) -> Any:
-        return pytree.tree_map_only(BufferView, lambda v: _seen(v, memory[v.name]), tree)
+        return pytree.tree_map_only(BufferView, seen, tree)
 
     with torch.no_grad():
         for buffer in graph.operations:
@@ -259,12 +260,6 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         for name, new in graph.mutations:
             given[name].copy_(view(new))
     return outputs
-
-
-def _seen(view: BufferView, flat: Tensor) -> Tensor:
-    size = [*map(int, view.size)]
-    stride = [*map(int, view.stride)]
-    return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
 
 
 def run_computed(buffer: ComputedBuffer, memory: dict[str, Tensor]) -> None:

@@ -34,6 +34,7 @@ import torch
 from .current import Current
 from .sizes.expressions import Size
 
+Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
 
 # --- families -------------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ BINARY = (
     *("atan2", "copysign", "nextafter", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
 SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
@@ -70,14 +72,12 @@ class OpsHandler:
         """Write; mode None, or how to combine with what is
         there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Value
-    ) -> Value:
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
         argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
         counting as the extreme."""
 
-    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
+    def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in
         SCANS.  Every iteration has a result of its own: cumsum."""
 
@@ -86,13 +86,13 @@ class OpsHandler:
         the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
-    def constant(self, value: float, dtype: torch.dtype) -> Value:
+    def constant(self, value: float, dtype: Dtype) -> Value:
         """A Python scalar as `dtype`."""
 
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Value:
         """The value of a sympy expression in loop variables and sizes, as `dtype`."""
 
-    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
+    def to_dtype(self, x: Value, dtype: Dtype, src_dtype: Dtype | None = None) -> Value:
         """Convert as `Tensor.to` does."""
 
     # control

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import sympy
 
-from .handlers import Dtype, DtypeError, DtypeHandler, loop_indices, loops, run_body
+from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
 from .ir import (
     BufferView,
     ComputedBuffer,
@@ -31,7 +31,7 @@ from .ir import (
     buffer_views,
     extent,
 )
-from .ops import set_handler
+from .ops import Dtype, set_handler
 from .sizes.ranges import bounds
 
 

@@ -267,11 +267,8 @@ def _as_size(leaf: Any) -> Any:
 
 def _is_eager_by_choice(target: Any) -> bool:
     """A library kernel; a random op, which draws from torch's generator as eager does; a check."""
-    return (
-        target in EXTERN
-        or torch.Tag.nondeterministic_seeded in target.tags
-        or not target._schema.returns
-    )
+    is_random = torch.Tag.nondeterministic_seeded in target.tags
+    return target in EXTERN or is_random or not target._schema.returns
 
 
 def _is_empty(value: Any) -> bool:

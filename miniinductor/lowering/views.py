@@ -50,8 +50,8 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
             rest = sympy.expand(flat) if len(those) > 1 else flat
             inside = [k for k in these if old[k] != 1]
             for k in reversed(inside[1:]):
-                result[k] = Mod(rest, sympy.sympify(old[k]))
-                rest = FloorDiv(rest, sympy.sympify(old[k]))
+                result[k] = Mod(rest, old[k])
+                rest = FloorDiv(rest, old[k])
             if inside:
                 result[inside[0]] = rest
         return result

@@ -21,7 +21,6 @@ from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import is_negative, maximum, minimum
-from .rearranging import remainder
 
 
 def slice_start(start: Size | None, size: Size) -> Size:
@@ -138,12 +137,12 @@ def slice_scatter(
         if (start, count) != (0, size[dim]):
             test = between(index[dim], start if start != 0 else None, end)
         if step != 1:
-            on_step = equal(Mod(index[dim] - remainder(start, step), sympy.sympify(step)), 0)
+            on_step = equal(Mod(index[dim] - Mod(start, step), step), 0)
             test = on_step if test is None else ops.logical_and(test, on_step)
         return test
 
     def place(index: Index) -> Index:
-        return along(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step)))
+        return along(index, dim, lambda i: FloorDiv(i - start, step))
 
     return partly(call, x, source, written, place)
 

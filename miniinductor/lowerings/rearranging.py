@@ -72,10 +72,6 @@ def copied_view(*args: Any) -> TensorBox:
     return view(*args).copy()
 
 
-def remainder(a: Any, b: Any) -> sympy.Expr:
-    return Mod(sympy.sympify(a), sympy.sympify(b))
-
-
 @lower(aten.flip.default)
 def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
     size = x.get_size()
@@ -93,7 +89,7 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
     skip = len(repeats) - len(own)
 
     def reindex(index: Index) -> Index:
-        return [remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])]
+        return [Mod(i, n) if n != 0 else i for n, i in zip(own, index[skip:])]
 
     return copied_view(call, x, call.value.shape, reindex)
 
@@ -115,7 +111,7 @@ def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] =
 
     def reindex(index: Index) -> Index:
         return [
-            remainder(i + remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
+            Mod(i + Mod(-by[k], size[k]), size[k]) if k in by and size[k] else i
             for k, i in enumerate(index)
         ]
 
