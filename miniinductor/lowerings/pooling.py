@@ -212,8 +212,8 @@ def _largest(call: Call, windows: Windows) -> list[TensorBox]:
                 if inside is not None:
                     where = ops.where(inside, here, ops.constant(-1, torch.int64))
                 continue
-            is_first = ops.lt(where, ops.constant(0, torch.int64))
-            better = ops.logical_or(ops.gt(value, best), is_first)
+            larger = ops.gt(value, best)
+            better = ops.logical_or(larger, ops.lt(where, ops.constant(0, torch.int64)))
             if floating:
                 better = ops.logical_or(better, ops.isnan(value))
             if inside is not None:
