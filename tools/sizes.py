@@ -35,12 +35,6 @@ KNOWN = {  # functions over the limits: what they have now, and may not exceed
     "OutputGraph:call_graph": (74, 44),
     "_push_state": (53, 33),
     "Continuations:after": (29, 16),
-    "Functionalizer:call_in_place": (39, 25),
-    "choose_saved": (44, 29),
-    "partition": (52, 29),
-    "without_tangents": (51, 30),
-    "Tracer:__torch_dispatch__": (52, 24),
-    "Tracer:record": (37, 19),
 }
 
 LAYOUT = {
