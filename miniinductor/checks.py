@@ -7,7 +7,7 @@ In:   a node of an ATen graph.  Out: may its call raise, whatever the shapes and
 
 Such a call is an effect: plain Python raises though nobody reads the result.  So no pass removes
 it as dead code (`is_needed` in autograd/functionalize.py asks here), the partition keeps it in the
-half to which it belongs, and lowering runs it for all of its elements (lowering/unread.py).  What
+half to which it belongs, and lowering runs it for all of its elements (lowering/graph.py).  What
 is known to succeed says so itself, `node.meta["in_range"]`, and what eager is known to refuse,
 `node.meta["refused"]`.
 

@@ -52,12 +52,11 @@ from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
 from .handlers import graph_text
-from .hooks import JOINERS, extended
-from .in_place import overwritten_inputs
+from .hooks import IN_PLACE, JOINERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .lowering import lower_graph
-from .lowering.cheap import is_cheap
+from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later
@@ -340,7 +339,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         if config.fusion:
             nodes = scheduler.fuse(nodes)
         nodes = order.topological(nodes)
-        overwritten = overwritten_inputs(nodes, order, record)
+        overwritten = IN_PLACE.overwritten_inputs(nodes, order, record)
         schedule = Schedule(order, nodes, overwritten)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)

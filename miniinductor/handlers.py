@@ -14,7 +14,7 @@ Mirrors torch/_inductor/ops_handler.py and dtype_propagation.py.
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
@@ -32,7 +32,7 @@ from .ir import (
     Scan,
     Scatter,
 )
-from .ops import BINARY, COMPARISON, UNARY, OpsHandler, Value, fill, ops, set_handler
+from .ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, Value, fill, ops, set_handler
 from .sizes.expressions import Size
 
 
@@ -58,12 +58,9 @@ class PrintHandler(OpsHandler):
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         key = ("indirect", value, size, wrap_neg)
         if key not in self.names:
-            symbol = self.names[key] = sympy.Symbol(
-                f"indirect{next(self.indirect)}", integer=True, nonnegative=True
-            )
-            self.lines.append(
-                f"{symbol} = indirect_indexing({value}, {size}{'' if wrap_neg else ', no wrap'})"
-            )
+            symbol = self.names[key] = indirect_symbol(self.indirect)
+            no_wrap = "" if wrap_neg else ", no wrap"
+            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})")
         return self.names[key]
 
     def masked(self, mask: Value, body: Callable[[], Value], other: float) -> str:
@@ -76,7 +73,16 @@ class PrintHandler(OpsHandler):
         return name
 
 
+def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
+    """A fresh symbol for a position that is data."""
+    return sympy.Symbol(f"indirect{next(count)}", integer=True, nonnegative=True)
+
+
 def _show(argument: Any) -> str:
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(map(_show, argument))}]"
+    if isinstance(argument, BufferView):
+        return f"{argument.name}{list(argument.size)}"
     return str(argument).replace("torch.", "")
 
 
@@ -98,10 +104,8 @@ def buffer_text(buffer: Any) -> str:
     if isinstance(buffer, MultiOutput):
         return f"{buffer.name}: {where} = {buffer.source}{list(buffer.index)}{origins}"
     if isinstance(buffer, ExternKernel):
-        arguments = [
-            *map(_show_argument, buffer.args),
-            *(f"{k}={_show_argument(v)}" for k, v in buffer.kwargs.items()),
-        ]
+        arguments = [_show(value) for value in buffer.args]
+        arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
         return f"{buffer.name}: {where} = {buffer.op}({', '.join(arguments)}){origins}"
     assert isinstance(buffer, ComputedBuffer)
     handler = PrintHandler()
@@ -110,14 +114,6 @@ def buffer_text(buffer: Any) -> str:
     ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
     lines = [f"{buffer.name}: {where} = {type(buffer.data).__name__.lower()} {ranges}{origins}"]
     return "\n".join(lines + [f"    {line}" for line in handler.lines])
-
-
-def _show_argument(argument: Any) -> str:
-    if isinstance(argument, (list, tuple)):
-        return f"[{', '.join(map(_show_argument, argument))}]"
-    if isinstance(argument, BufferView):
-        return f"{argument.name}{list(argument.size)}"
-    return _show(argument)
 
 
 def graph_text(graph: Graph) -> str:
@@ -169,93 +165,73 @@ def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> No
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
+INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
 class DtypeError(AssertionError):
     """A body mixes dtypes or stores the wrong one: a bug in a lowering."""
+
+
+def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
+    """`want`, which all that an op is given must be."""
+    for dtype in given:
+        if dtype != want:
+            raise DtypeError(f"{what} of {want} is given {dtype}")
+    return want
 
 
 class DtypeHandler(OpsHandler):
     """The value of each op is its dtype; operands of one op must agree."""
 
-    def __init__(self, dtype_of_buffer: Callable[[str], torch.dtype]) -> None:
-        self.dtype_of_buffer, self.count = dtype_of_buffer, itertools.count()
+    def __init__(self, dtype_of_buffer: Callable[[str], Dtype]) -> None:
+        self.dtype_of_buffer = dtype_of_buffer
+        self.count = itertools.count()
 
-    def load(self, name: str, index: sympy.Expr) -> torch.dtype:
+    def load(self, name: str, index: sympy.Expr) -> Dtype:
         return self.dtype_of_buffer(name)
 
-    def store(
-        self, name: str, index: sympy.Expr, value: torch.dtype, mode: str | None = None
-    ) -> None:
-        want = self.dtype_of_buffer(name)
-        if value != want:
-            raise DtypeError(f"{name} holds {want}, the body stores {value}")
+    def store(self, name: str, index: sympy.Expr, value: Dtype, mode: str | None = None) -> None:
+        expect(f"store to {name}", self.dtype_of_buffer(name), value)
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: torch.dtype
-    ) -> torch.dtype:
-        if value != src_dtype:
-            raise DtypeError(f"reduction {kind} of {src_dtype} is given {value}")
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        expect(f"reduction {kind}", src_dtype, value)
         return dtype
 
-    def scan(self, dtype: torch.dtype, kind: str, value: torch.dtype) -> torch.dtype:
-        if value != dtype:
-            raise DtypeError(f"scan {kind} of {dtype} is given {value}")
-        return dtype
+    def scan(self, dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        return expect(f"scan {kind}", dtype, value)
 
-    def indirect_indexing(
-        self, value: torch.dtype, size: Size, wrap_neg: bool = True
-    ) -> sympy.Symbol:
-        if value not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    def indirect_indexing(self, value: Dtype, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+        if value not in INDEX_DTYPES:
             raise DtypeError(f"an index of dtype {value}")
-        return sympy.Symbol(f"indirect{next(self.count)}", integer=True, nonnegative=True)
+        return indirect_symbol(self.count)
 
-    def constant(self, value: float, dtype: torch.dtype) -> torch.dtype:
+    def constant(self, value: float, dtype: Dtype) -> Dtype:
         return dtype
 
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> torch.dtype:
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Dtype:
         return dtype
 
-    def to_dtype(
-        self, x: torch.dtype, dtype: torch.dtype, src_dtype: torch.dtype | None = None
-    ) -> torch.dtype:
-        if src_dtype is not None and src_dtype != x:
-            raise DtypeError(f"to_dtype from {src_dtype} is given {x}")
+    def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
+        expect("to_dtype", src_dtype or x, x)
         return dtype
 
-    def where(self, condition: torch.dtype, a: torch.dtype, b: torch.dtype) -> torch.dtype:
-        self.same("where", a, b)
-        if condition != torch.bool:
-            raise DtypeError(f"where on {condition}")
-        return a
+    def where(self, condition: Dtype, a: Dtype, b: Dtype) -> Dtype:
+        expect("where", torch.bool, condition)
+        return expect("where", a, b)
 
-    def masked(self, mask: torch.dtype, body: Callable[[], Value], other: float) -> torch.dtype:
-        if mask != torch.bool:
-            raise DtypeError(f"masked by {mask}")
+    def masked(self, mask: Dtype, body: Callable[[], Dtype], other: float) -> Dtype:
+        expect("masked", torch.bool, mask)
         return body()
 
-    def rand(self, seed: torch.dtype, offset: torch.dtype) -> torch.dtype:
+    def rand(self, seed: Dtype, offset: Dtype) -> Dtype:
         return torch.float32
 
-    def same(self, op: str, first: torch.dtype, *others: torch.dtype) -> torch.dtype:
-        if any(o != first for o in others):
-            raise DtypeError(f"{op} of {[first, *others]}: operands must have one dtype")
-        return first
 
+def _dtype_rule(name: str) -> Callable[..., Dtype]:
 
-BOOLEAN = COMPARISON + (
-    "logical_not",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "isnan",
-    "isinf",
-    "signbit",
-)
-
-
-def _dtype_rule(name: str) -> Callable[..., torch.dtype]:
-    def method(self: DtypeHandler, *args: torch.dtype) -> torch.dtype:
-        dtype = self.same(name, *args)
-        return torch.bool if name in BOOLEAN else dtype
+    def method(self: DtypeHandler, *args: Dtype) -> Dtype:
+        dtype = expect(name, *args)
+        return torch.bool if name in TRUTHS else dtype
 
     return method
 

@@ -10,6 +10,7 @@
     class CarefulTracer(Tracer): ...
 
     JOINERS.append(join_groups)             # several groups of a schedule as one
+    IN_PLACE.may_overwrite = may_overwrite  # which results lie where something lies already
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
     ['check_write']
@@ -21,6 +22,7 @@ eagerly, and every call is traced as torch's own rules take it apart.
 import functools
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -103,3 +105,18 @@ RUNNERS: list[Runner] = []
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
+
+
+@dataclass
+class InPlace:
+    """What is written over memory that is there already: nothing, unless speed/in_place.py asks.
+
+    overwritten_inputs: (nodes in their order, `NodeGraph`, record) -> {buffer: the input}.
+    may_overwrite: (group, new, old, reads_first) -> may `new` lie where `old` lies?
+    """
+
+    overwritten_inputs: Callable[..., dict[str, str]] = lambda nodes, order, record: {}
+    may_overwrite: Callable[..., bool] = lambda group, new, old, reads_first: False
+
+
+IN_PLACE = InPlace()

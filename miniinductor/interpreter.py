@@ -22,44 +22,24 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch import Tensor
 
 from .handlers import loop_indices, loops, run_body
-from .ir import (
-    AnyLoops,
-    BufferView,
-    ComputedBuffer,
-    ExternKernel,
-    Graph,
-    MultiOutput,
-    Scan,
-    Scatter,
-    extent,
-)
-from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
+from .ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
+from .ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from .runtime.program import in_layout
 from .sizes.expressions import FloorDiv, Mod, Size
 
 
 # --- index expressions ----------------------------------------------------------------------------
-def _extreme(of_tensors: Callable[..., Any], of_numbers: Callable[..., Any]) -> Callable[..., Any]:
-    """The larger (smaller) of two, of which either may be a tensor."""
-
-    def choose(a: Any, b: Any) -> Any:
-        if torch.is_tensor(a) or torch.is_tensor(b):
-            return of_tensors(torch.as_tensor(a), torch.as_tensor(b))
-        return of_numbers(a, b)
-
-    return choose
-
-
 ARITHMETIC = {
     sympy.Add: operator.add,
     sympy.Mul: operator.mul,
     sympy.Pow: operator.pow,
     FloorDiv: operator.floordiv,
     Mod: operator.mod,
-    sympy.Max: _extreme(torch.maximum, max),
-    sympy.Min: _extreme(torch.minimum, min),
+    sympy.Max: lambda a, b: torch.maximum(torch.as_tensor(a), torch.as_tensor(b)),
+    sympy.Min: lambda a, b: torch.minimum(torch.as_tensor(a), torch.as_tensor(b)),
 }
 
 
@@ -78,51 +58,40 @@ def evaluate(expr: Size, values: dict[sympy.Symbol, Any]) -> Any:
 
 
 # --- the ops --------------------------------------------------------------------------------------
-def _div_zero_safe(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _div_zero_safe(function: Callable[..., Tensor], **options: Any) -> Callable[..., Tensor]:
     """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
 
-    def call(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def call(a: Tensor, b: Tensor) -> Tensor:
         if not a.dtype.is_floating_point and (b == 0).any():
             raise ZeroDivisionError("ZeroDivisionError")
-        return function(a, b)
+        return function(a, b, **options)
 
     return call
 
 
-TORCH_NAME = {
+NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "truediv": torch.div,
+    "floordiv": _div_zero_safe(torch.div, rounding_mode="floor"),
+    "truncdiv": _div_zero_safe(torch.div, rounding_mode="trunc"),
     "remainder": _div_zero_safe(torch.remainder),
     "fmod": _div_zero_safe(torch.fmod),
-} | {
-    f"{mode}div": _div_zero_safe(functools.partial(torch.div, rounding_mode=mode))
-    for mode in ("floor", "trunc")
 }
-SCATTER_MODES = {
-    "atomic_add": "sum",
-    "atomic_mul": "prod",
-    "atomic_max": "amax",
-    "atomic_min": "amin",
-}
+SCATTER_MODES = dict(atomic_add="sum", atomic_mul="prod", atomic_max="amax", atomic_min="amin")
 SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
 WORD = 0xFFFFFFFF
 
 
-def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+def philox(seed: Tensor, offset: Tensor) -> Tensor:
     """Philox4x32-10: the first 32 random bits for each element of `offset` (int64), as int64;
     seed: int64, broadcast."""
-    c0 = offset & WORD
-    c1 = offset >> 32 & WORD
-    c2 = torch.zeros_like(offset)
-    c3 = torch.zeros_like(offset)
-    k0 = seed & WORD
-    k1 = seed >> 32 & WORD
+    c0, c1 = offset & WORD, offset >> 32 & WORD
+    c2 = c3 = torch.zeros_like(offset)
+    k0, k1 = seed & WORD, seed >> 32 & WORD
     for _ in range(10):
         a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
         b = c2 * 0xCD9E8D57
-        c0 = (b >> 32 & WORD) ^ c1 ^ k0
-        c1 = b & WORD
-        c2 = (a >> 32 & WORD) ^ c3 ^ k1
-        c3 = a & WORD
+        c0, c1 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD
+        c2, c3 = (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
         k0 = k0 + 0x9E3779B9 & WORD
         k1 = k1 + 0xBB67AE85 & WORD
     return c0
@@ -131,46 +100,40 @@ def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
 class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
-    def __init__(
-        self, memory: dict[str, torch.Tensor], data: AnyLoops, device: torch.device
-    ) -> None:
+    def __init__(self, memory: dict[str, Tensor], data: AnyLoops, device: torch.device) -> None:
         self.memory = memory  # buffer name -> flat tensor
         ranges = loops(data)
         self.shape = tuple(map(int, ranges.values()))
-        self.outer = len(data.ranges)
+        self.outer = self.shape[: len(data.ranges)]
+        self.written = self.shape if isinstance(data, Scan) else self.outer
         self.device = device
         self.values: dict[sympy.Symbol, Any] = {}  # symbol -> int, or int64 tensor
-        for d, symbol in enumerate(ranges):
-            shape = [1] * len(ranges)
-            shape[d] = -1
-            self.values[symbol] = torch.arange(self.shape[d], device=device).view(shape)
-        self.is_scan = isinstance(data, Scan)
-        self.mask: torch.Tensor | None = None
+        for d, (symbol, size) in enumerate(ranges.items()):
+            along = [-1 if k == d else 1 for k in range(len(ranges))]
+            self.values[symbol] = torch.arange(int(size), device=device).view(along)
+        self.mask: Tensor | None = None
         self.count = itertools.count()
 
-    def grid(self, value: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    def grid(self, value: Any, dtype: Dtype = torch.int64) -> Tensor:
         if torch.is_tensor(value):
             return value.to(dtype)
         return torch.tensor(value, dtype=dtype, device=self.device)
 
     # memory
-    def load(self, name: str, index: sympy.Expr) -> torch.Tensor:
-        flat = self.memory[name]
-        where = self.grid(evaluate(sympy.sympify(index), self.values))
+    def load(self, name: str, index: sympy.Expr) -> Tensor:
+        flat, where = self.memory[name], self.grid(evaluate(index, self.values))
         if self.mask is not None:
             where = torch.where(self.mask, where, torch.zeros_like(where))
-            if flat.numel() == 0:
-                return flat.new_zeros(()).expand(where.shape)
-        if math.prod(self.shape) and where.numel():
+        if not flat.numel() and (self.mask is not None or 0 in self.shape):
+            return flat.new_zeros(()).expand(where.shape)
+        if 0 not in (*self.shape, where.numel()):
             if int(where.min()) < 0 or int(where.max()) >= flat.numel():
                 raise IndexError(f"load of {name}[{index}] is out of bounds")
-        return flat[where] if flat.numel() else flat.new_empty(where.shape)
+        return flat[where]
 
-    def store(
-        self, name: str, index: sympy.Expr, value: torch.Tensor, mode: str | None = None
-    ) -> None:
+    def store(self, name: str, index: sympy.Expr, value: Tensor, mode: str | None = None) -> None:
         flat = self.memory[name]
-        shape = self.shape if self.is_scan else self.shape[: self.outer]
+        shape = self.written
         where = self.grid(evaluate(index, self.values))
         if where.dim() > len(shape):
             where = where.reshape(where.shape[: len(shape)])
@@ -181,32 +144,25 @@ class InterpreterHandler(OpsHandler):
         else:
             flat[where] = value
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: torch.Tensor
-    ) -> torch.Tensor:
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Tensor) -> Tensor:
         assert value.dtype == src_dtype, (kind, value.dtype, src_dtype)
-        outer = self.shape[: self.outer]
-        count = math.prod(self.shape[self.outer :])
-        value = value.expand(self.shape).reshape(*outer, count)
-        if kind in ("argmax", "argmin"):
-            if src_dtype == torch.bool:
-                value = value.to(torch.uint8)
-            result = getattr(torch, kind)(value, -1)
-        elif kind in ("max", "min"):
-            result = getattr(torch, f"a{kind}")(value, -1)
-        elif kind == "any":
-            result = value.to(torch.bool).any(-1)
-        else:
-            result = getattr(torch, kind)(value, -1, dtype=dtype)
-        return result.to(dtype)
+        # the reduced dimensions as one; -1 cannot tell how long that is where there are no elements
+        count = math.prod(self.shape[len(self.outer) :])
+        value = value.expand(self.shape).reshape(*self.outer, count)
+        if kind.startswith("arg"):
+            value = value.to(torch.uint8) if src_dtype == torch.bool else value
+            return getattr(torch, kind)(value, -1).to(dtype)
+        if kind in ("max", "min"):
+            return getattr(torch, f"a{kind}")(value, -1).to(dtype)
+        if kind == "any":
+            return value.any(-1).to(dtype)
+        return getattr(torch, kind)(value, -1, dtype=dtype)
 
-    def scan(self, dtype: torch.dtype, kind: str, value: torch.Tensor) -> torch.Tensor:
-        flat = value.expand(self.shape).reshape(*self.shape[: self.outer], -1)
+    def scan(self, dtype: Dtype, kind: str, value: Tensor) -> Tensor:
+        flat = value.expand(self.shape).reshape(*self.outer, -1)
         return SCANS[kind](flat, -1).to(dtype).reshape(self.shape)
 
-    def indirect_indexing(
-        self, value: torch.Tensor, size: Size, wrap_neg: bool = True
-    ) -> sympy.Symbol:
+    def indirect_indexing(self, value: Tensor, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         value = value.to(torch.int64)
         size = int(evaluate(size, self.values))
         if wrap_neg:
@@ -221,39 +177,35 @@ class InterpreterHandler(OpsHandler):
         return symbol
 
     # leaves and conversions
-    def constant(self, value: float, dtype: torch.dtype) -> torch.Tensor:
+    def constant(self, value: float, dtype: Dtype) -> Tensor:
         return torch.tensor(value, dtype=dtype, device=self.device)
 
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> torch.Tensor:
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Tensor:
         return self.grid(evaluate(expr, self.values), dtype)
 
-    def to_dtype(
-        self, x: torch.Tensor, dtype: torch.dtype, src_dtype: torch.dtype | None = None
-    ) -> torch.Tensor:
+    def to_dtype(self, x: Tensor, dtype: Dtype, src_dtype: Dtype | None = None) -> Tensor:
         return x.to(dtype)
 
     # control
-    def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def where(self, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return torch.where(condition, a, b)
 
-    def masked(
-        self, mask: torch.Tensor, body: Callable[[], torch.Tensor], other: float
-    ) -> torch.Tensor:
+    def masked(self, mask: Tensor, body: Callable[[], Tensor], other: float) -> Tensor:
         before = self.mask
         self.mask = mask if before is None else mask & before
         value = body()
         self.mask = before
         return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
 
-    def rand(self, seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+    def rand(self, seed: Tensor, offset: Tensor) -> Tensor:
         bits = philox(seed.to(torch.int64), offset.to(torch.int64))
         return (bits >> 8).to(torch.float32) * 2.0**-24
 
 
-def _torch_rule(name: str) -> Callable[..., torch.Tensor]:
-    function = TORCH_NAME.get(name) or getattr(torch, name)
+def _torch_rule(name: str) -> Callable[..., Tensor]:
+    function = NOT_AS_TORCH.get(name) or getattr(torch, name)
 
-    def method(self: InterpreterHandler, *args: torch.Tensor) -> torch.Tensor:
+    def method(self: InterpreterHandler, *args: Tensor) -> Tensor:
         result = function(*args)
         if name in COMPARISON or result.dtype == torch.bool:
             return result
@@ -267,7 +219,7 @@ for _name in UNARY + BINARY + COMPARISON:
 
 
 # --- graphs ---------------------------------------------------------------------------------------
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def _flat(tensor: Tensor) -> Tensor:
     """The memory under a tensor, from its first element on."""
     length = extent(tensor.shape, tensor.stride())
     if not length:
@@ -277,14 +229,18 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Execute a lowered graph: the list of its outputs.  Mutated inputs are written."""
-    memory: dict[str, torch.Tensor] = {}  # buffer -> its elements, flat
+    given = dict(zip(graph.inputs, inputs)) | graph.constants
+    # buffer -> its elements, flat
+    memory = {name: _flat(t.detach()) for name, t in given.items() if isinstance(t, Tensor)}
     several: dict[str, Any] = {}  # eager kernel -> its several results
-    for name, tensor in [*zip(graph.inputs, inputs), *graph.constants.items()]:
-        if isinstance(tensor, torch.Tensor):
-            memory[name] = _flat(tensor.detach())
+
+    def seen(view: BufferView) -> Tensor:
+        size, stride = [*map(int, view.size)], [*map(int, view.stride)]
+        flat = memory[view.name]
+        return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
 
     def view(tree: Any) -> Any:
-        return pytree.tree_map_only(BufferView, lambda v: _seen(v, memory[v.name]), tree)
+        return pytree.tree_map_only(BufferView, seen, tree)
 
     with torch.no_grad():
         for buffer in graph.operations:
@@ -292,11 +248,8 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
                 run_computed(buffer, memory)
                 continue
             if isinstance(buffer, MultiOutput):
-                value = several[buffer.source]
-                for i in buffer.index:
-                    value = value[i]
+                value = functools.reduce(operator.getitem, buffer.index, several[buffer.source])
             else:
-                assert isinstance(buffer, ExternKernel)
                 value = buffer.op(*view(buffer.args), **view(buffer.kwargs))
             if buffer.layout is None:
                 several[buffer.name] = value
@@ -304,19 +257,12 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
                 stride = tuple([int(n) for n in buffer.layout.stride])
                 memory[buffer.name] = _flat(in_layout(value, stride))
         outputs = view(graph.outputs)
-        written = dict(zip(graph.inputs, inputs)) | graph.constants
         for name, new in graph.mutations:
-            written[name].copy_(view(new))
+            given[name].copy_(view(new))
     return outputs
 
 
-def _seen(view: BufferView, flat: torch.Tensor) -> torch.Tensor:
-    size = [*map(int, view.size)]
-    stride = [*map(int, view.stride)]
-    return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
-
-
-def run_computed(buffer: ComputedBuffer, memory: dict[str, torch.Tensor]) -> None:
+def run_computed(buffer: ComputedBuffer, memory: dict[str, Tensor]) -> None:
     layout = buffer.layout
     if isinstance(buffer.data, Scatter):
         memory[buffer.name] = memory[buffer.data.target]

@@ -40,6 +40,7 @@ from .sizes.expressions import Size
 from .sizes.ranges import simplify
 from .sizes.symbols import Described, same, sizes
 
+Origins = frozenset[str]  # the FX nodes something came from
 Index = Sequence[sympy.Expr]  # one expression in loop variables and sizes for each dimension
 Loader = Callable[[Index], Value]  # the value at an index
 Reindex = Callable[[Index], Index]  # an index into a view -> an index into what it looks at
@@ -115,7 +116,7 @@ class Loops:
     dtype: torch.dtype
     ranges: list[Size]
     inner_fn: Callable[..., Value]
-    origins: frozenset[str] = field(default=frozenset(), kw_only=True)  # FX nodes this came from
+    origins: Origins = field(default=frozenset(), kw_only=True)  # FX nodes this came from
 
     def get_size(self) -> Sequence[Size]:
         return self.ranges
@@ -175,7 +176,7 @@ class View:
     base: "TensorBox"
     size: list[Size]
     reindex: Reindex
-    origins: frozenset[str] = frozenset()
+    origins: Origins = frozenset()
 
     def get_size(self) -> Sequence[Size]:
         return self.size
@@ -186,7 +187,7 @@ class View:
 class Buffer:
     name: str
     layout: Any  # a Layout; None of a kernel with several results, and of an input that is a number
-    origins: frozenset[str] = frozenset()
+    origins: Origins = frozenset()
 
     def get_size(self) -> tuple[Size, ...]:
         return self.layout.size
@@ -281,7 +282,7 @@ class TensorBox:
         return self._described().device
 
     @property
-    def origins(self) -> frozenset[str]:
+    def origins(self) -> Origins:
         """What its users must name as theirs: nothing once the value is stored, for then it is
         another kernel's work."""
         return frozenset() if isinstance(self.data, Buffer) else self.data.origins
@@ -308,9 +309,8 @@ class TensorBox:
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
-            inner = (
-                data.base.make_loader()
-            )  # now: what is stored after this value was made must not be read by it
+            # now: what is stored after this value was made must not be read by it
+            inner = data.base.make_loader()
             return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
@@ -320,27 +320,16 @@ class TensorBox:
         stride: strides of the buffer, default contiguous.  Returns the buffer's name.
         """
         if not isinstance(self.data, Buffer):
-            data = self.data
-            layout = Layout(
-                data.device,
-                data.dtype,
-                tuple(data.get_size()),
-                tuple(stride or contiguous_strides(data.get_size())),
-            )
+            data, size = self.data, self.get_size()
+            strides = tuple(stride or contiguous_strides(size))
+            layout = Layout(data.device, data.dtype, size, strides)
             self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
         return self.data.name
 
     def copy(self) -> "TensorBox":
         """An unrealized copy, so that a view can be stored in a layout of its own."""
-        return TensorBox(
-            Pointwise(
-                self.device,
-                self.dtype,
-                list(self.get_size()),
-                self.make_loader(),
-                origins=self.origins,
-            )
-        )
+        size, load = list(self.get_size()), self.make_loader()
+        return TensorBox(Pointwise(self.device, self.dtype, size, load, origins=self.origins))
 
     def as_buffer_view(self, stride: Sequence[Size] | None = None) -> BufferView:
         """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in
@@ -354,9 +343,8 @@ class TensorBox:
         else:
             self.realize(stride)
             layout = self.data.layout
-            view = BufferView(
-                self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset
-            )
+            place = tuple(layout.size), tuple(layout.stride), layout.offset
+            view = BufferView(self.data.name, *place)
         if view is None or stride is not None and not same_layout(view.size, view.stride, stride):
             copied = self.copy()
             copied.realize(stride)
@@ -373,16 +361,12 @@ class TensorBox:
             expressions = box.data.reindex(expressions)
             box = box.data.base
         box.realize()
-        linear = sympy.expand(
-            simplify(box.data.layout.indexer(expressions), dict(zip(index, size)))
-        )
+        place = simplify(box.data.layout.indexer(expressions), dict(zip(index, size)))
+        linear = sympy.expand(place)
         offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
         stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
-        if (
-            sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0
-            or any(s.has(*index) for s in stride if s.free_symbols)
-            or any(s.is_negative for s in stride)
-        ):
+        rest = sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index)))
+        if rest != 0 or any(s.is_negative or s.has(*index) for s in stride):
             return None
         return BufferView(box.data.name, size, tuple(stride), offset)
 
@@ -451,14 +435,13 @@ class Graph:
         return buffer_views([self.outputs, self.mutations])
 
     def add(
-        self, kind: type[Buffer], layout: Layout | None, origins: frozenset[str], **fields: Any
+        self, kind: type[Buffer], layout: Layout | None, origins: Origins, **fields: Any
     ) -> Any:
         """Append an operation that fills a new buffer; returns it."""
-        operation = kind(
-            name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields
-        )
+        name = f"buf{len(self.operations)}"
+        operation = kind(name=name, layout=layout, origins=origins, **fields)
         self.operations.append(operation)
-        self.buffers[operation.name] = operation
+        self.buffers[name] = operation
         return operation
 
 

@@ -17,7 +17,7 @@ puts it back, so that threads and recursive calls never share one.  Memory that 
 result may alias is never taken from the arena, nor large buffers in training on a GPU.
 
 What a kernel reads for the last time, element by element as it makes its result, the result is
-written over (in_place.py says when that is right).  Mirrors
+written over (speed/in_place.py says when that is right).  Mirrors
 torch/_inductor/codegen/memory_planning.py.
 """
 
@@ -32,7 +32,7 @@ import torch
 
 from . import config
 from .devices import about
-from .in_place import may_overwrite
+from .hooks import IN_PLACE
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
@@ -262,7 +262,7 @@ class MemoryPlanner:
             if (
                 self.last_use.get(self.root(old)) == position
                 and self.fits(name, old, taken)
-                and may_overwrite(step.group, name, old, False)
+                and IN_PLACE.may_overwrite(step.group, name, old, False)
             ):
                 return old
         return None

@@ -34,78 +34,24 @@ import torch
 from .current import Current
 from .sizes.expressions import Size
 
+Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
 
 # --- families -------------------------------------------------------------------------------------
-UNARY_FLOAT = (  # float in, float out
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "lgamma",
-    "sigmoid",
+UNARY_FLOAT = tuple(  # float in, float out
+    """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh
+    cosh tanh asinh acosh atanh erf erfc erfinv lgamma sigmoid""".split()
 )
-UNARY = UNARY_FLOAT + (
-    "neg",
-    "abs",
-    "sign",
-    "floor",
-    "ceil",
-    "trunc",
-    "round",
-    "bitwise_not",
-    "logical_not",
-    "isnan",
-    "isinf",
-    "signbit",
-)
+TESTS = ("logical_not", "isnan", "isinf", "signbit")  # a truth value of one operand
+UNARY = (*UNARY_FLOAT, *"neg abs sign floor ceil trunc round bitwise_not".split(), *TESTS)
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+BITWISE = tuple(f"bitwise_{name}" for name in "and or xor left_shift right_shift".split())
 BINARY = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "truncdiv",
-    "remainder",
-    "fmod",
-    "pow",
-    "maximum",
-    "minimum",
-    "atan2",
-    "copysign",
-    "nextafter",
-    "hypot",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_left_shift",
-    "bitwise_right_shift",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
+    *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
+    *("atan2", "copysign", "nextafter", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
 SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
@@ -126,14 +72,12 @@ class OpsHandler:
         """Write; mode None, or how to combine with what is
         there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Value
-    ) -> Value:
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
         argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
         counting as the extreme."""
 
-    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
+    def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in
         SCANS.  Every iteration has a result of its own: cumsum."""
 
@@ -142,13 +86,13 @@ class OpsHandler:
         the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
-    def constant(self, value: float, dtype: torch.dtype) -> Value:
+    def constant(self, value: float, dtype: Dtype) -> Value:
         """A Python scalar as `dtype`."""
 
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Value:
         """The value of a sympy expression in loop variables and sizes, as `dtype`."""
 
-    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
+    def to_dtype(self, x: Value, dtype: Dtype, src_dtype: Dtype | None = None) -> Value:
         """Convert as `Tensor.to` does."""
 
     # control

@@ -17,7 +17,6 @@ Left out: symbolic sizes (their bounds are not checked).
 from collections.abc import Callable
 
 import sympy
-import torch
 
 from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
 from .ir import (
@@ -32,7 +31,7 @@ from .ir import (
     buffer_views,
     extent,
 )
-from .ops import REDUCTIONS, set_handler
+from .ops import Dtype, set_handler
 from .sizes.ranges import bounds
 
 
@@ -58,7 +57,7 @@ class _Verifier(DtypeHandler):
             raise BadGraph(f"{self.buffer.name} reads {name}, which nothing made before")
         return self.known[name]
 
-    def load(self, name: str, index: sympy.Expr) -> torch.dtype:
+    def load(self, name: str, index: sympy.Expr) -> Dtype:
         layout = self.layout(name)
         if name == self.buffer.name:
             raise BadGraph(f"{name} reads itself")
@@ -66,33 +65,22 @@ class _Verifier(DtypeHandler):
         if not self.masks and not self.empty and size is not None:
             limits = bounds(sympy.sympify(index), self.ranges)
             if limits is not None and not (0 <= limits[0] and limits[1] < size):
-                raise BadGraph(
-                    f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
-                )
+                reached = f"{name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
+                raise BadGraph(f"{self.buffer.name} loads {reached}")
         return layout.dtype
 
-    def masked(
-        self, mask: torch.dtype, body: Callable[[], torch.dtype], other: float
-    ) -> torch.dtype:
+    def masked(self, mask: Dtype, body: Callable[[], Dtype], other: float) -> Dtype:
         self.masks += 1
         value = super().masked(mask, body, other)
         self.masks -= 1
         return value
 
-    def reduction(
-        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: torch.dtype
-    ) -> torch.dtype:
-        if kind not in REDUCTIONS:
-            raise BadGraph(f"{self.buffer.name}: no reduction is called {kind!r}")
-        return super().reduction(dtype, src_dtype, kind, value)
-
 
 def verify_graph(graph: Graph) -> None:
     """Raise BadGraph if the graph breaks a rule."""
+    given = graph.inputs | graph.buffers
     known = {
-        name: b.layout
-        for name, b in [*graph.inputs.items(), *graph.buffers.items()]
-        if not isinstance(b, (ComputedBuffer, ExternKernel, MultiOutput))
+        name: given[name].layout for name in (*graph.inputs, *graph.constants) if name in given
     }
     several = set()
     for buffer in graph.operations:
@@ -106,9 +94,7 @@ def verify_graph(graph: Graph) -> None:
                 continue
         elif isinstance(buffer, MultiOutput):
             if buffer.source not in several:
-                raise BadGraph(
-                    f"{buffer.name} is an output of {buffer.source}, which is no kernel with several outputs"
-                )
+                raise BadGraph(f"{buffer.name}: {buffer.source} is no kernel with several outputs")
         else:
             _check_computed(buffer, known)
         known[buffer.name] = buffer.layout
@@ -123,10 +109,8 @@ def _check_view(view: BufferView, known: dict[str, Layout], user: str) -> None:
     if view.name not in known:
         raise BadGraph(f"{user} reads {view.name}, which nothing made before")
     layout = known[view.name]
-    need, have = (
-        extent(view.size, view.stride, view.offset),
-        extent(layout.size, layout.stride, layout.offset),
-    )
+    need = extent(view.size, view.stride, view.offset)
+    have = extent(layout.size, layout.stride, layout.offset)
     if need is not None and have is not None and need > have:
         raise BadGraph(f"{user} sees {view}, beyond the {have} elements of {view.name}")
 
@@ -137,9 +121,8 @@ def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
         if data.target not in known:
             raise BadGraph(f"{buffer.name} scatters into {data.target}, which nothing made before")
     elif not isinstance(data, Scan) and tuple(data.ranges) != tuple(layout.size):
-        raise BadGraph(
-            f"{buffer.name} loops over {list(data.ranges)} but holds {list(layout.size)}"
-        )
+        held = list(layout.size)
+        raise BadGraph(f"{buffer.name} loops over {list(data.ranges)} but holds {held}")
     try:
         with set_handler(_Verifier(known, buffer)):
             run_body(buffer, *loop_indices(data))

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from miniinductor.lowering.unread import read_in_part
+from miniinductor.lowerings.unread import read_in_part
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 

@@ -52,7 +52,7 @@ def spoil_twice(g):
         (spoil_bounds, "elements 8 to 39 of 32"),
         (spoil_loops, "loops over"),
         (spoil_output, "beyond the 4 elements"),
-        (spoil_store, "the body stores torch.int64"),
+        (spoil_store, "is given torch.int64"),
         (spoil_twice, "two buffers are called"),
     ],
     ids=lambda x: getattr(x, "__name__", ""),

@@ -35,11 +35,6 @@ KNOWN = {  # functions over the limits: what they have now, and may not exceed
     "OutputGraph:call_graph": (74, 44),
     "_push_state": (53, 33),
     "Continuations:after": (29, 16),
-    "reduce": (41, 18),
-    "variance": (44, 16),
-    "pointwise": (32, 16),
-    "read_in_part": (22, 27),
-    "reads_all": (29, 25),
 }
 
 LAYOUT = {

@@ -4,8 +4,8 @@ rule.
 In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored
       buffers.
 
-Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  Whatever has no
-lowering does too, and is recorded as a fallback with its reason. Mirrors
+Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention and
+sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.  Mirrors
 torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
@@ -21,7 +21,7 @@ from ..exceptions import CannotLower
 from ..ir import BufferView, ExternKernel, Graph, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
-from .registry import Call, aten
+from .registry import LOWERINGS, Call, aten
 
 PRODUCTS = (
     aten.mm.default,
@@ -30,35 +30,20 @@ PRODUCTS = (
     aten.baddbmm.default,
     aten.mv.default,
 )
-ATTENTION = [
-    getattr(aten, f"_scaled_dot_product_{kind}{half}").default
-    for half in ("", "_backward")
-    for kind in (
-        "flash_attention_for_cpu",
-        "flash_attention",
-        "efficient_attention",
-        "cudnn_attention",
-    )
-]
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
     [
-        aten.dot.default,
-        aten.convolution.default,
-        aten.convolution_backward.default,
-        aten.max_pool2d_with_indices_backward.default,
-        aten.sort.default,
-        aten.sort.stable,
-        aten.topk.default,
-        aten.bernoulli.default,
+        aten.bernoulli.default,  # eager's draws
         aten.bernoulli.p,
         aten.binary_cross_entropy.default,  # it looks at each probability, and raises
-        *ATTENTION,
     ]
 )
-if torch._C._has_mkldnn:
-    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
-    EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
+SCATTERS = set("index_put scatter scatter_add scatter_reduce index_add index_copy".split())
+
+
+def is_cheap(op: Any) -> bool:
+    """Is `op` part of fused kernels, so that computing it again in a backward half costs little?"""
+    return op in LOWERINGS and op not in EXTERN and op.overloadpacket.__name__ not in SCATTERS
 
 
 def eager_kernel(
@@ -70,31 +55,17 @@ def eager_kernel(
 ) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""
-    op = call.node.target
-    record.fallbacks.append(
-        Fallback(
-            str(op),
-            "fallback" if reason else "extern",
-            reason or "library kernel",
-            call.node.meta.get("source_line", ""),
-        )
-    )
-    origins = call.origins
+    op, where = call.node.target, call.node.meta.get("source_line", "")
+    kind = "fallback" if reason else "extern"
+    record.fallbacks.append(Fallback(str(op), kind, reason or "library kernel", where))
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
+    called = dict(op=op, args=tuple(args), kwargs=kwargs)
     if isinstance(value, (torch.Tensor, Described)):
-        kernel = graph.add(
-            ExternKernel,
-            Layout.of(value),
-            origins,
-            op=op,
-            args=tuple(args),
-            kwargs=kwargs,
-            out_op=EXTERN.get(op),
-        )
-        return TensorBox(kernel)
-    kernel = graph.add(ExternKernel, None, origins, op=op, args=tuple(args), kwargs=kwargs)
-    return _outputs(graph, kernel, value, (), origins)
+        layout, out_op = Layout.of(value), EXTERN.get(op)
+        return TensorBox(graph.add(ExternKernel, layout, call.origins, out_op=out_op, **called))
+    kernel = graph.add(ExternKernel, None, call.origins, **called)
+    return _outputs(graph, kernel, value, (), call.origins)
 
 
 def _argument(call: Call, box: TensorBox) -> BufferView:
@@ -107,9 +78,8 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
-    if (
-        call.node.target in COUNTS_PLACES
-    ):  # it counts from the start of eager's storage, and ours is shared by many buffers
+    if call.node.target in COUNTS_PLACES:
+        # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
     if box.fake is None or not is_dense(box.fake):
         return box.as_buffer_view()

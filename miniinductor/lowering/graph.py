@@ -27,6 +27,7 @@ from ..checks import may_raise
 from ..devices import recomputes
 from ..exceptions import CannotLower
 from ..fake_mode import EAGER
+from ..handlers import loop_variables
 from ..ir import (
     Buffer,
     BufferView,
@@ -47,11 +48,10 @@ from ..ir import (
 from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Size
-from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, Described, described, is_dense, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
-from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
 # the same where arithmetic is free and memory is not; but not in a backward half, whose kernels read
@@ -59,10 +59,13 @@ MANY_READS = 4  # an inlined value that several users would re-read this often i
 FEW_READS = 2
 MANY_OPS = 16
 KNOWN_FUNCTIONS = set(
-    """FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow
-    Math_sqrt""".split()
-)
+    "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
+) | {"Math_sqrt"}
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
+# (graph, is it a forward half) -> which calls that may raise must be computed whole.  A value that is
+# not stored is computed only where it is read: a position that nobody reads would not be looked at.
+# So all of these calls are stored, unless coverage knows that what they give is read in full.
+CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 
 class LoweringError(Exception):
@@ -89,11 +92,8 @@ class _Cost(OpsHandler):
         return sympy.Symbol("position", integer=True)
 
 
-EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-}  # each costs like MANY_OPS others
+# each costs like MANY_OPS others
+EXPENSIVE = {*UNARY_FLOAT, "pow", "atan2"} - {"sqrt", "rsqrt", "reciprocal"}
 
 
 def _count(name: str) -> Callable[..., bool]:
@@ -114,12 +114,7 @@ def cost(box: TensorBox) -> tuple[int, int]:
     """(reads, operations) of one element of an unrealized value."""
     counter = _Cost()
     with set_handler(counter):
-        box.make_loader()(
-            [
-                sympy.Symbol(f"i{k}", integer=True, nonnegative=True)
-                for k in range(len(box.get_size()))
-            ]
-        )
+        box.make_loader()(loop_variables("i", len(box.get_size())))
     return counter.reads, counter.operations
 
 
@@ -144,20 +139,9 @@ class GraphLowering(fx.Interpreter):
         self.extra_traceback = False  # what is raised keeps its own words
         self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
-        self.read_in_part = read_in_part(gm.graph, self.is_forward)
-
-    def example(self, value: Any) -> Any:
-        """What torch's promotion rule should see of a box: its fake tensor; numbers are
-        themselves."""
-        if isinstance(value, sympy.Expr):
-            return 1 if value.is_integer else 1.0
-        if not isinstance(value, TensorBox):
-            return value
-        if value.fake is not None and not isinstance(value.fake, Described):
-            return value.fake
-        # for promotion only the number of dimensions counts
-        shape = [hint(n, 2) for n in value.get_size()]
-        return torch.empty(shape, dtype=value.dtype, device="meta")
+        self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
+        for still_needed in CHECKS:
+            self.checks &= still_needed(gm.graph, self.is_forward)
 
     def settle_base(self, box: TensorBox) -> None:
         """The value, or what a view looks at, is stored as eager has it, if it is not stored
@@ -172,8 +156,8 @@ class GraphLowering(fx.Interpreter):
             self.lowered.inputs[target] = InputBuffer(target, None, frozenset([node.name]))
             return size(node.meta["val"])
         buffer = InputBuffer(target, Layout.of(node.meta["val"]), frozenset([node.name]))
-        self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
-        return self._box(TensorBox(buffer), node)
+        self.lowered.inputs[target] = buffer
+        return self.given(buffer)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
@@ -181,12 +165,13 @@ class GraphLowering(fx.Interpreter):
         self.lowered.constants[name] = tensor
         if tensor.layout is not torch.strided:
             return Opaque(name)
-        buffer = ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name]))
-        self.lowered.buffers[name] = buffer
-        return self._box(TensorBox(buffer), self.current)
+        return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
-    def _box(self, box: TensorBox, node: fx.Node) -> TensorBox:
-        box.fake = described(node.meta["val"])
+    def given(self, buffer: Buffer) -> TensorBox:
+        """A handle on what is there before the graph runs."""
+        self.lowered.buffers[buffer.name] = buffer
+        box = TensorBox(buffer)
+        box.fake = described(self.current.meta["val"])
         return box
 
     def run_node(self, node: fx.Node) -> Any:
@@ -194,18 +179,15 @@ class GraphLowering(fx.Interpreter):
         before = len(self.lowered.operations)
         result = super().run_node(node)
         if node.op == "call_function":
-            boxes = boxes_in(result)
-            stored = self.lowered.operations[before:]
-            made = [b.data for b in boxes]
+            boxes, stored = boxes_in(result), self.lowered.operations[before:]
+            made = [box.base.data for box in boxes]
             made += [b.data for b in stored if isinstance(b, ComputedBuffer)]
             for data in made:
-                while isinstance(data, View):
-                    data = data.base.data
                 if hasattr(data, "inner_fn"):
                     data.inner_fn = from_node(node.name, data.inner_fn)
             for box in boxes:
                 self.finish_value(box, node)
-            if node in self.read_in_part:
+            if node in self.checks:
                 self.keep_checks(boxes, before)
         return result
 
@@ -232,12 +214,10 @@ class GraphLowering(fx.Interpreter):
             1 + (user.args.count(node) > 1) + (user.target in READ_SEVERAL_TIMES)
             for user in node.users
         )
+        many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
-        if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
+        if base.fake is not None and should_realize(base, uses, many_reads):
             base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
-
-    def many_reads(self, box: TensorBox) -> int:
-        return FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -250,7 +230,7 @@ class GraphLowering(fx.Interpreter):
         try:
             self.check_arguments(target, args, kwargs)
             result = LOWERINGS[target](call, *args, **kwargs)
-            if not all(map(_complex_is_only_seen, boxes_in(result))):
+            if not all(map(_is_real_or_seen, boxes_in(result))):
                 raise NotLowered("complex numbers")
             return result
         except NotLowered as reason:
@@ -263,6 +243,7 @@ class GraphLowering(fx.Interpreter):
         )
         if refused := EAGER.refusal(target, fake_args, fake_kwargs):
             raise NotLowered(f"eager has no kernel: {refused}")
+        results = leaves_of(torch.Tensor, self.current.meta["val"])
         if may_raise(self.current) and _is_empty(self.current.meta["val"]):
             raise NotLowered("only the kernel knows which positions of nothing it refuses")
         numbers = leaves_of(sympy.Expr, (args, kwargs))
@@ -272,7 +253,7 @@ class GraphLowering(fx.Interpreter):
         boxes = boxes_in((args, kwargs))
         if len({b.device for b in boxes if b.get_size()}) > 1:
             raise NotLowered("tensors on several devices")
-        is_complex = any(b.dtype.is_complex for b in boxes)
+        is_complex = any(t.dtype.is_complex for t in [*boxes, *results])
         if is_complex and not is_view(target) and target is not aten._unsafe_view.default:
             raise NotLowered("complex numbers")
 
@@ -286,23 +267,19 @@ def _as_size(leaf: Any) -> Any:
 
 def _is_eager_by_choice(target: Any) -> bool:
     """A library kernel; a random op, which draws from torch's generator as eager does; a check."""
-    return (
-        target in EXTERN
-        or torch.Tag.nondeterministic_seeded in target.tags
-        or not target._schema.returns
-    )
+    is_random = torch.Tag.nondeterministic_seeded in target.tags
+    return target in EXTERN or is_random or not target._schema.returns
 
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
 
 
-def _complex_is_only_seen(box: TensorBox) -> bool:
+def _is_real_or_seen(box: TensorBox) -> bool:
     """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen
     through views, no more."""
-    if not box.dtype.is_complex or isinstance(box.data, Buffer):
-        return True
-    return isinstance(box.data, View) and box._affine_view() is not None
+    is_stored = not box.dtype.is_complex or isinstance(box.data, Buffer)
+    return is_stored or box._affine_view() is not None
 
 
 def lower_graph(

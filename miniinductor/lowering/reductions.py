@@ -50,10 +50,10 @@ def reduce(
     size = x.get_size()
     dims = normalize_dims(dims, len(size))
     kept = [k for k in range(len(size)) if k not in dims]
+    ranges, reduced = [size[k] for k in kept], [size[k] for k in dims]
     load, src = x.make_loader(), x.dtype
     produced = torch.int64 if kind.startswith("arg") else compute
-
-    if kind in EXTREMES and any(size[k] == 0 for k in dims):
+    if kind in EXTREMES and 0 in reduced:
         raise NotLowered("nothing has no extreme: the eager kernel says so")
     # a sum begins with 0.0, so that the sum of a single -0.0 is 0.0: loops over one element are
     # left out later
@@ -64,26 +64,22 @@ def reduce(
         value = cast(load([place[k] for k in range(len(size))]), src, compute)
         return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
 
-    out = TensorBox.stored(
-        Reduction(
-            x.device,
-            produced,
-            [size[k] for k in kept],
-            inner,
-            [size[k] for k in dims],
-            kind,
-            compute,
-            origins=call.origins | x.origins,
-        )
-    )
+    origins = call.origins | x.origins
+    data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
+    out = TensorBox.stored(data)
     if keepdim:
-        shape = [1 if k in dims else n for k, n in enumerate(size)]
-        out = view(call, out, shape, lambda index: [index[k] for k in kept])
-    return (
-        out
-        if produced == result
-        else mapped(call, out, lambda v: cast(v, produced, result), result, x)
-    )
+        out = with_ones(call, out, dims)
+    if produced == result:
+        return out
+    return mapped(call, out, lambda v: cast(v, produced, result), result, x)
+
+
+def with_ones(call: Call, box: TensorBox, dims: Sequence[int]) -> TensorBox:
+    """The reduced dimensions again, with size 1."""
+    rest = iter(box.get_size())
+    rank = len(box.get_size()) + len(dims)
+    shape = [1 if k in dims else next(rest) for k in range(rank)]
+    return view(call, box, shape, lambda index: [i for k, i in enumerate(index) if k not in dims])
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -99,8 +95,8 @@ def sum_rule(
     dtype: torch.dtype | None = None,
 ) -> TensorBox:
     result = call.value.dtype
-    if result == torch.bool:  # dtype=torch.bool: a sum of bools is any(), a product all()
-        return (some if call.name == "sum" else every)(call, truth(call, x), dims, keepdim)
+    if result == torch.bool:
+        raise NotLowered("a sum of truth values, as one")
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
@@ -113,14 +109,12 @@ def divided(
     *sources: TensorBox,
 ) -> TensorBox:
     """box / divisor, computed as `compute`, given as `result`."""
-    divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
-    return mapped(
-        call,
-        box,
-        lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result),
-        result,
-        *sources,
-    )
+    number_of = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
+
+    def quotient(value: Value) -> Value:
+        return cast(ops.truediv(value, number(number_of, compute)), compute, result)
+
+    return mapped(call, box, quotient, result, *sources)
 
 
 def corrected(count: Size, correction: float) -> Size:
@@ -150,92 +144,51 @@ def mean(
     count = elements(size, dims)
     if count == 0:
         return full(call, call.value.shape, float("nan"))
-    return divided(
-        call, reduce(call, x, dims, keepdim, "sum", compute, compute), count, compute, result, x
-    )
+    total = reduce(call, x, dims, keepdim, "sum", compute, compute)
+    return divided(call, total, count, compute, result, x)
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> TensorBox:
-    kind = call.name[-3:]
-    if x.dtype == torch.bool:
-        return (some if kind == "max" else every)(call, x, dims, keepdim)
-    return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
+    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
+    return reduce(call, x, dims, keepdim, call.name[-3:], compute, x.dtype)
 
 
-@lower(aten.any, aten.all)
-def any_rule(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False) -> TensorBox:
-    if call.value.dtype != torch.bool:
-        raise NotLowered("uint8 result")
-    return (some if call.name == "any" else every)(call, truth(call, x), dims, keepdim)
-
-
-def truth(call: Call, x: TensorBox) -> TensorBox:
-    """x != 0"""
-    return (
-        x
-        if x.dtype == torch.bool
-        else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, x.dtype)), torch.bool)
-    )
-
-
-def some(call: Call, x: TensorBox, dims: Any, keepdim: bool) -> TensorBox:
-    """any(x) of bools."""
-    return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
-
-
-def every(call: Call, x: TensorBox, dims: Any, keepdim: bool) -> TensorBox:
-    """all(x) of bools: no element is false."""
-    some_false = some(call, mapped(call, x, ops.logical_not, torch.bool), dims, keepdim)
-    return mapped(call, some_false, ops.logical_not, torch.bool, x)
-
-
-@lower(aten.var.correction, aten.var_mean.correction)
-def variance(
+@lower(aten.var_mean.correction)
+def var_mean(
     call: Call,
     x: TensorBox,
     dims: Any = None,
     *,
     correction: float | None = None,
     keepdim: bool = False,
-) -> Any:
+) -> list[TensorBox]:
     """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
-    both = call.node.target is aten.var_mean.correction
-    result = (call.value[0] if both else call.value).dtype
+    result, shape = call.first.dtype, call.first.shape
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
     count = elements(size, dims)
     divisor = corrected(count, 1 if correction is None else correction)
     if count == 0:
-        values = [
-            full(call, v.shape, float("nan"), v.dtype)
-            for v in (call.value if both else [call.value])
-        ]
-        return values if both else values[0]
-    total = reduce(call, x, dims, True, "sum", compute, compute)
+        return [full(call, shape, float("nan"), result) for _ in range(2)]
+    total = reduce(call, x, dims, False, "sum", compute, compute)
     load_total, load = total.make_loader(), x.make_loader()
 
-    def difference(index: Index) -> Value:
-        at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
-        centered = ops.sub(
-            cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute))
-        )
-        return ops.mul(centered, centered)
+    def squared(index: Index) -> Value:
+        value = cast(load(index), x.dtype, compute)
+        row = [i for k, i in enumerate(index) if k not in dims]
+        mean = ops.truediv(load_total(row), number(count, compute))
+        difference = ops.sub(value, mean)
+        return ops.mul(difference, difference)
 
-    squares = made(call, difference, x, dtype=compute, size=size)
-
+    squares = made(call, squared, x, dtype=compute, size=size)
     sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
-    variance_box = divided(call, sum_of_squares, divisor, compute, result, x)
-    if not both:
-        return variance_box
-    if not keepdim:
-        kept = [k for k in range(len(size)) if k not in dims]
-        total = view(
-            call,
-            total,
-            [size[k] for k in kept],
-            lambda index: [
-                index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))
-            ],
-        )
-    return [variance_box, divided(call, total, count, compute, result, x)]
+    variance = divided(call, sum_of_squares, divisor, compute, result, x)
+    if keepdim:
+        total = with_ones(call, total, dims)
+    return [variance, divided(call, total, count, compute, result, x)]
+
+
+@lower(aten.var.correction)
+def var(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> TensorBox:
+    return var_mean(call, x, dims, **how)[0]

@@ -11,6 +11,7 @@ boxes.  It may raise `NotLowered(reason)`: the op then runs as its eager kernel,
 recorded. Mirrors torch/_inductor/lowering.py.
 """
 
+import functools
 import numbers
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ class Call:
         return described(self.node.meta["val"])
 
     @property
+    def first(self) -> Any:
+        """The fake result, of several the first."""
+        return self.value[0] if isinstance(self.value, (tuple, list)) else self.value
+
+    @property
     def origins(self) -> frozenset[str]:
         return frozenset([self.node.name])
 
@@ -69,14 +75,10 @@ def lower(*targets: Any) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for target in targets:
-            overloads = (
-                [target]
-                if isinstance(target, torch._ops.OpOverload)
-                else [getattr(target, name) for name in target.overloads()]
-            )
-            for overload in overloads:
-                if not overload._schema.is_mutable:
-                    LOWERINGS.setdefault(overload, rule)
+            overloads = [target]
+            if not isinstance(target, torch._ops.OpOverload):
+                overloads = [getattr(target, name) for name in target.overloads()]
+            LOWERINGS.update({op: rule for op in overloads if not op._schema.is_mutable})
         return rule
 
     return register
@@ -92,16 +94,10 @@ def made(
 ) -> TensorBox:
     """body(index) for every index of the call's (first) result; sources: the boxes that it reads.
     dtype, size: if not the result's."""
-    value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
-    return TensorBox(
-        Pointwise(
-            value.device,
-            dtype or value.dtype,
-            list(value.shape if size is None else size),
-            body,
-            origins=call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)]),
-        )
-    )
+    value = call.first
+    origins = call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])
+    ranges = list(value.shape if size is None else size)
+    return TensorBox(Pointwise(value.device, dtype or value.dtype, ranges, body, origins=origins))
 
 
 def mapped(
@@ -114,9 +110,8 @@ def mapped(
     """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if
     that is part of the same op."""
     load = box.make_loader()
-    return made(
-        call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=box.get_size()
-    )
+    size = box.get_size()
+    return made(call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=size)
 
 
 def is_number(x: object) -> bool:
@@ -140,70 +135,72 @@ def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
 NARROW = (torch.float16, torch.bfloat16)
 
 
+@functools.cache
+def _like(dtype: torch.dtype, rank: int) -> torch.Tensor:
+    return torch.empty([1] * rank, dtype=dtype, device="meta")
+
+
+def promoted(promotion: Promotion, *args: Any) -> torch.dtype:
+    """The dtype in which torch computes with these boxes and numbers."""
+
+    def example(value: Any) -> Any:
+        """What decides: a tensor's dtype and number of dimensions, a number's type."""
+        if isinstance(value, TensorBox):
+            return _like(value.dtype, len(value.get_size()))
+        if isinstance(value, sympy.Expr):
+            return 1 if value.is_integer else 1.0
+        return value
+
+    return elementwise_dtypes(*map(example, args), type_promotion_kind=promotion)[0]
+
+
 def pointwise(
     call: Call,
     function: Callable[..., Value],
     *args: Any,
     promotion: Promotion = Promotion.DEFAULT,
-    dtype: torch.dtype | None = None,
-    compute: torch.dtype | None = None,
     wide_second: bool = False,
 ) -> TensorBox:
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation
     dtype of torch's promotion rule; the result has the dtype that eager gives it.
 
-    dtype: result dtype, instead of the rule's.  compute: computation dtype, instead of the rule's.
     Numbers and tensors of another dtype are rounded to float16 or bfloat16 where that is the common
     dtype, as eager does it; wide_second: but not the second argument, if it is a scalar (eager's
     mul and div).
     """
-    size = tuple(call.value.shape)
-    examples = [call.lowerer.example(a) for a in args]
-    rule_compute, rule_result = elementwise_dtypes(*examples, type_promotion_kind=promotion)
-    compute = compute or rule_compute
-    result = dtype or call.value.dtype
-    if compute.is_complex or result.is_complex:
-        raise NotLowered("complex numbers")
+    size, result = tuple(call.value.shape), call.value.dtype
+    compute = promoted(promotion, *args)
+    common = promoted(Promotion.NO_OPMATH, *args)
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
-    common = (
-        compute
-        if compute != rule_compute
-        else elementwise_dtypes(*examples, type_promotion_kind=Promotion.NO_OPMATH)[0]
-    )
-    narrow = [
-        common
-        if common in NARROW and not (wide_second and k == 1 and (is_number(a) or not a.get_size()))
-        else compute
-        for k, a in enumerate(args)
-    ]
-    loaders = [_operand(a, size, n, compute) for a, n in zip(args, narrow)]
+    loaders = []
+    for k, arg in enumerate(args):
+        is_wide = wide_second and k == 1 and (is_number(arg) or not arg.get_size())
+        rounded = common if common in NARROW and not is_wide else compute
+        loaders.append(_operand(arg, size, rounded, compute))
 
     def body(index: Index) -> Value:
         return cast(function(*[load(index) for load in loaders]), produced, result)
 
-    return made(call, body, *args, dtype=result)
+    return made(call, body, *args)
 
 
-def _operand(arg: Any, size: Sequence[Size], narrow: torch.dtype, compute: torch.dtype) -> Loader:
-    """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to
-    `compute`."""
+def _operand(arg: Any, size: Sequence[Size], rounded: torch.dtype, compute: torch.dtype) -> Loader:
+    """A loader of `arg` as `compute`, after it was converted to `rounded`, as eager does."""
     if isinstance(arg, TensorBox):
         load, dtype = broadcast_loader(arg, size), arg.dtype
-        return lambda index: cast(cast(load(index), dtype, narrow), narrow, compute)
-    if is_number(arg):
-        if narrow in NARROW and not isinstance(arg, sympy.Expr):
-            arg = torch.tensor(arg, dtype=torch.float64).to(narrow).item()
-        return lambda index: number(arg, compute)
-    raise NotLowered(f"argument {arg!r}")
+        return lambda index: cast(cast(load(index), dtype, rounded), rounded, compute)
+    if not is_number(arg):
+        raise NotLowered(f"argument {arg!r}")
+    if rounded in NARROW and not isinstance(arg, sympy.Expr):
+        arg = torch.tensor(arg, dtype=torch.float64).to(rounded).item()
+    return lambda index: number(arg, compute)
 
 
 def number(value: Any, dtype: torch.dtype) -> Value:
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
-    return (
-        ops.index_expr(value, dtype)
-        if isinstance(value, sympy.Expr)
-        else ops.constant(value, dtype)
-    )
+    if isinstance(value, sympy.Expr):
+        return ops.index_expr(value, dtype)
+    return ops.constant(value, dtype)
 
 
 def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
@@ -223,8 +220,9 @@ def normalize_dim(dim: int, rank: int) -> int:
 
 
 def normalize_dims(dims: Any, rank: int) -> list[int]:
+    """Dimensions to be reduced; None and () are all of them."""
     if not rank:
         return []
-    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+    if dims is None or dims in ((), []):
         return list(range(rank))
     return [normalize_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

@@ -1,7 +1,7 @@
 """View lowerings: index maths, no copies.
 
-In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that join tensors become
-      one `Pointwise`.
+In:   reshape, transpose, expand, split, cat ...  Out: `View`s; ops that join tensors become one
+      `Pointwise`.
 
     transpose:  index [i, j] of the result is index [j, i] of the base
     view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
@@ -16,6 +16,7 @@ Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,18 +26,8 @@ import torch
 from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.symbols import hint, is_negative, maximum, minimum, same, sizes
-from .registry import (
-    Call,
-    NotLowered,
-    aten,
-    cast,
-    lower,
-    made,
-    normalize_dim,
-    number,
-    view,
-)
+from ..sizes.symbols import hint, same, sizes
+from .registry import Call, NotLowered, aten, cast, lower, made, normalize_dim, number, view
 
 
 def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
@@ -59,8 +50,8 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
             rest = sympy.expand(flat) if len(those) > 1 else flat
             inside = [k for k in these if old[k] != 1]
             for k in reversed(inside[1:]):
-                result[k] = Mod(rest, sympy.sympify(old[k]))
-                rest = FloorDiv(rest, sympy.sympify(old[k]))
+                result[k] = Mod(rest, old[k])
+                rest = FloorDiv(rest, old[k])
             if inside:
                 result[inside[0]] = rest
         return result
@@ -75,16 +66,13 @@ def _groups_of_equal_product(
     ([0, 1], [0]) and ([2], [1])."""
     groups = []
     i = j = 0
-    while i < len(old) or j < len(new):
-        these: list[int] = []
-        those: list[int] = []
-        size_old: Size = 1
-        size_new: Size = 1
-        while i < len(old) or j < len(new):
-            if these and those and same(size_old, size_new):
-                break
-            is_behind = bool(those) and hint(size_old, 1) < hint(size_new, 1)
-            if i < len(old) and (not these or j == len(new) or is_behind):
+    while i < len(old) and j < len(new):
+        these, those = [i], [j]
+        size_old, size_new = old[i], new[j]
+        i, j = i + 1, j + 1
+        while not same(size_old, size_new) and (i < len(old) or j < len(new)):
+            is_behind = i < len(old) and hint(size_old, 1) < hint(size_new, 1)
+            if is_behind or j == len(new):
                 these.append(i)
                 size_old = size_old * old[i]
                 i += 1
@@ -93,7 +81,8 @@ def _groups_of_equal_product(
                 size_new = size_new * new[j]
                 j += 1
         groups.append((these, those))
-    return groups
+    # dimensions of size 1 at the end
+    return [*groups, (list(range(i, len(old))), list(range(j, len(new))))]
 
 
 @lower(
@@ -147,96 +136,53 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
-def slice_start(start: Size | None, size: Size) -> Size:
-    start = 0 if start is None else start
-    return minimum(maximum(start + size if is_negative(start) else start, 0), size)
-
-
-@lower(aten.slice.Tensor)
-def slice_tensor(
-    call: Call,
-    x: TensorBox,
-    dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
-    step: int = 1,
-) -> TensorBox:
-    dim = normalize_dim(dim, len(x.get_size()))
-    size = x.get_size()[dim]
-    start = slice_start(start, size)
-    if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
-        return x
-    return view(
-        call, x, call.value.shape, lambda index: along(index, dim, lambda i: i * step + start)
-    )
-
-
-@lower(aten.select.int)
-def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
-    dim, position = dim_and_place(x, dim, position)
-    return view(call, x, call.value.shape, at_place(dim, position))
-
-
-def at_place(dim: int, position: Size) -> Reindex:
-    return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
-
-
-def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
-    """Both counted from the front."""
-    dim = normalize_dim(dim, len(x.get_size()))
-    return dim, position + x.get_size()[dim] if is_negative(position) else position
-
-
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
-    pieces = []
-    start: Size = 0
-    for piece in call.value:
-        pieces.append(view(call, x, piece.shape, _from(dim, start)))
-        start += piece.shape[dim]
-    return pieces
+    starts = itertools.accumulate([piece.shape[dim] for piece in call.value], initial=0)
+    return [
+        view(call, x, piece.shape, functools.partial(shifted, dim=dim, by=start))
+        for piece, start in zip(call.value, starts)
+    ]
 
 
-def _from(dim: int, start: Size) -> Reindex:
-    return lambda index: along(index, dim, lambda i: i + start)
+def shifted(index: Index, dim: int, by: Size) -> Index:
+    return along(index, dim, lambda i: i + by)
 
 
 # --- several tensors, or parts of one -------------------------------------------------------------
 def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
     """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
     at = ops.index_expr(i, torch.int64)
-    tests = [
-        test(at, number(limit, torch.int64))
-        for test, limit in ((ops.ge, low), (ops.lt, high))
-        if limit is not None
-    ]
+    pairs = [(ops.ge, low), (ops.lt, high)]
+    tests = [test(at, number(n, torch.int64)) for test, n in pairs if n is not None]
     return functools.reduce(ops.logical_and, tests)
 
 
 @lower(aten.cat.default)
 def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
-    result = call.value
-    parts = [t for t in tensors if t.get_size() != (0,) or len(result.shape) == 1]
-    dim = normalize_dim(dim, len(result.shape))
-    loads = [(t.make_loader(), t.dtype, t.get_size()[dim]) for t in parts if 0 not in t.get_size()]
-    if not 0 < len(loads) <= 8:
-        raise NotLowered(f"cat of {'more than eight' if loads else 'empty'} tensors")
-    starts = [sum((size for _, _, size in loads[:k]), 0) for k in range(len(loads))]
+    result, dim = call.value, normalize_dim(dim, len(call.value.shape))
+    parts = [box for box in tensors if 0 not in box.get_size()]
+    if not 0 < len(parts) <= 8:
+        raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")
+    loads = [box.make_loader() for box in parts]
+    starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
+
+    def element(k: int, index: Index) -> Value:
+        value = loads[k](along(index, dim, lambda i: i - starts[k]))
+        return cast(value, parts[k].dtype, result.dtype)
 
     def body(index: Index) -> Value:
+        if len(parts) == 1:
+            return element(0, index)
         end = value = None
-        for (load, dtype, _), start in reversed(list(zip(loads, starts))):
-            inner = lambda load=load, dtype=dtype, start=start: cast(  # noqa: E731
-                load(along(index, dim, lambda i: i - start)), dtype, result.dtype
-            )
-            if len(loads) == 1:
-                return inner()
-            piece = ops.masked(between(index[dim], None if start == 0 else start, end), inner, 0)
-            value = (
-                piece if value is None else ops.where(between(index[dim], None, end), piece, value)
-            )
-            end = start
+        for k in reversed(range(len(parts))):
+            inside = between(index[dim], starts[k] if k else None, end)
+            piece = ops.masked(inside, functools.partial(element, k, index), 0)
+            if value is not None:
+                piece = ops.where(between(index[dim], None, end), piece, value)
+            value = piece
+            end = starts[k]
         return value
 
     return made(call, body, *tensors)

@@ -1,6 +1,6 @@
-"""Elementwise lowerings whose result depends on dtypes in ways of their own.
+"""Elementwise lowerings that no transformer needs.
 
-In:   division that rounds, powers, fmax and fmin.  Out: `Pointwise` values.
+In:   rounding, signs, truth values, shifts, division that rounds, powers.  Out: `Pointwise` values.
 
 Mirrors torch/_inductor/lowering.py (`div`, `pow`).
 """
@@ -11,9 +11,91 @@ from typing import Any
 import torch
 
 from ..ir import TensorBox
-from ..lowering.pointwise import OF_BOOLS, compute_dtype, div, same_for_prims
-from ..lowering.registry import Call, NotLowered, aten, cast, is_number, lower, pointwise
-from ..ops import Value, ops
+from ..lowering.pointwise import (
+    BOOL,
+    DEFAULT,
+    INT_TO_FLOAT,
+    OF_BOOLS,
+    elementwise,
+    full,
+    truth,
+)
+from ..lowering.pointwise import div as plain_div
+from ..lowering.registry import (
+    LOWERINGS,
+    NARROW,
+    Call,
+    NotLowered,
+    Promotion,
+    aten,
+    broadcast_loader,
+    cast,
+    is_number,
+    lower,
+    made,
+    pointwise,
+    promoted,
+)
+from ..ops import BINARY, COMPARISON, LOGICAL, UNARY, Value, ops
+
+OF_BOOLS |= {"fmax": "logical_or", "fmin": "logical_and"}
+for _name in ("remainder", "fmod", "hypot", "bitwise_left_shift", "bitwise_right_shift"):
+    elementwise(_name, DEFAULT)
+elementwise("__lshift__", DEFAULT, "bitwise_left_shift")
+elementwise("__rshift__", DEFAULT, "bitwise_right_shift")
+elementwise("atan2", INT_TO_FLOAT)
+elementwise("copysign", INT_TO_FLOAT)
+
+WHOLE = ("floor", "ceil", "trunc", "round")  # they leave integers as they are
+SIGNS = ("abs", "sign", "sgn")  # they leave truth values as they are
+NEVER = ("isnan", "isinf")  # of no integer
+
+
+@lower(*[getattr(aten, name).default for name in (*WHOLE, *SIGNS, *NEVER, "signbit")])
+def of_floats(call: Call, x: TensorBox) -> TensorBox:
+    """Ops that say nothing new of some dtypes."""
+    name, is_whole, is_truth = call.name, not x.dtype.is_floating_point, x.dtype == torch.bool
+    if name in WHOLE and is_whole or name in SIGNS and is_truth:
+        return x.copy()
+    if name in NEVER and is_whole or name == "signbit" and is_truth:
+        return full(call, call.value.shape, False)
+    function = getattr(ops, "sign" if name == "sgn" else name)
+    return pointwise(
+        call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
+    )
+
+
+@lower(*[getattr(aten, name) for name in (*LOGICAL, "logical_not")])
+def logical(call: Call, *args: Any) -> TensorBox:
+    dtype, function = promoted(BOOL, *args), getattr(ops, call.name)
+    return pointwise(
+        call, lambda *values: function(*[truth(v, dtype) for v in values]), *args, promotion=BOOL
+    )
+
+
+@lower(aten.nextafter)
+def nextafter(call: Call, a: Any, b: Any) -> TensorBox:
+    if call.value.dtype in NARROW:
+        raise NotLowered("the next number of a narrow type is not float32's")
+    return pointwise(call, ops.nextafter, a, b, promotion=Promotion.NO_OPMATH)
+
+
+@lower(aten.copy.default)
+def copy(
+    call: Call, destination: TensorBox, source: TensorBox, non_blocking: bool = False
+) -> TensorBox:
+    load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
+    return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
+
+
+@lower(aten.div.Tensor, aten.div.Scalar)
+def div(call: Call, a: Any, b: Any) -> TensorBox:
+    """On a GPU eager's kernel multiplies by 1 / b, and x / 6 may become an index."""
+    if not isinstance(b, (int, float)) or call.value.device.type != "cuda":
+        return plain_div(call, a, b)
+    wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
+    b = torch.tensor(b, dtype=wide).reciprocal().item()
+    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT, wide_second=True)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -22,7 +104,7 @@ def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) ->
         return div(call, a, b)
     if rounding_mode == "floor":
         return floor_divide(call, a, b)
-    dtype, result = compute_dtype(call, a, b), call.value.dtype
+    dtype, result = promoted(DEFAULT, a, b), call.value.dtype
     if not dtype.is_floating_point:
         return pointwise(call, ops.truncdiv, a, b)
 
@@ -42,7 +124,7 @@ def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
 
 @lower(aten.pow)
 def power(call: Call, a: Any, b: Any) -> TensorBox:
-    dtype = compute_dtype(call, a, b)
+    dtype = promoted(DEFAULT, a, b)
     powers: dict[float, Callable[[Value], Value]] = {
         1: lambda v: v,
         2: lambda v: ops.mul(v, v),
@@ -62,17 +144,23 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
 @lower(aten.fmax.default, aten.fmin.default)
 def extreme_ignoring_nan(call: Call, a: Any, b: Any) -> TensorBox:
     extreme = ops.maximum if call.name == "fmax" else ops.minimum
-    dtype = compute_dtype(call, a, b)
+    dtype = promoted(DEFAULT, a, b)
     if not dtype.is_floating_point:
-        return pointwise(
-            call, getattr(ops, OF_BOOLS[call.name]) if dtype == torch.bool else extreme, a, b
-        )
-    return pointwise(
-        call,
-        lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v))),
-        a,
-        b,
-    )
+        if dtype == torch.bool:
+            extreme = getattr(ops, OF_BOOLS[call.name])
+        return pointwise(call, extreme, a, b)
+
+    def larger(u: Value, v: Value) -> Value:
+        return ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v)))
+
+    return pointwise(call, larger, a, b)
 
 
-same_for_prims(["pow", "fmax", "fmin"])
+# --- prims: what torch's decompositions are written in --------------------------------------------
+for _name in (*UNARY, *BINARY, *COMPARISON, "div", "where", "fmax", "fmin"):
+    _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
+    if _packet is not None and _prim is not None:
+        _overloads = [
+            getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
+        ]
+        LOWERINGS[_prim.default] = next(LOWERINGS[o] for o in _overloads if o in LOWERINGS)

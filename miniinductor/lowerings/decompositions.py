@@ -10,15 +10,16 @@ Mirrors torch/_inductor/decomposition.py.
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from ..decompositions import LOW_PRECISION, OURS, Decomposition, core_aten, decomposition, upcast
+from ..decompositions import LOW_PRECISION, OURS, Decomposition, decomposition, upcast
 
 aten = torch.ops.aten
 
@@ -27,9 +28,7 @@ def _multiply_and_add(function: Decomposition) -> Decomposition:
     """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication
     by 1."""
 
-    def rule(
-        x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1
-    ) -> torch.Tensor:
+    def rule(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
         compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
         x, a, b = x.to(compute), a.to(compute), b.to(compute)
         return (x + function(a if value == 1 else value * a, b)).to(result)
@@ -41,34 +40,25 @@ decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
-def _only_where(ops: Iterable[Any], test: Callable[..., bool]) -> None:
+def _only_where(names: str, test: Callable[..., bool]) -> None:
     """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own,
     which rounds otherwise than the formula."""
-    for op in ops:
-        rule = decomposition_table.get(op) or core_aten()[op]
-        OURS[op] = lambda *args, rule=rule, **kwargs: (
-            rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
-        )
+    for packet in (getattr(aten, name) for name in names.split()):
+        for op in (getattr(packet, name) for name in packet.overloads() if "out" not in name):
+            if op in decomposition_table:
+                OURS[op] = functools.partial(_tested, test, decomposition_table[op])
 
 
-_only_where(
-    (
-        aten.upsample_bilinear2d.default,
-        aten.upsample_bilinear2d.vec,
-        aten.upsample_bicubic2d.default,
-        aten.upsample_bicubic2d.vec,
-        aten.upsample_linear1d.default,
-        aten.upsample_trilinear3d.default,
-    ),
+def _tested(test: Callable[..., bool], rule: Decomposition, *args: Any, **kwargs: Any) -> Any:
+    return rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
+
+
+_only_where(  # not integer images, bfloat16
+    "upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d",
     lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64),
-)  # not integer images, bfloat16
+)
 _only_where(
-    [
-        getattr(packet, name)
-        for packet in (aten.linspace, aten.logspace)
-        for name in packet.overloads()
-        if "out" not in name
-    ],
+    "linspace logspace",
     lambda *args, dtype=None, **kwargs: (
         dtype is None or dtype.is_floating_point and dtype not in LOW_PRECISION
     ),
@@ -76,7 +66,7 @@ _only_where(
 
 
 @decomposition(aten.bernoulli_.float)
-def bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
+def bernoulli(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
     """Eager's draws, kept as booleans: a dropout mask costs one byte an element until backward."""
     if generator is not None:
         return NotImplemented
@@ -84,7 +74,7 @@ def bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | N
 
 
 @decomposition(aten.native_dropout.default)
-def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's
     is one kernel that draws in an order of its own."""
     if train is False or not 0 < p < 1 or x.is_cuda:
@@ -95,13 +85,13 @@ def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
 
 @decomposition(aten.nll_loss_backward.default)
 def nll_loss_backward(
-    gradient: torch.Tensor,
-    x: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None,
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
     reduction: int,
     ignore_index: int,
-    total_weight: torch.Tensor,
+    total_weight: Tensor,
 ) -> Any:
     """As a comparison with the class number instead of a scatter: it fuses with the softmax around
     it."""
@@ -118,28 +108,19 @@ def nll_loss_backward(
 
 
 @decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def adaptive_avg_pool(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Windows of one size are a mean or an average pool; others have a lowering."""
     rank = len(output_size)
     if all(n == 1 for n in output_size) and x.numel():
         return torch.mean(x, list(range(-rank, 0)), keepdim=True)
     windows = [n // m if m and n % m == 0 else 0 for n, m in zip(x.shape[-rank:], output_size)]
-    return (
-        (aten.avg_pool2d if rank == 2 else aten.avg_pool3d)(x, windows)
-        if all(windows)
-        else NotImplemented
-    )
+    pool = aten.avg_pool2d if rank == 2 else aten.avg_pool3d
+    return pool(x, windows) if all(windows) else NotImplemented
 
 
 @decomposition(aten.index_reduce.default)
 def index_reduce(
-    x: torch.Tensor,
-    dim: int,
-    index: torch.Tensor,
-    source: Any,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    x: Tensor, dim: int, index: Tensor, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if not x.dim():
         return NotImplemented
@@ -151,7 +132,7 @@ def index_reduce(
 
 
 @decomposition(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
-def extreme_of_something(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def extreme_of_something(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """No other form, but a question that fake tensors do not ask: is there an element?  Where the
     size is a symbol the answer is a guard."""
     sizes = [x.shape[dim]] if dim is not None and x.dim() else x.shape
@@ -160,11 +141,11 @@ def extreme_of_something(x: torch.Tensor, dim: int | None = None, keepdim: bool 
 
 
 @decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     """As index_put, which takes negative positions, as this op does (index_copy does not)."""
     if not x.dim():
         return NotImplemented
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         value = torch.full((), value, dtype=x.dtype, device=x.device)
     return aten.index_put(x, [None] * (dim % x.dim()) + [index], value.to(x.dtype))
 
@@ -174,13 +155,7 @@ IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
 
 @decomposition(aten.scatter_reduce.two)
 def scatter_reduce(
-    x: torch.Tensor,
-    dim: int,
-    index: torch.Tensor,
-    source: Any,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    x: Tensor, dim: int, index: Tensor, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum,
     prod, amax or amin."""
@@ -202,41 +177,25 @@ def scatter_reduce(
 
 
 @decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_with_reduce(
-    x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, *, reduce: str
-) -> Any:
-    source = (
-        source
-        if isinstance(source, torch.Tensor)
-        else torch.full(index.shape, source, dtype=x.dtype)
-    )
+def scatter_with_reduce(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Any:
+    if not isinstance(source, Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype)
     return torch.scatter_reduce(x, dim, index, source, {"add": "sum", "multiply": "prod"}[reduce])
 
 
 @decomposition(aten._trilinear.default)
-def trilinear(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
-    expand1: Sequence[int],
-    expand2: Sequence[int],
-    expand3: Sequence[int],
-    sumdim: Sequence[int],
-    unroll_dim: int = 1,
-) -> torch.Tensor:
-    for dims, place in ((expand1, 0), (expand2, 1), (expand3, 2)):
-        for dim in dims:
-            a, b, c = (t.unsqueeze(dim) if k == place else t for k, t in enumerate((a, b, c)))
+def trilinear(*args: Any) -> Tensor:
+    """The product of three tensors, which get dimensions of size 1 first, summed over some."""
+    tensors, expanded, summed = args[:3], args[3:6], list(args[6])
+    a, b, c = (functools.reduce(torch.unsqueeze, dims, x) for x, dims in zip(tensors, expanded))
     product = upcast(a) * b * c
-    if sumdim:
-        product = torch.sum(product, list(sumdim))
-    return product.to(a.dtype)
+    return (torch.sum(product, summed) if summed else product).to(a.dtype)
 
 
 @decomposition(aten.as_strided_scatter.default)
 def as_strided_scatter(
-    x: torch.Tensor,
-    src: torch.Tensor,
+    x: Tensor,
+    src: Tensor,
     size: Sequence[int],
     stride: Sequence[int],
     storage_offset: int | None = None,
@@ -254,19 +213,16 @@ def as_strided_scatter(
 # as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
     _packet, _, _overload = _name.removeprefix("aten::").partition(".")
-    if (
-        _packet.startswith("_foreach_")
-        and "out" not in _overload
-        and not (_packet.startswith("_foreach_addc") and _overload == "Tensor")
-    ):
+    _reads_values = _packet.startswith("_foreach_addc") and _overload == "Tensor"
+    if _packet.startswith("_foreach_") and "out" not in _overload and not _reads_values:
         _op = getattr(getattr(aten, _packet), _overload or "default")
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
 
 @decomposition(aten.rrelu_with_noise.default)
 def rrelu(
-    x: torch.Tensor,
-    noise: torch.Tensor,
+    x: Tensor,
+    noise: Tensor,
     lower: float = 0.125,
     upper: float = 1 / 3,
     training: bool = False,
@@ -278,5 +234,6 @@ def rrelu(
 
 
 @decomposition(aten.take.default)
-def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """(torch's own form asks for the value of an index without dimensions.)"""
     return aten.index(x.reshape(-1), [index])

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import OURS, decomposition, normalized, scaled, upcast
 from ..sizes.symbols import same
 
 aten = torch.ops.aten
+Maybe = Tensor | None
 
 
 def var_mean_by_channel(
-    x: torch.Tensor, dims: Sequence[int], *, correction: int, keepdim: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: Tensor, dims: Sequence[int], *, correction: int, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
     channels-last memory the sums run along rows."""
     variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
@@ -31,14 +33,7 @@ def var_mean_by_channel(
 
 @decomposition(aten.native_group_norm.default)
 def group_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    n: int,
-    c: int,
-    hw: int,
-    groups: int,
-    eps: float,
+    x: Tensor, weight: Maybe, bias: Maybe, n: int, c: int, hw: int, groups: int, eps: float
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
@@ -55,10 +50,10 @@ def group_norm(
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def batch_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
+    x: Tensor,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: Maybe,
     running_var: Any,
     training: bool,
     momentum: float,

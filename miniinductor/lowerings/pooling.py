@@ -1,12 +1,12 @@
 """Pooling over two or three dimensions: max, average, adaptive.
 
 In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where
-      windows are large,
-a `Reduction` over the window.
+      windows are large, a `Reduction` over the window.
 
     avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
-    counts as 0
-    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7); sizes differ by one
+                                  counts as 0
+    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7);
+                                  sizes differ by one
 
 Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`,
 `_adaptive_avg_pool2d`).  Left out: max pools with large windows, fractional pools (they run as
@@ -69,119 +69,102 @@ class Windows:
     ) -> tuple[Value | None, Value, sympy.Expr]:
         """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
         value, else `outside`; its flat place)."""
-        rank, load = len(self.counts), self.load
+        rank = len(self.counts)
         batch, output = list(index[:-rank]), index[-rank:]
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
-        tests = [
-            between(places[d], low, high)
-            for d in range(rank)
-            for low, high in [self.limits(d, output[d])]
-            if low is not None or high is not None
-        ]
-        flat = functools.reduce(
-            lambda total, d: total * self.x.get_size()[d - rank] + places[d], range(rank), 0
-        )
+        flat = sympy.Integer(0)
+        tests = []
+        for d, place in enumerate(places):
+            flat = flat * self.x.get_size()[d - rank] + place
+            low, high = self.limits(d, output[d])
+            if low is not None or high is not None:
+                tests.append(between(place, low, high))
         if not tests:
-            return None, load(batch + places), flat
+            return None, self.load(batch + places), flat
         inside = functools.reduce(ops.logical_and, tests)
-        return inside, ops.masked(inside, lambda: load(batch + places), outside), flat
+        return inside, ops.masked(inside, lambda: self.load(batch + places), outside), flat
 
-    def elements(
-        self, index: Index, outside: float
-    ) -> Iterator[tuple[Value | None, Value, sympy.Expr]]:
-        return (
-            self.element(index, at, outside) for at in itertools.product(*map(range, self.counts))
-        )
+    def places(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*map(range, self.counts))
 
     def total(self, call: Call, compute: torch.dtype) -> TensorBox:
         """The sum over each window, as `compute`."""
-        dtype = self.x.dtype
+        x = self.x
 
         def one(index: Index, at: Index) -> Value:
-            return cast(self.element(index, at, 0)[1], dtype, compute)
+            return cast(self.element(index, at, 0)[1], x.dtype, compute)
+
+        def unrolled(index: Index) -> Value:
+            return functools.reduce(ops.add, [one(index, at) for at in self.places()])
 
         if math.prod(self.counts) <= UNROLLED:
-            return made(
-                call,
-                lambda index: functools.reduce(
-                    ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]
-                ),
-                self.x,
-                dtype=compute,
-            )
+            return made(call, unrolled, x, dtype=compute)
+        shape, origins = list(call.value.shape), call.origins | x.origins
         return TensorBox.stored(
-            Reduction(
-                self.x.device,
-                compute,
-                list(call.value.shape),
-                one,
-                self.counts,
-                "sum",
-                compute,
-                origins=call.origins | self.x.origins,
-            )
+            Reduction(x.device, compute, shape, one, self.counts, "sum", compute, origins=origins)
         )
 
 
-def _many(value: Any, rank: int, default: Sequence[Any] | None = None) -> list[Any]:
+def _many(value: Any, rank: int) -> list[Any]:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
-    if not values:
-        return list(default or ())
     return values * rank if len(values) == 1 else values
 
 
 def fixed_windows(
-    x: TensorBox, outputs: Sequence[Size], kernel: Any, stride: Any, padding: Any, dilation: Any
+    call: Call, x: TensorBox, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Windows:
     """Windows of one size at equal distances, perhaps reaching out of x."""
-    sizes = x.get_size()[-len(kernel) :]
-    last = [
-        (m - 1) * s - p + (k - 1) * d
-        for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)
-    ]
+    _refuse_empty(call, x)
+    rank = 2 if "2d" in call.name else 3
+    counts, padding, dilation = _many(kernel, rank), _many(padding, rank), _many(dilation, rank)
+    stride = _many(stride, rank) or counts
+    outputs, sizes = call.first.shape[-rank:], x.get_size()[-rank:]
+
+    def place(d: int, output: sympy.Expr, k: sympy.Expr) -> sympy.Expr:
+        return output * stride[d] - padding[d] + k * dilation[d]
 
     def limits(d: int, output: sympy.Expr) -> tuple[Size | None, Size | None]:
-        return 0 if padding[d] else None, None if is_nonnegative(
-            sympy.sympify(sizes[d] - 1 - last[d])
-        ) else sizes[d]
+        last = place(d, outputs[d] - 1, counts[d] - 1)
+        is_inside = is_nonnegative(sympy.sympify(sizes[d] - 1 - last))
+        return 0 if padding[d] else None, None if is_inside else sizes[d]
 
-    return Windows(
-        x, kernel, lambda d, output, k: output * stride[d] - padding[d] + k * dilation[d], limits
-    )
+    return Windows(x, counts, place, limits)
 
 
-def adaptive_windows(
-    x: TensorBox, outputs: Sequence[Size]
-) -> tuple[Windows, Callable[[int, sympy.Expr], sympy.Expr]]:
+def adaptive_windows(call: Call, x: TensorBox, outputs: Sequence[Size]) -> Windows:
     """Windows that cover x evenly."""
+    _refuse_empty(call, x)
     sizes = x.get_size()[-len(outputs) :]
     if any(isinstance(n, sympy.Expr) for n in (*sizes, *outputs)):
         raise NotLowered("adaptive pooling over symbolic sizes")
-    start = lambda d, i: FloorDiv(i * sizes[d], outputs[d])  # noqa: E731
-    end = lambda d, i: FloorDiv((i + 1) * sizes[d] + outputs[d] - 1, outputs[d])  # noqa: E731
-    widths = [[int(end(d, i)) - int(start(d, i)) for i in range(m)] for d, m in enumerate(outputs)]
-    windows = Windows(
-        x,
-        [max(w) for w in widths],
-        lambda d, output, k: start(d, output) + k,
-        lambda d, output: (None, end(d, output) if len(set(widths[d])) > 1 else None),
-    )
-    return windows, lambda d, output: end(d, output) - start(d, output)
+    widths = [{int(width(sizes[d], m, i)) for i in range(m)} for d, m in enumerate(outputs)]
+
+    def place(d: int, output: sympy.Expr, k: sympy.Expr) -> sympy.Expr:
+        return FloorDiv(output * sizes[d], outputs[d]) + k
+
+    def limits(d: int, output: sympy.Expr) -> tuple[None, Size | None]:
+        return None, end(sizes[d], outputs[d], output) if len(widths[d]) > 1 else None
+
+    return Windows(x, [max(found) for found in widths], place, limits)
 
 
-def _is_empty(call: Call, x: TensorBox) -> Any:
-    value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
-    if 0 in tuple(value.shape) or 0 in x.get_size():
+def end(size: Size, outputs: Size, i: Any) -> sympy.Expr:
+    """Where window i of so many ends."""
+    return FloorDiv((i + 1) * size + outputs - 1, outputs)
+
+
+def width(size: Size, outputs: Size, i: Any) -> sympy.Expr:
+    return end(size, outputs, i) - FloorDiv(i * size, outputs)
+
+
+def _refuse_empty(call: Call, x: TensorBox) -> None:
+    if 0 in tuple(call.first.shape) or 0 in x.get_size():
         raise NotLowered("pooling of an empty tensor")
-    return value
 
 
 def _is_channels_last_image(given: torch.Tensor) -> bool:
-    return (
-        given.dim() == 4
-        and all(type(n) is int for n in given.shape)
-        and suggest_memory_format(given) is torch.channels_last
-    )
+    is_image = given.dim() == 4 and all(type(n) is int for n in given.shape)
+    return is_image and suggest_memory_format(given) is torch.channels_last
 
 
 # --- max ------------------------------------------------------------------------------------------
@@ -195,28 +178,15 @@ def max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> list[TensorBox]:
-    rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
     image: Any = call.node.args[0]
-    if rank == 3 and _is_channels_last_image(image.meta["val"]):
+    if "3d" in call.name and _is_channels_last_image(image.meta["val"]):
         raise NotLowered("eager refuses to see channels-last images here")
-    kernel = _many(kernel, rank)
-    return _largest(
-        call,
-        fixed_windows(
-            x,
-            value.shape[-rank:],
-            kernel,
-            _many(stride, rank, kernel),
-            _many(padding, rank),
-            _many(dilation, rank),
-        ),
-    )
+    return _largest(call, fixed_windows(call, x, kernel, stride, padding, dilation))
 
 
 @lower(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
 def adaptive_max_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> list[TensorBox]:
-    _is_empty(call, x)
-    return _largest(call, adaptive_windows(x, list(output_size))[0])
+    return _largest(call, adaptive_windows(call, x, list(output_size)))
 
 
 def _largest(call: Call, windows: Windows) -> list[TensorBox]:
@@ -229,32 +199,30 @@ def _largest(call: Call, windows: Windows) -> list[TensorBox]:
     lowest = float("-inf") if floating else torch.iinfo(x.dtype).min
 
     def largest(index: Index) -> Value:
-        values = [value for _, value, _ in windows.elements(index, lowest)]
+        values = [windows.element(index, at, lowest)[1] for at in windows.places()]
         return functools.reduce(lambda best, new: ops.maximum(new, best), values)
 
     def place(index: Index) -> Value:
         best = where = None
-        for inside, value, flat in windows.elements(index, lowest):
+        for at in windows.places():
+            inside, value, flat = windows.element(index, at, lowest)
             here = ops.index_expr(flat, torch.int64)
             if best is None:
-                where = (
-                    here
-                    if inside is None
-                    else ops.where(inside, here, ops.constant(-1, torch.int64))
-                )
-                best = value
+                best, where = value, here
+                if inside is not None:
+                    where = ops.where(inside, here, ops.constant(-1, torch.int64))
                 continue
-            better = ops.logical_or(
-                ops.gt(value, best), ops.lt(where, ops.constant(0, torch.int64))
-            )
-            better = ops.logical_or(better, ops.isnan(value)) if floating else better
-            better = better if inside is None else ops.logical_and(inside, better)
+            larger = ops.gt(value, best)
+            better = ops.logical_or(larger, ops.lt(where, ops.constant(0, torch.int64)))
+            if floating:
+                better = ops.logical_or(better, ops.isnan(value))
+            if inside is not None:
+                better = ops.logical_and(inside, better)
             where, best = ops.where(better, here, where), ops.maximum(value, best)
         return where
 
-    return [
-        made(call, body, x, dtype=fake.dtype) for fake, body in zip(call.value, (largest, place))
-    ]
+    bodies = zip(call.value, (largest, place))
+    return [made(call, body, x, dtype=fake.dtype) for fake, body in bodies]
 
 
 # --- average --------------------------------------------------------------------------------------
@@ -269,41 +237,38 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> TensorBox:
-    rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
-    kernel, padding = _many(kernel, rank), _many(padding, rank)
-    stride, sizes = _many(stride, rank, kernel), x.get_size()[-rank:]
-    windows = fixed_windows(x, value.shape[-rank:], kernel, stride, padding, [1] * rank)
-    constant = lambda v: ops.constant(v, torch.int64)  # noqa: E731
+    windows = fixed_windows(call, x, kernel, stride, padding)
+    kernel, rank = windows.counts, len(windows.counts)
+    padding, sizes = _many(padding, rank), x.get_size()[-rank:]
 
     def count(d: int, output: sympy.Expr) -> Any:
         """Elements of the window along dimension d that count; a number where every window has as
         many."""
+        if divisor_override:
+            return 1 if d else divisor_override
         pad = padding[d] if count_include_pad else 0
-        low, high = windows.limits(d, output)
-        last = (value.shape[d - rank] - 1) * stride[d] + kernel[d]
-        if (
-            low is None
-            and high is None
-            or count_include_pad
-            and is_nonnegative(sympy.sympify(sizes[d] + 2 * pad - last))
-        ):
+        last = windows.place(d, call.value.shape[d - rank] - 1, kernel[d] - 1)
+        is_padding = count_include_pad and is_nonnegative(sympy.sympify(sizes[d] - 1 + pad - last))
+        if is_padding or windows.limits(d, output) == (None, None):
             return kernel[d]
-        start = ops.index_expr(output * stride[d] - padding[d], torch.int64)
-        end = ops.minimum(ops.add(start, constant(kernel[d])), number(sizes[d] + pad, torch.int64))
-        return ops.sub(end, start if count_include_pad else ops.maximum(start, constant(0)))
+        start = ops.index_expr(windows.place(d, output, sympy.Integer(0)), torch.int64)
+        stop = ops.add(start, ops.constant(kernel[d], torch.int64))
+        stop = ops.minimum(stop, number(sizes[d] + pad, torch.int64))
+        if not count_include_pad:
+            start = ops.maximum(start, ops.constant(0, torch.int64))
+        return ops.sub(stop, start)
 
-    return _average(
-        call,
-        windows,
-        (lambda d, output: divisor_override if not d else 1) if divisor_override else count,
-    )
+    return _average(call, windows, count)
 
 
 @lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> TensorBox:
-    _is_empty(call, x)
-    windows, width = adaptive_windows(x, list(output_size))
-    return _average(call, windows, lambda d, output: ops.index_expr(width(d, output), torch.int64))
+    sizes = x.get_size()[-len(output_size) :]
+
+    def count(d: int, output: sympy.Expr) -> Value:
+        return ops.index_expr(width(sizes[d], output_size[d], output), torch.int64)
+
+    return _average(call, adaptive_windows(call, x, list(output_size)), count)
 
 
 def _average(call: Call, windows: Windows, count: Callable[[int, sympy.Expr], Any]) -> TensorBox:
@@ -319,11 +284,10 @@ def _average(call: Call, windows: Windows, count: Callable[[int, sympy.Expr], An
         counts = [count(d, output) for d, output in enumerate(index[-rank:])]
         numbers = math.prod(c for c in counts if isinstance(c, int))
         others = [c for c in counts if not isinstance(c, int)]
+        divisor = ops.constant(numbers, torch.int64 if others else compute)
         if others:
-            product = functools.reduce(ops.mul, others, ops.constant(numbers, torch.int64))
+            product = functools.reduce(ops.mul, others, divisor)
             divisor = ops.to_dtype(product, compute, torch.int64)
-        else:
-            divisor = ops.constant(numbers, compute)
         return cast(ops.truediv(load(index), divisor), compute, dtype)
 
     return made(call, body, total)

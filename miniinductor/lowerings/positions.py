@@ -1,24 +1,28 @@
-"""Lowerings of reads and writes along one dimension, at positions that are data.
+"""Lowerings of reads and writes at positions that are data.
 
-In:   gather, index_select, scatter, scatter_reduce, index_add ...  Out: `Pointwise` values that load
-      through `ops.indirect_indexing`; `Scatter`s into a copy.
+In:   x[i], x[mask] = 0, gather, scatter, scatter_reduce, index_add ...  Out: `Pointwise` values that
+      load through `ops.indirect_indexing`; `Scatter`s into a copy.
 
     gather(x, 0, i)[a, b]       is x[i[a, b], b]
     index_select(x, 0, i)[a, b] is x[i[a], b]
 
-Mirrors torch/_inductor/lowering.py (`gather`, `scatter_reduce_`).
+Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `scatter_reduce_`).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
+import torch
 
 from ..ir import Index, TensorBox
-from ..lowering.indexing import positions_in, scatter_into
+from ..lowering.indexing import index_put, placer, positions_in, scatter_into
+from ..lowering.pointwise import full
 from ..lowering.registry import (
     Call,
     NotLowered,
     aten,
+    broadcast_loader,
     lower,
     made,
     normalize_dim,
@@ -26,6 +30,37 @@ from ..lowering.registry import (
     view,
 )
 from ..ops import Value, ops
+
+
+@lower(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index_tensor(call: Call, x: TensorBox, indices: Sequence[TensorBox | None]) -> TensorBox:
+    size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
+    load, (place, _) = x.make_loader(), placer(size, given)
+    if 0 in tuple(call.value.shape):
+        return full(call, call.value.shape, 0)
+    if any(size[k] == 0 for k in given):
+        raise NotLowered("indexing with empty tensors")
+    return made(call, lambda index: load(place(index)), x, *given.values())
+
+
+@lower(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put_where(
+    call: Call,
+    x: TensorBox,
+    indices: Sequence[TensorBox | None],
+    values: TensorBox,
+    accumulate: bool = False,
+) -> TensorBox:
+    """x[mask] = scalar is a choice per element."""
+    mask = indices[0]
+    if mask is None or mask.dtype != torch.bool or any(t is not None for t in indices[1:]):
+        return index_put(call, x, indices, values, accumulate)
+    if values.get_size() not in ((), (1,)) or accumulate:
+        raise NotLowered("a boolean mask with a tensor of values")
+    rank, load, test = len(mask.get_size()), x.make_loader(), mask.make_loader()
+    value = broadcast_loader(values, ())
+    body = lambda index: ops.where(test(index[:rank]), value([]), load(index))  # noqa: E731
+    return made(call, body, x, mask, values)
 
 
 def _at_least_1d(call: Call, box: TensorBox) -> TensorBox:
@@ -41,11 +76,8 @@ def gather(
     dimensions."""
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     dim = normalize_dim(dim, len(x.get_size()))
-    load, position, is_vector = (
-        x.make_loader(),
-        positions_in(index, x.get_size()[dim]),
-        call.name == "index_select",
-    )
+    load, position = x.make_loader(), positions_in(index, x.get_size()[dim])
+    is_vector = call.name == "index_select"
 
     def body(at: Index) -> Value:
         at = at or [sympy.Integer(0)]
@@ -68,26 +100,18 @@ def scatter(
     include_self: bool = True,
 ) -> TensorBox:
     if not include_self or reduce == "mean":
-        raise NotLowered(
-            "mean, or without the tensor's own values"
-        )  # of dtypes that the decomposition leaves
+        # of dtypes that the decomposition leaves
+        raise NotLowered("mean, or without the tensor's own values")
     is_scalar = not x.get_size()
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    source = _at_least_1d(call, source) if isinstance(source, TensorBox) else source
     dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
     position = positions_in(index, x.get_size()[dim])
-    value = (
-        source.make_loader() if isinstance(source, TensorBox) else lambda at: number(source, dtype)
-    )
+    value = lambda at: number(source, dtype)  # noqa: E731
+    if isinstance(source, TensorBox):
+        value = _at_least_1d(call, source).make_loader()
     mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
-    result = scatter_into(
-        call,
-        x,
-        list(index.get_size()),
-        value,
-        lambda at: [*at[:dim], position(at), *at[dim + 1 :]],
-        mode,
-    )
+    place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
+    result = scatter_into(call, x, index.get_size(), value, place, mode)
     return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result
 
 
@@ -107,11 +131,6 @@ def index_add(
         element = load(at)
         return element if alpha == 1 else ops.mul(element, number(alpha, dtype))
 
-    return scatter_into(
-        call,
-        x,
-        list(source.get_size()),
-        value,
-        lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]],
-        "atomic_add" if call.name == "index_add" else None,
-    )
+    place = lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]]  # noqa: E731
+    mode = "atomic_add" if call.name == "index_add" else None
+    return scatter_into(call, x, source.get_size(), value, place, mode)

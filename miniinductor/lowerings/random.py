@@ -20,6 +20,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch import Tensor
 
 from .. import config
 from ..decompositions import SWITCHED
@@ -34,7 +35,7 @@ from ..sizes.symbols import sizes
 aten = torch.ops.aten
 
 
-def uniform(seed: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+def uniform(seed: Tensor, size: Sequence[int]) -> Tensor:
     """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
     bits = philox(seed, torch.arange(math.prod(size), device=seed.device))
     return ((bits >> 8).float() * 2.0**-24).reshape(size)
@@ -57,7 +58,7 @@ def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> Tensor
     return value_of(call, body, seed)
 
 
-def draw(size: Sequence[int], device: torch.device | str) -> torch.Tensor:
+def draw(size: Sequence[int], device: torch.device | str) -> Tensor:
     """Uniform numbers of a fresh seed, as ops that a tracer records.  The seed is the random op: it
     is drawn once, and kept."""
     return torch.ops.miniinductor.uniform(
@@ -74,25 +75,14 @@ def plain(x_dtype: torch.dtype, kwargs: dict[str, Any]) -> bool:
     )
 
 
-def rand(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    **kwargs: Any,
-) -> Any:
+def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     if not plain(dtype or torch.get_default_dtype(), kwargs):
         return NotImplemented
     return draw(size, device or torch.get_default_device())
 
 
 def rand_like(
-    x: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    memory_format: torch.memory_format | None = None,
-    **kwargs: Any,
+    x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **kwargs: Any
 ) -> Any:
     if not plain(dtype or x.dtype, kwargs) or not x.is_contiguous():
         return NotImplemented
@@ -113,7 +103,7 @@ def normal(uniform_rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bernoulli(
-    x: torch.Tensor, p: float | None = None, *, generator: torch.Generator | None = None
+    x: Tensor, p: float | None = None, *, generator: torch.Generator | None = None
 ) -> Any:
     """aten.bernoulli: `x` gives the probabilities, or the shape and dtype if `p` is given."""
     if generator is not None or not x.is_contiguous():
@@ -121,13 +111,13 @@ def bernoulli(
     return (draw(x.shape, x.device) < (x if p is None else p)).to(x.dtype)
 
 
-def bernoulli_(x: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
+def bernoulli_(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
     if generator is not None:
         return NotImplemented
     return x.copy_(draw(x.shape, x.device) < p)
 
 
-def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     if train is False or not 0 < p < 1:
         return NotImplemented
     keep = draw(x.shape, x.device) < 1 - p

@@ -1,6 +1,6 @@
 """Lowerings of rarer views, and of copies that only rearrange.
 
-In:   diagonal, unfold, as_strided, flip, roll, pad ...  Out: `View`s, and copies of them.
+In:   unfold, as_strided, flip, roll, pad ...  Out: `View`s, and copies of them.
 
     flip:       index i of the result is index n - 1 - i of the base
     unfold:     index [i, k] of windows of 3, 2 apart, is index 2 * i + k of the base
@@ -16,27 +16,13 @@ import sympy
 import torch
 
 from ..exceptions import CannotLower
-from ..ir import Buffer, Index, Layout, TensorBox, same_layout
+from ..ir import Buffer, Index, Layout, TensorBox, extent, same_layout
 from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
-from ..lowering.views import at_place, between, reshape_index, along
+from ..lowering.views import along, between, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
 from ..sizes.intervals import is_nonnegative
 from ..sizes.symbols import is_dense
-
-
-@lower(aten.diagonal.default)
-def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
-    rank = len(x.get_size())
-    dim1 = normalize_dim(dim1, rank)
-    dim2 = normalize_dim(dim2, rank)
-
-    def reindex(index: Index) -> Index:
-        rest = iter(index[:-1])
-        place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
-        return [place[k] if k in place else next(rest) for k in range(rank)]
-
-    return view(call, x, call.value.shape, reindex)
 
 
 @lower(aten.unfold.default)
@@ -46,12 +32,11 @@ def unfold(call: Call, x: TensorBox, dim: int, size: int, step: int) -> TensorBo
     if not rank:
         return view(call, x, call.value.shape, lambda index: [])
     dim = normalize_dim(dim, rank)
-    return view(
-        call,
-        x,
-        call.value.shape,
-        lambda index: along(index[:-1], dim, lambda i: i * step + index[-1]),
-    )
+
+    def reindex(index: Index) -> Index:
+        return along(index[:-1], dim, lambda i: i * step + index[-1])
+
+    return view(call, x, call.value.shape, reindex)
 
 
 @lower(aten.as_strided.default)
@@ -75,21 +60,11 @@ def as_strided(
     start = fake.storage_offset() - int(at.offset)  # where the buffer begins in eager's storage
     offset = (fake.storage_offset() if storage_offset is None else storage_offset) - start
     last = offset + sum((n - 1) * s for n, s in zip(size, stride))
-    if (
-        offset < 0
-        or 0 not in size
-        and last
-        > sum((int(n) - 1) * int(s) for n, s in zip(buffer.layout.size, buffer.layout.stride))
-    ):
+    held = extent(buffer.layout.size, buffer.layout.stride) or 0
+    if offset < 0 or 0 not in size and last >= held:
         raise CannotLower("as_strided reaches beyond the tensor it is given")
     layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)
     return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
-
-
-@lower(aten.unbind.int)
-def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
-    return [view(call, x, piece.shape, at_place(dim, k)) for k, piece in enumerate(call.value)]
 
 
 def copied_view(*args: Any) -> TensorBox:
@@ -97,32 +72,26 @@ def copied_view(*args: Any) -> TensorBox:
     return view(*args).copy()
 
 
-def remainder(a: Any, b: Any) -> sympy.Expr:
-    return Mod(sympy.sympify(a), sympy.sympify(b))
-
-
 @lower(aten.flip.default)
 def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
     size = x.get_size()
     flipped = {normalize_dim(d, len(size)) for d in dims}
-    return copied_view(
-        call,
-        x,
-        size,
-        lambda index: [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)],
-    )
+
+    def reindex(index: Index) -> Index:
+        return [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)]
+
+    return copied_view(call, x, size, reindex)
 
 
 @lower(aten.repeat.default)
 def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
     own = x.get_size()
     skip = len(repeats) - len(own)
-    return copied_view(
-        call,
-        x,
-        call.value.shape,
-        lambda index: [remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])],
-    )
+
+    def reindex(index: Index) -> Index:
+        return [Mod(i, n) if n != 0 else i for n, i in zip(own, index[skip:])]
+
+    return copied_view(call, x, call.value.shape, reindex)
 
 
 @lower(aten.roll.default)
@@ -130,35 +99,30 @@ def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] =
     size = x.get_size()
     if not dims:  # of the flattened tensor
         count = sympy.prod(size)
+        if not count:
+            return x.copy()
         flat = view(call, x, [count], reshape_index(size, [count]))
-        return (
-            copied_view(call, roll(call, flat, shifts, [0]), size, reshape_index([count], size))
-            if count
-            else x.copy()
-        )
+        rolled = roll(call, flat, shifts, [0])
+        return copied_view(call, rolled, size, reshape_index([count], size))
     by: dict[int, Size] = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
         by[dim] = by.get(dim, 0) + shift
-    return copied_view(
-        call,
-        x,
-        size,
-        lambda index: [
-            remainder(i + remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
+
+    def reindex(index: Index) -> Index:
+        return [
+            Mod(i + Mod(-by[k], size[k]), size[k]) if k in by and size[k] else i
             for k, i in enumerate(index)
-        ],
-    )
+        ]
+
+    return copied_view(call, x, size, reindex)
 
 
 @lower(aten.constant_pad_nd.default)
 def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0) -> TensorBox:
     size = x.get_size()
-    before: list[Size] = [0] * len(size)
-    after: list[Size] = [0] * len(size)
-    for k in range(len(pad) // 2):
-        before[len(size) - 1 - k] = pad[2 * k]
-        after[len(size) - 1 - k] = pad[2 * k + 1]
+    ends = [*zip(pad[::2], pad[1::2])][::-1]  # (before, after), of the last dimension first
+    ends = [(0, 0)] * (len(size) - len(ends)) + ends
     load = x.make_loader()
 
     def reaches(n: Size) -> bool:
@@ -166,11 +130,11 @@ def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0
         return not is_nonnegative(sympy.sympify(-n))
 
     def body(index: Index) -> Value:
-        inside = [i - b for i, b in zip(index, before)]
+        inside = [i - before for i, (before, _) in zip(index, ends)]
         tests = [
-            between(i, 0 if reaches(b) else None, n if reaches(a) else None)
-            for i, b, a, n in zip(inside, before, after, size)
-            if reaches(b) or reaches(a)
+            between(i, 0 if reaches(before) else None, n if reaches(after) else None)
+            for i, (before, after), n in zip(inside, ends, size)
+            if reaches(before) or reaches(after)
         ]
         if not tests:
             return load(inside)

@@ -195,14 +195,14 @@ print(show(every_other, r, c))
 #
 # ## Lowering: ATen operation to IR
 #
-# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one line of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes floats of integers
+# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one word of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes floats of integers
 # first, as `torch.exp` does:
 
 # %%
 from miniinductor.lowering import pointwise
 
-Table(["ATen op", "op of the IR", "promotion"],
-      [(name, op, str(p).split(".")[-1]) for name, (op, p) in list(pointwise.UNARY.items())[:8]])
+Table(["ATen op, and op of the IR", "promotion"],
+      [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
 # %%
 from miniinductor.lowering import registry

@@ -27,14 +27,14 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, in_place, memory
+from miniinductor import coverage, hooks, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph
-from miniinductor.speed import foreach
+from miniinductor.speed import foreach, in_place
 from miniinductor.scheduler import Scheduler
 from miniinductor.speed import lane_sums, tiles, whole_vectors
 
@@ -102,7 +102,7 @@ def read_elsewhere() -> None:
 
 @mutant("in place: a dying buffer that is read at other places", CPU)
 def dying_elsewhere() -> None:
-    memory.may_overwrite = lambda *_: True
+    hooks.IN_PLACE.may_overwrite = lambda *_: True
 
 
 @mutant("in place: a result that is laid out differently", CPU)

@@ -2,8 +2,7 @@
 copied.
 
 In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by the wrapper,
-      whether a result may
-take the memory of a buffer that dies in the same kernel.
+      whether a result may take the memory of a buffer that dies in the same kernel.
 
     >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}
@@ -18,10 +17,12 @@ from collections.abc import Sequence
 
 import torch
 
-from . import config
-from .ir import BufferView, Graph
-from .nodes import Group, NodeGraph, ScheduledNode
-from .records import CompileRecord
+from .. import config
+from ..hooks import IN_PLACE
+from ..ir import BufferView, Graph, Layout
+from ..nodes import Group, NodeGraph, ScheduledNode
+from ..records import CompileRecord
+from ..sizes.expressions import Size
 
 
 def overwritten_inputs(
@@ -70,20 +71,16 @@ def reason_to_copy(
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
-        tuple(made.size),
-        tuple(made.stride),
-        made.offset,
-    )
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
-        layout.dtype,
-        tuple(layout.size),
-        tuple(layout.stride),
-    ):
+    is_whole = (*places_of(view), view.offset) == (*places_of(made), made.offset)
+    if not is_whole or (made.dtype, places_of(made)) != (layout.dtype, places_of(layout)):
         return "its memory is laid out differently"
     if not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"
     return ""
+
+
+def places_of(lies: Layout | BufferView) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    return tuple(lies.size), tuple(lies.stride)
 
 
 def runs_once(device: torch.device) -> bool:
@@ -106,3 +103,7 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
         access.index == element and (node.name == new or reads_first and not group.is_reduction)
         for node, access in readers
     )
+
+
+IN_PLACE.overwritten_inputs = overwritten_inputs
+IN_PLACE.may_overwrite = may_overwrite

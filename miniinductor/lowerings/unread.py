@@ -1,15 +1,15 @@
-"""Checks that a fused kernel would lose, because nobody reads all of the value that they guard.
+"""Calls that may raise, and whose result is read in full: they need not be stored.
 
-In:   a functional ATen graph without dead code.  Out: the calls that may raise and whose result is
-      not surely read in full.
+In:   a functional ATen graph without dead code.  Out: the other ones.
 
+    y = x[i]; return y + 1            # inlined: the kernel looks at all positions
     y = x[i]; return y[:2] + 1        # inlined, only two of the positions would be looked at
     x[i]; return x + 1                # no kernel would look at any
 
 A value that is not stored is computed by the kernels that read it, for the elements that they read.
 Lowering stores these results, and the scheduler keeps their kernels.  A call whose result is read
 in full stays inlined and costs nothing: that is what `reads_all` recognises, and what it does not
-recognise counts as reading a part.
+recognise counts as reading a part.  (Without this file all of them are stored.)
 """
 
 import operator
@@ -20,9 +20,10 @@ from torch import fx
 
 from ..autograd.functionalize import is_needed, is_view
 from ..checks import may_raise
+from ..lowering.extern import EXTERN
+from ..lowering.graph import CHECKS
+from ..lowering.registry import LOWERINGS
 from ..sizes.symbols import same
-from .extern import EXTERN
-from .registry import LOWERINGS
 
 MAKES_ANEW = {
     *"zeros_like ones_like full_like new_zeros new_ones new_full empty_like new_empty".split()
@@ -38,6 +39,7 @@ READS_AT = {*"index _unsafe_index gather index_select embedding".split()}
 PART_OF_SOURCE = {"scatter", "scatter_add", "scatter_reduce"}  # as much as there are positions
 SCATTERS = {"slice_scatter", "select_scatter", "diagonal_scatter", "copy"}
 SPLITS = {"split", "split_with_sizes", "unbind"}
+READS_ALL = COPIES | REDUCTIONS | SPLITS
 PART_OF_MEMORY = {"as_strided", "unfold"}
 
 
@@ -49,26 +51,33 @@ def read_in_part(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
     raising = [n for n in graph.nodes if n.op == "call_function" and may_raise(n)]
     if not is_forward or not raising:
         return {node for node in raising if not node.users}
-    alive, whole = set(), set()
+    alive: set[fx.Node] = set()
+    whole: set[fx.Node] = set()
     for node in reversed(graph.nodes):
-        if (
-            node.op == "output"
-            or is_needed(node)
-            or any(_counts(u) and u in alive for u in node.users)
-        ):
+        is_result = node.op == "output" or is_needed(node)
+        if is_result or any(_counts(user) and user in alive for user in node.users):
             alive.add(node)
-        # what is stored in any case computes all of what it reads; what is not, if it is itself
-        # read in full
-        if node.op == "output" or any(
-            reads_all(user, node) and (user in whole or _is_stored(user) and user in alive)
-            for user in node.users
-        ):
+        if is_read_in_full(node, alive, whole):
             whole.add(node)
-        elif node.target is not operator.getitem and name_of(node) in SPLITS:
-            parts = {user.args[1] for user in node.users if user in whole}
-            if len(parts) == len(node.meta["val"]):
-                whole.add(node)
     return {node for node in raising if node not in whole}
+
+
+CHECKS.append(read_in_part)
+
+
+def is_read_in_full(node: fx.Node, alive: set[fx.Node], whole: set[fx.Node]) -> bool:
+    """What is stored in any case computes all of what it reads; what is not, if it is itself read
+    in full."""
+    if node.op == "output":
+        return True
+    for user in node.users:
+        is_computed = user in whole or user in alive and _is_stored(user)
+        if is_computed and reads_all(user, node):
+            return True
+    if name_of(node) not in SPLITS:
+        return False
+    parts = {user.args[1] for user in node.users if user in whole}
+    return len(parts) == len(node.meta["val"])
 
 
 def name_of(node: fx.Node) -> str:
@@ -84,14 +93,10 @@ def _counts(user: fx.Node) -> bool:
 
 def _is_stored(node: fx.Node) -> bool:
     """Has the result memory of its own, whoever reads it?"""
-    return (
-        node.op == "output"
-        or may_raise(node)
-        or node.target in EXTERN
-        or node.op == "call_function"
-        and isinstance(node.target, torch._ops.OpOverload)
-        and (node.target not in LOWERINGS or name_of(node) in REDUCTIONS | WRITES)
-    )
+    if node.op == "output" or may_raise(node) or node.target in EXTERN:
+        return True
+    is_op = isinstance(node.target, torch._ops.OpOverload)
+    return is_op and (node.target not in LOWERINGS or name_of(node) in REDUCTIONS | WRITES)
 
 
 def reads_all(user: fx.Node, node: fx.Node) -> bool:
@@ -108,9 +113,7 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     shape = getattr(user.meta.get("val"), "shape", ())
     if any(isinstance(n, int) and n == 0 for n in shape):
         return False
-    if name in COPIES or name in REDUCTIONS or torch.Tag.pointwise in user.target.tags:
-        return True
-    if name in SPLITS:
+    if name in READS_ALL or torch.Tag.pointwise in user.target.tags:
         return True
     if name in READS_AT:
         return not first

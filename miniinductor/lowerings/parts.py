@@ -1,0 +1,178 @@
+"""Lowerings of parts of a tensor whose place is known: reads, and writes, which functionalization
+makes of `x[1:3] = y`.
+
+In:   slice, select, diagonal; slice_scatter, select_scatter, diagonal_scatter.  Out: `View`s; of
+      writes one `Pointwise`: where(written, y, x).
+
+    slice_scatter(x, y, 0, 1, 3)[i]     is y[i - 1] where 1 <= i < 3, else x[i]
+
+Mirrors torch/_inductor/lowering.py (`slice_`, `slice_scatter`, `select_scatter`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from ..ir import Index, Reindex, TensorBox
+from ..lowering.registry import Call, aten, cast, lower, made, normalize_dim, number, view
+from ..lowering.views import along, between
+from ..ops import Value, ops
+from ..sizes.expressions import FloorDiv, Mod, Size
+from ..sizes.symbols import is_negative, maximum, minimum
+
+
+def slice_start(start: Size | None, size: Size) -> Size:
+    start = 0 if start is None else start
+    return minimum(maximum(start + size if is_negative(start) else start, 0), size)
+
+
+@lower(aten.slice.Tensor)
+def slice_tensor(
+    call: Call,
+    x: TensorBox,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> TensorBox:
+    dim = normalize_dim(dim, len(x.get_size()))
+    size = x.get_size()[dim]
+    start = slice_start(start, size)
+    if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
+        return x
+    reindex = lambda index: along(index, dim, lambda i: i * step + start)  # noqa: E731
+    return view(call, x, call.value.shape, reindex)
+
+
+@lower(aten.select.int)
+def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
+    dim, position = dim_and_place(x, dim, position)
+    return view(call, x, call.value.shape, at_place(dim, position))
+
+
+def at_place(dim: int, position: Size) -> Reindex:
+    return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
+
+
+def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
+    """Both counted from the front."""
+    dim = normalize_dim(dim, len(x.get_size()))
+    return dim, position + x.get_size()[dim] if is_negative(position) else position
+
+
+@lower(aten.unbind.int)
+def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
+    dim = normalize_dim(dim, len(x.get_size()))
+    return [view(call, x, piece.shape, at_place(dim, k)) for k, piece in enumerate(call.value)]
+
+
+@lower(aten.diagonal.default)
+def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
+    rank = len(x.get_size())
+    dim1 = normalize_dim(dim1, rank)
+    dim2 = normalize_dim(dim2, rank)
+
+    def reindex(index: Index) -> Index:
+        rest = iter(index[:-1])
+        place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
+        return [place[k] if k in place else next(rest) for k in range(rank)]
+
+    return view(call, x, call.value.shape, reindex)
+
+
+# --- writes ---------------------------------------------------------------------------------------
+def equal(a: Any, b: Any) -> Value:
+    """a == b of two index expressions, as a runtime condition."""
+    return ops.eq(number(sympy.sympify(a), torch.int64), number(sympy.sympify(b), torch.int64))
+
+
+def partly(
+    call: Call,
+    x: TensorBox,
+    source: TensorBox,
+    written: Callable[[Index], Value | None],
+    place: Reindex,
+    anywhere: bool = False,
+) -> TensorBox:
+    """x, but where written(index) is true (None: everywhere) the element of `source` at
+    place(index).  anywhere: that is always one."""
+    load = x.make_loader()
+    load_source = source.make_loader()
+
+    def body(index: Index) -> Value:
+        test = written(index)
+
+        def new() -> Value:
+            return cast(load_source(place(index)), source.dtype, x.dtype)
+
+        if test is None:
+            return new()
+        value = new() if anywhere else ops.masked(test, new, 0)
+        return ops.where(test, value, load(index))
+
+    return made(call, body, x, source)
+
+
+@lower(aten.slice_scatter.default)
+def slice_scatter(
+    call: Call,
+    x: TensorBox,
+    source: TensorBox,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> TensorBox:
+    size = x.get_size()
+    dim = normalize_dim(dim, len(size))
+    start, count = slice_start(start, size[dim]), source.get_size()[dim]
+    if count == 0:
+        return x.copy()
+
+    def written(index: Index) -> Value:
+        end = start + (count - 1) * step + 1
+        test = None
+        if (start, count) != (0, size[dim]):
+            test = between(index[dim], start if start != 0 else None, end)
+        if step != 1:
+            on_step = equal(Mod(index[dim] - Mod(start, step), step), 0)
+            test = on_step if test is None else ops.logical_and(test, on_step)
+        return test
+
+    def place(index: Index) -> Index:
+        return along(index, dim, lambda i: FloorDiv(i - start, step))
+
+    return partly(call, x, source, written, place)
+
+
+@lower(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    call: Call, x: TensorBox, source: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorBox:
+    rank = len(x.get_size())
+    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+    row = lambda index: index[dim1] - max(-offset, 0)  # noqa: E731
+
+    def written(index: Index) -> Value:
+        test = equal(row(index), index[dim2] - max(offset, 0))
+        # not above or left of where the diagonal starts
+        return ops.logical_and(test, between(row(index), 0, None)) if offset else test
+
+    def place(index: Index) -> Index:
+        return [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)]
+
+    return partly(call, x, source, written, place)
+
+
+@lower(aten.select_scatter.default)
+def select_scatter(
+    call: Call, x: TensorBox, source: TensorBox, dim: int, position: Size
+) -> TensorBox:
+    dim, position = dim_and_place(x, dim, position)
+
+    def place(index: Index) -> Index:
+        return [*index[:dim], *index[dim + 1 :]]
+
+    return partly(call, x, source, lambda index: equal(index[dim], position), place, anywhere=True)
