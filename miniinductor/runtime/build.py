@@ -23,7 +23,6 @@ import ctypes
 import functools
 import hashlib
 import itertools
-import operator
 import os
 import platform
 import re
@@ -32,7 +31,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,7 +38,7 @@ import torch
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from . import _launcher  # type: ignore[attr-defined]
+from .launch import LAUNCH
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that
 # changes a result:
@@ -84,7 +82,7 @@ def build_kernels(sources: Any) -> list[Any]:
     for number, key in enumerate(unique):
         function = getattr(libraries[number % files], names[key])
         address[key] = ctypes.cast(function, ctypes.c_void_p).value
-    kernels = {key: kernel_type()(address[key], names[key]) for key in unique}
+    kernels = {key: LAUNCH.kernel(address[key], names[key]) for key in unique}
     for key, kernel in kernels.items():
         _keep_loaded[address[key]] = libraries
     return [kernels[strip_comments(source)] for source, _ in sources]
@@ -350,58 +348,3 @@ def vector_bits() -> int:
 def prelude() -> str:
     with open(PRELUDE) as file:
         return file.read()
-
-
-# --- calling --------------------------------------------------------------------------------------
-@functools.lru_cache(None)
-def kernel_type() -> type:
-    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while
-    torch.profiler runs."""
-    _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
-    tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
-    if get_data_ptr:
-        _launcher.use_torch(
-            tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter
-        )
-    return _launcher.Kernel
-
-
-@functools.lru_cache(None)
-def empty_cpu() -> Callable:
-    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
-    libtorch lacks what that takes or it differs."""
-    plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
-    functions = [
-        c_function("torch_cpu", "aoti_torch_empty_strided"),
-        c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
-        c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE"),
-    ]
-    if not all(functions):
-        return plain
-    codes = {
-        dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True)
-        for name, dtype in vars(torch).items()
-        if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"
-    }
-    _launcher.use_allocator(
-        *functions, {dtype: code for dtype, code in codes.items() if code is not None}
-    )
-    ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain))
-    alike = all(
-        of(ours) == of(theirs)
-        for of in (
-            type,
-            torch.Tensor.size,
-            torch.Tensor.stride,
-            operator.attrgetter("dtype", "device"),
-        )
-    )
-    return _launcher.empty_strided if alike else plain
-
-
-def c_function(library: Any, name: str, call: bool = False) -> Any:
-    """Address of a C function of libtorch, or what it returns; None where there is none of that
-    name."""
-    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
-    function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
-    return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)

@@ -21,7 +21,8 @@ import torch
 
 from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
-from .build import CompilerError, empty_cpu
+from .build import CompilerError
+from .launch import empty_cpu
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel

@@ -4,7 +4,7 @@
  * One call costs about 0.1 us per kernel, because the data pointer of a tensor is read without a Python method call:
  *
  *   A `torch.Tensor` object holds, at some offset, an `at::Tensor`, which is one pointer: to the TensorImpl.  At import,
- *   runtime/build.py gives us a tensor, its TensorImpl (`tensor._cdata`) and libtorch's stable C function
+ *   speed/launcher.py gives us a tensor, its TensorImpl (`tensor._cdata`) and libtorch's stable C function
  *   `aoti_torch_get_data_ptr(at::Tensor*, void**)`.  `use_torch` finds the offset by looking for that pointer and checks
  *   it against `tensor.data_ptr()`.  If anything does not match, we call the `data_ptr` method instead: slower, same result.
  *
@@ -119,7 +119,7 @@ static PyObject *kernel_repr(Kernel *self)
 
 static PyTypeObject KernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "miniinductor.runtime._launcher.Kernel",
+    .tp_name = "miniinductor.speed._launcher.Kernel",
     .tp_doc = "Kernel(address, name): a generated function; call it with tensors and ints",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
@@ -225,7 +225,7 @@ static PyObject *cuda_kernel_repr(CudaKernel *self)
 
 static PyTypeObject CudaKernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "miniinductor.runtime._launcher.CudaKernel",
+    .tp_name = "miniinductor.speed._launcher.CudaKernel",
     .tp_doc = "CudaKernel(function, name, device, grid x, grid y, threads, shared bytes, unaligned): call it with tensors "
               "and a stream",
     .tp_basicsize = sizeof(CudaKernel),
