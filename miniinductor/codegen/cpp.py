@@ -106,6 +106,7 @@ class CppKernelWriter(CppExpressions):
         self.may_run_again = not self.has_scatter and not any(
             n.name in overwritten for n in group.nodes
         )
+        self.reruns = False
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols: set[sympy.Symbol] = (
             set()
@@ -189,8 +190,7 @@ class CppKernelWriter(CppExpressions):
         ]
         origins = {o for n in self.plan.nodes for o in n.buffer.origins}
         body = [*head, *printed(lines), "return error;" if checks else "return 0;"]
-        reruns = any("exact.v" in line for line in body)
-        if reruns:
+        if self.reruns:
             body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
         names = ", ".join(n.name for n in self.plan.nodes)
         source = [
@@ -205,7 +205,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            reruns,
+            self.reruns,
         )
 
     def pointer_lines(self, place: str) -> list[Statement]:

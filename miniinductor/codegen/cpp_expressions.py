@@ -117,7 +117,8 @@ class CppExpressions(OpsHandler):
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     small: set[str]  # indices that 32 bits hold
     raw: dict[tuple[str, torch.dtype], str]  # rounded value of 16 bits -> what it was
-    may_run_again: bool
+    may_run_again: bool  # speed/fast_forms.py: with exact functions, if it must
+    reruns: bool  # it may
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
     size: Callable[[Size], str]
@@ -233,19 +234,8 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
         if op == "logical_not":
             return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
-            return self.fast_or_exact(op, "is_large_angle", x)
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
-
-    def fast_or_exact(self, op: str, is_large: str, *args: Value) -> Value:
-        """A function with a form for all but large arguments; where the kernel must not run again,
-        always the exact one."""
-        inner, text = any(a.inner for a in args), ", ".join(map(str, args))
-        if self.may_run_again:
-            self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")
-        form = "exact.v" if self.may_run_again else "true"
-        return self.temporary(f"mini::{op}<{form}>({text})", args[0].dtype, inner)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
@@ -256,8 +246,6 @@ class CppExpressions(OpsHandler):
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
                 self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
-        if op in ("fmod", "remainder", "floordiv") and compute_type(a.dtype) == "float":
-            return self.fast_or_exact(op, "is_large_quotient", a, b)
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         return self.temporary(binary_text(op, a, b), dtype, inner)
 

@@ -31,6 +31,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,7 +58,8 @@ FLAGS = (
     "-fPIC",
     "-w",
 )
-PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
+# what stands before generated kernels; coverage adds files of its own
+PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
 KERNELS_PER_FILE = 6
 
 
@@ -344,7 +346,8 @@ def vector_bits() -> int:
     return 512 if "avx512f" in cpu_flags() else 256 if "avx2" in cpu_flags() else 128
 
 
-@functools.lru_cache(None)
 def prelude() -> str:
-    with open(PRELUDE) as file:
-        return file.read()
+    return "\n".join(map(read_text, PRELUDES))
+
+
+read_text = functools.cache(Path.read_text)

@@ -9,6 +9,7 @@ In:   a pointwise kernel's elements of float16.  Out: what stands for them, and 
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import sympy
 import torch
@@ -18,6 +19,7 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..runtime.build import PRELUDES
 
 BLOCK = 128  # elements converted at once
 
@@ -74,3 +76,6 @@ class Halves(Strategy):
         lanes = nest(body, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
         blocks = (f"{lane}_block", start, end, BLOCK)
         return nest([*before, *lanes, *after], [blocks], threads)
+
+
+PRELUDES.append(Path(__file__).with_name("halves.h"))

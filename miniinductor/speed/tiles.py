@@ -11,6 +11,8 @@ In:   a pointwise kernel that reads along an outer loop.  Out: its loops over ti
       read reads instead.
 """
 
+from pathlib import Path
+
 import sympy
 import torch
 
@@ -21,6 +23,7 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..runtime.build import PRELUDES
 from ..sizes.symbols import hint
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
@@ -108,3 +111,6 @@ class Tiles(Strategy):
         if writer.parallel:
             pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         return nest(tile, loops, pragma)
+
+
+PRELUDES.append(Path(__file__).with_name("transpose.h"))
