@@ -53,8 +53,7 @@ from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
 from .graph_passes import Context, in_layouts, optimize, rewritten
 from .handlers import graph_text
-from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry
-from .in_place import overwritten_inputs
+from .hooks import CUTTERS, JOINERS, OVERWRITERS, PLAN_CACHES, Entry
 from .ir import Graph
 from .kernels import (
     build_kernels,
@@ -343,7 +342,9 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         if config.fusion:
             nodes = scheduler.fuse(nodes)
         nodes = order.topological(nodes)
-        overwritten = overwritten_inputs(nodes, order, record)
+        overwritten: dict[str, str] = {}
+        for find in OVERWRITERS:
+            overwritten.update(find(nodes, order, record))
         schedule = Schedule(order, nodes, overwritten)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)

@@ -8,6 +8,7 @@
 
     CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
     JOINERS.append(join_groups)             # several groups of a schedule as one
+    OVERWRITERS.append(overwritten_inputs)  # results that lie in the inputs that they replace
     PLAN_CACHES.append(GraphCache())        # where plans are kept
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
@@ -28,7 +29,7 @@ from torch import fx
 from .records import CompileRecord
 
 if TYPE_CHECKING:
-    from .nodes import Schedule, ScheduledNode
+    from .nodes import NodeGraph, Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
 
@@ -81,6 +82,12 @@ CUTTERS: list[Cutter] = []
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
+
+
+# (nodes in execution order, what must run before what, record) -> {buffer: the graph input whose
+# memory it takes}; the other inputs that a graph writes get a copy at the end
+Overwriter = Callable[["Sequence[ScheduledNode]", "NodeGraph", CompileRecord], dict[str, str]]
+OVERWRITERS: list[Overwriter] = []
 
 
 class Entry(Protocol):

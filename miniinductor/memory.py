@@ -16,23 +16,21 @@ between calls, because a fresh page costs more than a pass over it; a call takes
 puts it back, so that threads and recursive calls never share one.  Memory that an extern kernel's
 result may alias is never taken from the arena, nor large buffers in training on a GPU.
 
-What a kernel reads for the last time, element by element as it makes its result, the result is
-written over (in_place.py says when that is right).  Mirrors
-torch/_inductor/codegen/memory_planning.py.
+What a kernel reads for the last time, element by element as it makes its result, the result may be
+written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import sympy
 import torch
 
 from . import config
 from .devices import about
-from .in_place import may_overwrite
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
@@ -77,6 +75,19 @@ def root_of(name: str, memory_of: dict[str, str]) -> str:
     return name
 
 
+class InPlace(Protocol):
+    """Results of one graph that are written over memory that is there already."""
+
+    def dying(self, step: Any, name: str, position: int) -> str | None:
+        """A buffer whose memory `name` takes, or None."""
+
+    def is_taken(self, name: str) -> bool:
+        """Does an output take the memory of this buffer?"""
+
+
+IN_PLACE: list[Callable[["MemoryPlanner"], InPlace]] = []  # the last is used
+
+
 class MemoryPlanner:
     def __init__(
         self,
@@ -97,12 +108,12 @@ class MemoryPlanner:
         self.slots: list[Size] = [0]
         self.in_arena: dict[str, tuple[int, int]] = {}
         self.symbolic = False  # are sizes expressions?
-        # output -> the library kernel's result that it takes the memory of
-        self.handed: dict[str, str] = {}
+        self.in_place: InPlace | None = None
 
     def plan(self) -> MemoryPlan:
         self.find_lives()
-        self.handed = self.handed_over()
+        if IN_PLACE and config.in_place and config.buffer_reuse:
+            self.in_place = IN_PLACE[-1](self)
         lives: list[tuple[str, int, int, int]] = []
         for position, step in enumerate(self.steps):
             for name in step.made():
@@ -186,10 +197,7 @@ class MemoryPlanner:
         nbytes = storage_bytes(self.buffers[name])
         size = self.arena_bytes(nbytes)
         life = (position, self.last_use.get(name, position))
-        if name in self.pinned:
-            dying = self.handed.get(name)
-        else:
-            dying = self.dying(step, name, position)
+        dying = self.in_place and self.in_place.dying(step, name, position)
         if dying is None:
             return self.place_anew(name, nbytes, life)
         if dying in self.in_arena:
@@ -207,7 +215,7 @@ class MemoryPlanner:
         if (
             not config.buffer_reuse
             or name in self.pinned
-            or name in self.handed.values()
+            or (self.in_place and self.in_place.is_taken(name))
             or not self.may_share(self.buffers[name], nbytes)
         ):
             return "new"
@@ -238,50 +246,6 @@ class MemoryPlanner:
         )
         return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
 
-    # -- in place ----------------------------------------------------------------------------------
-    def handed_over(self) -> dict[str, str]:
-        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @
-        b."""
-        handed: dict[str, str] = {}
-        if not about(self.device).hands_over:
-            return handed
-        for position, step in enumerate(self.steps):
-            for name in step.made():
-                old = self.dying(step, name, position) if name in self.pinned else None
-                if old is not None and isinstance(self.buffers[old], ExternKernel):
-                    handed[name] = old
-        return handed
-
-    def dying(self, step: Any, name: str, position: int) -> str | None:
-        """A buffer made in this call that the step reads, element by element and for the last time,
-        as it makes `name`; or None."""
-        if name in self.memory_of or not writes_over(step):
-            return None
-        taken = {self.in_arena.get(n, self.root(n)) for n in step.made()}
-        for old in step.kernel.read:
-            if (
-                self.last_use.get(self.root(old)) == position
-                and self.fits(name, old, taken)
-                and may_overwrite(step.group, name, old, False)
-            ):
-                return old
-        return None
-
-    def fits(self, new: str, old: str, taken: set) -> bool:
-        """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
-        buffer, wanted = self.buffers[old], self.buffers[new]
-        if old in self.in_arena:
-            is_free = self.in_arena[old] not in taken
-            return is_free and storage_bytes(buffer) == storage_bytes(wanted)
-        root = self.buffers[self.root(old)]
-        return (
-            root.name not in taken
-            and self.is_local(root.name)
-            and buffer.layout == wanted.layout
-            and not isinstance(root, (InputBuffer, MultiOutput))
-            and not (isinstance(root, ExternKernel) and may_alias(root))
-        )
-
 
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
     """{a scatter's result: the buffer into which it writes}
@@ -295,12 +259,6 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
                 if target is not None and node.buffer.name in step.made():
                     targets[node.buffer.name] = target
     return targets
-
-
-def writes_over(step: Step) -> bool:
-    """May this step's results lie where something that it reads lies?"""
-    allowed = config.in_place and config.buffer_reuse
-    return allowed and isinstance(step, KernelStep) and not step.kernel.reruns
 
 
 def may_alias(buffer: Any) -> bool:

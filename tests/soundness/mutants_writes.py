@@ -27,10 +27,11 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, in_place, memory
+from miniinductor import coverage, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
+from miniinductor.speed import in_place
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph

@@ -1,9 +1,8 @@
 """Results that are written over memory that is there already, instead of into new memory and then
 copied.
 
-In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by the wrapper,
-      whether a result may
-take the memory of a buffer that dies in the same kernel.
+In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by memory.py,
+      the buffer that dies in the kernel that makes a result, whose memory the result takes.
 
     >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}
@@ -18,10 +17,14 @@ from collections.abc import Sequence
 
 import torch
 
-from . import config
-from .ir import BufferView, Graph
-from .nodes import Group, NodeGraph, ScheduledNode
-from .records import CompileRecord
+from .. import config
+from ..devices import about
+from ..hooks import OVERWRITERS
+from ..ir import BufferView, ExternKernel, Graph, InputBuffer, MultiOutput
+from ..kernels import KernelStep, Step
+from ..memory import IN_PLACE, MemoryPlanner, may_alias, storage_bytes
+from ..nodes import Group, NodeGraph, ScheduledNode
+from ..records import CompileRecord
 
 
 def overwritten_inputs(
@@ -106,3 +109,69 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
         access.index == element and (node.name == new or reads_first and not group.is_reduction)
         for node, access in readers
     )
+
+
+OVERWRITERS.append(overwritten_inputs)
+
+
+# --- buffers of the call --------------------------------------------------------------------------
+class DyingBuffers:
+    """Results that lie where something lay that is read for the last time as they are made."""
+
+    def __init__(self, planner: MemoryPlanner):
+        self.planner = planner
+        # output -> the library kernel's result that it takes the memory of: gelu(a @ b) over a @ b
+        self.handed: dict[str, str] = {}
+        if about(planner.device).hands_over:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        planner = self.planner
+        for position, step in enumerate(planner.steps):
+            for name in step.made():
+                old = self.read_last(step, name, position) if name in planner.pinned else None
+                if old is not None and isinstance(planner.buffers[old], ExternKernel):
+                    self.handed[name] = old
+
+    def is_taken(self, name: str) -> bool:
+        return name in self.handed.values()
+
+    def dying(self, step: Step, name: str, position: int) -> str | None:
+        if name in self.planner.pinned:
+            return self.handed.get(name)
+        return self.read_last(step, name, position)
+
+    def read_last(self, step: Step, name: str, position: int) -> str | None:
+        """A buffer made in this call that the step reads, element by element and for the last time,
+        as it makes `name`; or None."""
+        planner = self.planner
+        if name in planner.memory_of or not isinstance(step, KernelStep) or step.kernel.reruns:
+            return None
+        taken = {planner.in_arena.get(n, planner.root(n)) for n in step.made()}
+        for old in step.kernel.read:
+            if (
+                planner.last_use.get(planner.root(old)) == position
+                and self.fits(name, old, taken)
+                and may_overwrite(step.group, name, old, False)
+            ):
+                return old
+        return None
+
+    def fits(self, new: str, old: str, taken: set) -> bool:
+        """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
+        planner = self.planner
+        buffer, wanted = planner.buffers[old], planner.buffers[new]
+        if old in planner.in_arena:
+            is_free = planner.in_arena[old] not in taken
+            return is_free and storage_bytes(buffer) == storage_bytes(wanted)
+        root = planner.buffers[planner.root(old)]
+        return (
+            root.name not in taken
+            and planner.is_local(root.name)
+            and buffer.layout == wanted.layout
+            and not isinstance(root, (InputBuffer, MultiOutput))
+            and not (isinstance(root, ExternKernel) and may_alias(root))
+        )
+
+
+IN_PLACE.append(DyingBuffers)
