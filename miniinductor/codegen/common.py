@@ -53,6 +53,7 @@ class Value:
     text: str
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
+    number: float | None = None  # what it is, where that is known
 
     def __str__(self) -> str:
         return self.text

@@ -27,7 +27,6 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, int_or_none, stride_of
+from ..dependencies import LoopBody, int_or_none, is_loop_variable, stride_of
 from ..ir import Buffer
 from ..nodes import Group, Node
 from ..sizes.printing import index_text
@@ -93,6 +92,7 @@ class CppKernelWriter(CppExpressions):
         self.order, self.overwritten = order, overwritten
         self.pointers: dict[str, str] = {}  # buffer name -> C name
         self.sizes: list[sympy.Symbol] = []
+        self.names: set[sympy.Symbol] = set()  # of what the kernel computes, in its indices
         self.values: dict[str, Value] = {}  # of buffers, now at hand
         # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.raw: dict[tuple[str, torch.dtype], str] = {}
@@ -422,11 +422,15 @@ class CppKernelWriter(CppExpressions):
     def index(self, expr: sympy.Expr) -> str:
         """Print an index; sizes in it become arguments."""
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(
-                r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+", symbol.name
-            ):
+            if symbol not in (*self.sizes, *self.names) and not is_loop_variable(symbol):
                 self.sizes.append(symbol)
         return index_text(expr)
+
+    def local(self, name: object) -> sympy.Symbol:
+        """A name of the generated code, for an index."""
+        symbol = sympy.Symbol(str(name), integer=True)
+        self.names.add(symbol)
+        return symbol
 
     def size(self, number: Size) -> str:
         """Print the size of a loop."""

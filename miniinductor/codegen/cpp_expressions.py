@@ -14,7 +14,6 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,6 @@ NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
-NUMBER = re.compile(r"-?\d")
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -121,6 +119,7 @@ class CppExpressions(OpsHandler):
     reruns: bool  # it may
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
+    local: Callable[[str], sympy.Symbol]
     size: Callable[[Size], str]
     changes_inside: Callable[[sympy.Expr], bool]
     narrow: Callable[[torch.dtype], str]
@@ -140,7 +139,7 @@ class CppExpressions(OpsHandler):
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
         if isinstance(size, int) and size < 1 << 31:
             self.small.add(index.text)
-        symbol = sympy.Symbol(index.text, integer=True)
+        symbol = self.local(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
         return symbol
@@ -156,13 +155,15 @@ class CppExpressions(OpsHandler):
 
     # -- arithmetic --------------------------------------------------------------------------------
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
-        return Value(constant_text(value, dtype), dtype)
+        return Value(constant_text(value, dtype), dtype, number=value)
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
         text, inner = self.index(expr), self.changes_inside(expr)
         if dtype is torch.int64:
-            return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
+            if expr.is_Integer:
+                return Value(text, dtype, number=int(expr))
+            return self.temporary(text, dtype, inner)
         return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
 
     def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
@@ -244,7 +245,7 @@ class CppExpressions(OpsHandler):
             return same
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
-            if not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+            if not b.number:
                 self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         return self.temporary(binary_text(op, a, b), dtype, inner)
@@ -252,12 +253,12 @@ class CppExpressions(OpsHandler):
 
 def left_over(op: str, a: Value, b: Value) -> Value | None:
     """Of integers a + 0, a - 0, a * 1 is a."""
-    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+    neutral = {"add": 0, "sub": 0, "mul": 1}.get(op)
     if neutral is None or a.dtype.is_floating_point:
         return None
-    if b.text.removesuffix("LL") == neutral:
+    if b.number == neutral:
         return a
-    return b if a.text.removesuffix("LL") == neutral and op != "sub" else None
+    return b if a.number == neutral and op != "sub" else None
 
 
 def binary_text(op: str, a: Value, b: Value) -> str:
@@ -267,8 +268,8 @@ def binary_text(op: str, a: Value, b: Value) -> str:
         if a.dtype == b.dtype == torch.bool:
             return f"{a} {LOGICAL[op]} {b}"
         return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
-    numbers = [NUMBER.match(v.text) for v in (a, b)]
-    if op in ("maximum", "minimum") and any(numbers):
+    numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
+    if op in ("maximum", "minimum") and any(numbers) and a.dtype != torch.bool:
         # a number is no NaN: one comparison, which a NaN passes
         value, number = (b, a) if numbers[0] else (a, b)
         sign = "<" if op == "maximum" else ">"

@@ -47,7 +47,7 @@ class Halves(Strategy):
             return None
         if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
             return None
-        block = sympy.Symbol(f"{lane}_block")
+        block = writer.local(f"{lane}_block")
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: block}))}"
         array = self.arrays.setdefault((start, written), f"half{len(self.arrays)}")
         return f"{array}[{lane} - {block}]"

@@ -98,7 +98,7 @@ class LaneSums(Strategy):
         if any(isinstance(one, Spread) for one in writer.strategies):
             return []
         row, lane = plan.x[-1], plan.r[-1]
-        moved: dict[sympy.Symbol, sympy.Expr] = {lane: sympy.Symbol(group)}
+        moved: dict[sympy.Symbol, sympy.Expr] = {lane: writer.local(group)}
         if only_reads:
             accesses = self.read_first()
             moved[row] = row + 1

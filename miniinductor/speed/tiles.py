@@ -48,7 +48,7 @@ class Tiles(Strategy):
             return None
         variable, lane = writer.plan.x[self.tile], writer.plan.r[-1]
         if element not in self.tile_loads:
-            corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
+            corner = index.xreplace({v: writer.local(f"{v}_tile") for v in (variable, lane)})
             self.tile_loads[element] = (
                 f"tile{len(self.tile_loads)}",
                 memory_type(dtype),
