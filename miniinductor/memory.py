@@ -197,7 +197,7 @@ class MemoryPlanner:
         nbytes = storage_bytes(self.buffers[name])
         size = self.arena_bytes(nbytes)
         life = (position, self.last_use.get(name, position))
-        dying = self.in_place and self.in_place.dying(step, name, position)
+        dying = self.in_place.dying(step, name, position) if self.in_place else None
         if dying is None:
             return self.place_anew(name, nbytes, life)
         if dying in self.in_arena:

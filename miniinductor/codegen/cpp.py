@@ -574,7 +574,7 @@ class CppKernelWriter(CppExpressions):
         is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         if is_one_element:  # nothing to reduce
             if kind.startswith("arg"):
-                return Value("0", dtype)
+                return Value("0", dtype, number=0)
             if kind == "any":
                 return self.to_dtype(value, torch.bool)
             return value if value.dtype == dtype else self.to_dtype(value, dtype)

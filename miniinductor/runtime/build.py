@@ -32,6 +32,7 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -63,43 +64,34 @@ PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
 KERNELS_PER_FILE = 6
 
 
-def build_kernels(sources: Any) -> list[Any]:
+# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for over 20 minutes
+LONGEST_SOURCE = 2_000_000
+
+
+def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
     """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer
     than the compiler can take in time, ..."""
-    unique: dict[str, Any] = {}
+    sources = list(sources)
+    unique: dict[str, tuple[str, str]] = {}
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
                 f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler"
             )
-        unique.setdefault(strip_comments(source), (source, name))
-    names, texts = {}, []
-    for number, (key, (source, name)) in enumerate(unique.items()):
-        names[key] = f"{name}_{number}"
-        texts.append(source.replace("NAME(", names[key] + "(", 1))
+        unique.setdefault(strip_comments(source), (source, f"{name}_{len(unique)}"))
+    texts = [source.replace("NAME(", f"{name}(", 1) for source, name in unique.values()]
     files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
-    parts = [texts[i::files] for i in range(files)]
-    libraries = build_shared_objects([prelude() + "\n" + "\n".join(part) for part in parts])
-    address = {}
-    for number, key in enumerate(unique):
-        function = getattr(libraries[number % files], names[key])
-        address[key] = ctypes.cast(function, ctypes.c_void_p).value
-    kernels = {key: LAUNCH.kernel(address[key], names[key]) for key in unique}
-    for key, kernel in kernels.items():
-        _keep_loaded[address[key]] = libraries
+    parts = [[prelude(), *texts[i::files]] for i in range(files)]
+    libraries = build_shared_objects(["\n".join(part) for part in parts])
+    kernels = {}
+    for number, (key, (_, name)) in enumerate(unique.items()):
+        function = getattr(libraries[number % files], name)  # (ctypes never unloads a library)
+        kernels[key] = LAUNCH.kernel(ctypes.cast(function, ctypes.c_void_p).value or 0, name)
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
-# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20
-# minutes
-LONGEST_SOURCE = 2_000_000
-_keep_loaded: dict[
-    Any, Any
-] = {}  # kernel address -> the libraries: never unloaded while the process may call them
-
-
 # --- shared objects -------------------------------------------------------------------------------
-def build_shared_objects(sources: Any) -> Any:
+def build_shared_objects(sources: Sequence[str]) -> list[Any]:
     """Load each source's shared object, compiling in parallel those that are not on disk."""
     folder = cache_folder()
     command = compiler_command()
@@ -127,7 +119,7 @@ def build_shared_objects(sources: Any) -> Any:
 _builds = itertools.count()  # numbers of the folders in which compilers work
 
 
-def compile_sources(sources: Any, place: Any, command: list[str]) -> Any:
+def compile_sources(sources: dict[str, str], place: str, command: list[str]) -> None:
     """{path of a shared object: its source}: make them, side by side, in the folder `place`."""
     running = []
     try:
@@ -154,7 +146,7 @@ def compile_sources(sources: Any, place: Any, command: list[str]) -> Any:
                 process.wait()
 
 
-def start_compiler(temporary: str, command: list[str]) -> Any:
+def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
     """A process group of its own, since a compiler starts others, which must end with it; what
     they leave lies beside their result."""
     return subprocess.Popen(
@@ -201,7 +193,7 @@ def compiler_message(errors: str, command: list[str], source: str, path: str) ->
     return f"{command[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
 
 
-def write_whole(path: str, content: Any) -> None:
+def write_whole(path: str, content: bytes) -> None:
     """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
     nothing behind."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
@@ -214,7 +206,7 @@ def write_whole(path: str, content: Any) -> None:
         raise
 
 
-def sign(path: str) -> Any:
+def sign(path: str) -> None:
     """Append the file's SHA-256 (the loader of shared objects ignores what follows their
     sections)."""
     with open(path, "r+b") as file:
@@ -222,7 +214,7 @@ def sign(path: str) -> Any:
         file.write(digest)
 
 
-def load(path: str) -> Any:
+def load(path: str) -> ctypes.CDLL | None:
     """The library, or None where there is none or it is damaged."""
     try:
         with open(path, "rb") as file:
