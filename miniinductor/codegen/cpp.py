@@ -495,7 +495,7 @@ class CppKernelWriter(CppExpressions):
             self.deferred.append((name, index, value, mode))
             return
         dtype = self.buffers[name].layout.dtype
-        self.values[name] = Value(value.text, dtype, value.inner)
+        self.values[name] = Value(value.text, dtype, value.inner, value.number)
         if name in self.crossings.scratch:
             self.scope.add(f"{self.crossings.scratch[name]}[{self.flat_inner()}] = {value};")
         if name not in self.keep:

@@ -5,7 +5,7 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; wha
 `self.temporary`, what may go wrong sets `error` through `self.error_if`.
 
     >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))      # const float tmp1 = tmp0 + 1.5f;
-    Value(text='tmp1', dtype=torch.float32, inner=False)
+    Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16
 and float16 are float while they are computed with; an explicit conversion to them rounds.
@@ -73,14 +73,18 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
         return "true" if value else "false"
     if dtype.is_floating_point:
         return float_text(float(value), compute_type(dtype) == "double")
-    info = torch.iinfo(dtype)
-    # as torch converts a scalar: -1 is 255 in uint8
-    number = (int(value) - info.min) % (info.max - info.min + 1) + info.min
+    number = wrapped(value, dtype)
     if number == -(2**63):
         return "(-9223372036854775807LL - 1)"
     if number >= 2**63:
         return f"{number}ull"
     return f"{number}LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else str(number)
+
+
+def wrapped(value: float, dtype: torch.dtype) -> int:
+    """As torch converts a scalar to an integer type: -1 is 255 in uint8."""
+    info = torch.iinfo(dtype)
+    return (int(value) - info.min) % (info.max - info.min + 1) + info.min
 
 
 def float_text(value: float, is_double: bool) -> str:
@@ -155,7 +159,9 @@ class CppExpressions(OpsHandler):
 
     # -- arithmetic --------------------------------------------------------------------------------
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
-        return Value(constant_text(value, dtype), dtype, number=value)
+        is_integer = not (dtype.is_floating_point or dtype is torch.bool)
+        number = wrapped(value, dtype) if is_integer else value
+        return Value(constant_text(value, dtype), dtype, number=number)
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
@@ -178,7 +184,7 @@ class CppExpressions(OpsHandler):
             self.raw[value.text, dtype] = wide.text
             return value
         if source in NARROW and dtype is torch.float32:
-            return Value(x.text, dtype, x.inner)
+            return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
         if source is torch.bool and dtype.is_floating_point:
