@@ -206,7 +206,7 @@ MORE = {  # file -> what else its example finds
     "handlers": lambda: {
         "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]
     },
-    "in_place": lambda: scheduled(
+    "speed/in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
     ),
     "kernels": softmax_schedule,

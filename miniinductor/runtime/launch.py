@@ -2,8 +2,8 @@
 
 In:   the address of a generated function.  Out: a callable.
 
-    >>> kernel = LAUNCH.kernel(address, "add_0")
-    >>> kernel(x, y, 1024)          # their data pointers, and a size
+    kernel = LAUNCH.kernel(address, "add_0")
+    kernel(x, y, 1024)              # their data pointers, and a size
 
 A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
 are bits that its checks have set.  PyTorch: writes a C++ launcher for each kernel.  Ours is
