@@ -282,10 +282,6 @@ class CppKernelWriter(CppExpressions):
                 self.values.pop(node.name, None)
         return inside.lines
 
-    def only_reads(self) -> bool:
-        """Does the kernel store nothing per element?"""
-        return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
-
     def inner_loop(self, lines: Statements) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
         accumulators = self.accumulators

@@ -35,9 +35,6 @@ class Kernel:
         if error:
             raise RuntimeError(f"ZeroDivisionError (in compiled kernel {self.name})")
 
-    def __repr__(self) -> str:
-        return f"<compiled kernel {self.name}>"
-
 
 def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """A tensor on the CPU."""

@@ -158,9 +158,11 @@ class Rows(RowInvariants):
             writer.store(name, index, Value(text, value.dtype, True), mode)
         for node in nodes:
             writer.play(node)
+        later = [n for n in plan.nodes if plan.stage[n.name] > stage]
+        read_later = {access.name for n in later for access in n.body.reads()}
         lines: list[Statement] = []
         for name in [name for name, *_ in deferred] + [n.name for n in nodes]:
-            if plan.is_read_after(name, stage):
+            if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
                 lines.append(Line(f"{compute_type(value.dtype)} {array}[{self.block_width}];"))

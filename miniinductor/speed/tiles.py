@@ -17,11 +17,10 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen import tree
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Pragma, Statement, Statements, nest
+from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import hint
@@ -96,11 +95,9 @@ class Tiles(Strategy):
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
         for array, c_type, corner, step in self.tile_loads.values():
-            fill += tree.lines(
-                f"{c_type} {array}[{rows}][{columns}];",
-                f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
-                f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
-            )
+            count = f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile"
+            call = f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, {count});"
+            fill += [Line(f"{c_type} {array}[{rows}][{columns}];"), Line(call)]
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
