@@ -48,17 +48,13 @@ def loop_order(
 ) -> list[int] | None:
     """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
     show; None: not all do."""
-    mine = [
-        (stride_of(index, v), n)
-        for v, n in zip(
-            loop_variables("x", len(reduction.outer)) + loop_variables("r", len(reduction.inner)),
-            reduction.full,
-        )
-    ]
-    theirs = [
-        (stride_of(other, v), n)
-        for v, n in zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
-    ]
+    outer, inner = (
+        loop_variables("x", len(reduction.outer)),
+        loop_variables("r", len(reduction.inner)),
+    )
+    mine = [(stride_of(index, v), n) for v, n in zip([*outer, *inner], reduction.full)]
+    loops = zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
+    theirs = [(stride_of(other, v), n) for v, n in loops]
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]
