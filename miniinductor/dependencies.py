@@ -32,6 +32,7 @@ import sympy
 import torch
 
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
+from .hooks import extended
 from .ir import ComputedBuffer, origin
 from .ops import OpsHandler, exact_key, fill, set_handler
 from .sizes.expressions import FloorDiv, Mod
@@ -74,7 +75,7 @@ class Instruction:
 
 # --- recording ------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
-    """Writes each op down, equal ones once."""
+    """Writes each op down, equal ones once.  (speed/known_indices.py: integers are followed.)"""
 
     origin = ""
     flat_reduction_index: sympy.Expr
@@ -150,8 +151,6 @@ def _record_plain(name: str) -> Callable:
 
 
 fill(Recorder, _record_plain)
-# the last is used: speed/known_indices.py adds one that follows integers
-RECORDERS: list[type[Recorder]] = [Recorder]
 
 
 def trace(buffer: ComputedBuffer) -> "LoopBody":
@@ -159,7 +158,7 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
-    recorder = RECORDERS[-1](dict(zip(x + r, outer + inner)))
+    recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
     recorder.flat_reduction_index, origin.value = flatten(r, inner), ""
     with set_handler(recorder):
         run_body(buffer, x, r)

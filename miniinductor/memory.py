@@ -22,15 +22,16 @@ written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planni
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 
 from . import config
 from .devices import about
+from .hooks import extended
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
@@ -60,7 +61,7 @@ def plan_memory(
     schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
 ) -> MemoryPlan:
     """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
-    return MemoryPlanner(schedule, steps, device, record).plan()
+    return extended(MemoryPlanner)(schedule, steps, device, record).plan()
 
 
 def are_owned(record: CompileRecord) -> bool:
@@ -73,19 +74,6 @@ def root_of(name: str, memory_of: dict[str, str]) -> str:
     while name in memory_of:
         name = memory_of[name]
     return name
-
-
-class InPlace(Protocol):
-    """Results of one graph that are written over memory that is there already."""
-
-    def dying(self, step: Any, name: str, position: int) -> str | None:
-        """A buffer whose memory `name` takes, or None."""
-
-    def is_taken(self, name: str) -> bool:
-        """Does an output take the memory of this buffer?"""
-
-
-IN_PLACE: list[Callable[["MemoryPlanner"], InPlace]] = []  # the last is used
 
 
 class MemoryPlanner:
@@ -108,12 +96,9 @@ class MemoryPlanner:
         self.slots: list[Size] = [0]
         self.in_arena: dict[str, tuple[int, int]] = {}
         self.symbolic = False  # are sizes expressions?
-        self.in_place: InPlace | None = None
 
     def plan(self) -> MemoryPlan:
         self.find_lives()
-        if IN_PLACE and config.in_place and config.buffer_reuse:
-            self.in_place = IN_PLACE[-1](self)
         lives: list[tuple[str, int, int, int]] = []
         for position, step in enumerate(self.steps):
             for name in step.made():
@@ -191,13 +176,17 @@ class MemoryPlanner:
             and name not in self.memory_of
         )
 
+    def dying(self, step: Step, name: str, position: int) -> str | None:
+        """A buffer whose memory `name` takes: speed/in_place.py finds some."""
+        return None
+
     # -- places ------------------------------------------------------------------------------------
     def place(self, name: str, step: Step, position: int) -> str:
         """Choose where `name` lies, from its step to its last use; the choice in words."""
         nbytes = storage_bytes(self.buffers[name])
         size = self.arena_bytes(nbytes)
         life = (position, self.last_use.get(name, position))
-        dying = self.in_place.dying(step, name, position) if self.in_place else None
+        dying = self.dying(step, name, position)
         if dying is None:
             return self.place_anew(name, nbytes, life)
         if dying in self.in_arena:
@@ -215,7 +204,6 @@ class MemoryPlanner:
         if (
             not config.buffer_reuse
             or name in self.pinned
-            or (self.in_place and self.in_place.is_taken(name))
             or not self.may_share(self.buffers[name], nbytes)
         ):
             return "new"

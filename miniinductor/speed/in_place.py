@@ -19,12 +19,13 @@ import torch
 
 from .. import config
 from ..devices import about
-from ..hooks import OVERWRITERS
-from ..ir import BufferView, ExternKernel, Graph, InputBuffer, MultiOutput
+from ..hooks import OVERWRITERS, extends
+from ..ir import Buffer, BufferView, ExternKernel, Graph, InputBuffer, MultiOutput
 from ..kernels import KernelStep, Step
-from ..memory import IN_PLACE, MemoryPlanner, may_alias, storage_bytes
+from ..memory import MemoryPlanner, may_alias, storage_bytes
 from ..nodes import Group, NodeGraph, ScheduledNode
 from ..records import CompileRecord
+from ..sizes.symbols import Size
 
 
 def overwritten_inputs(
@@ -115,42 +116,41 @@ OVERWRITERS.append(overwritten_inputs)
 
 
 # --- buffers of the call --------------------------------------------------------------------------
-class DyingBuffers:
+@extends(MemoryPlanner)
+class InPlacePlanner(MemoryPlanner):
     """Results that lie where something lay that is read for the last time as they are made."""
 
-    def __init__(self, planner: MemoryPlanner):
-        self.planner = planner
-        # output -> the library kernel's result that it takes the memory of: gelu(a @ b) over a @ b
-        self.handed: dict[str, str] = {}
-        if about(planner.device).hands_over:
-            self.hand_over()
+    # output -> the library kernel's result that it takes the memory of: gelu(a @ b) over a @ b
+    handed: dict[str, str] = {}
 
-    def hand_over(self) -> None:
-        planner = self.planner
-        for position, step in enumerate(planner.steps):
+    def find_lives(self) -> None:
+        super().find_lives()
+        self.handed = {}
+        for position, step in enumerate(self.steps if about(self.device).hands_over else ()):
             for name in step.made():
-                old = self.read_last(step, name, position) if name in planner.pinned else None
-                if old is not None and isinstance(planner.buffers[old], ExternKernel):
+                old = self.read_last(step, name, position) if name in self.pinned else None
+                if old is not None and isinstance(self.buffers[old], ExternKernel):
                     self.handed[name] = old
 
-    def is_taken(self, name: str) -> bool:
-        return name in self.handed.values()
+    def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
+        return buffer.name not in self.handed.values() and super().may_share(buffer, nbytes)
 
     def dying(self, step: Step, name: str, position: int) -> str | None:
-        if name in self.planner.pinned:
+        if name in self.pinned:
             return self.handed.get(name)
         return self.read_last(step, name, position)
 
     def read_last(self, step: Step, name: str, position: int) -> str | None:
         """A buffer made in this call that the step reads, element by element and for the last time,
         as it makes `name`; or None."""
-        planner = self.planner
-        if name in planner.memory_of or not isinstance(step, KernelStep) or step.kernel.reruns:
+        if not config.in_place or not config.buffer_reuse or name in self.memory_of:
             return None
-        taken = {planner.in_arena.get(n, planner.root(n)) for n in step.made()}
+        if not isinstance(step, KernelStep) or step.kernel.reruns:
+            return None
+        taken = {self.in_arena.get(n, self.root(n)) for n in step.made()}
         for old in step.kernel.read:
             if (
-                planner.last_use.get(planner.root(old)) == position
+                self.last_use.get(self.root(old)) == position
                 and self.fits(name, old, taken)
                 and may_overwrite(step.group, name, old, False)
             ):
@@ -159,19 +159,15 @@ class DyingBuffers:
 
     def fits(self, new: str, old: str, taken: set) -> bool:
         """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
-        planner = self.planner
-        buffer, wanted = planner.buffers[old], planner.buffers[new]
-        if old in planner.in_arena:
-            is_free = planner.in_arena[old] not in taken
+        buffer, wanted = self.buffers[old], self.buffers[new]
+        if old in self.in_arena:
+            is_free = self.in_arena[old] not in taken
             return is_free and storage_bytes(buffer) == storage_bytes(wanted)
-        root = planner.buffers[planner.root(old)]
+        root = self.buffers[self.root(old)]
         return (
             root.name not in taken
-            and planner.is_local(root.name)
+            and self.is_local(root.name)
             and buffer.layout == wanted.layout
             and not isinstance(root, (InputBuffer, MultiOutput))
             and not (isinstance(root, ExternKernel) and may_alias(root))
         )
-
-
-IN_PLACE.append(DyingBuffers)

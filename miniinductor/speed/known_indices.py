@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 import sympy
 import torch
 
-from ..dependencies import RECORDERS, LoopBody, Recorder, Ref
+from ..dependencies import LoopBody, Recorder, Ref
+from ..hooks import extends
 from ..sizes.ranges import bounds, lies_in
 from ..sizes.symbols import Size
 
@@ -31,6 +32,7 @@ FOLLOWED = {
 COMPARED = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
+@extends(Recorder)
 class FollowingRecorder(Recorder):
     """Follows what it writes down."""
 
@@ -128,9 +130,6 @@ def outcome_of(op: str, limits: tuple[int, int] | None) -> bool | None:
     if len(outcomes) > 1 or op in ("eq", "ne") and not is_one_point:
         return None
     return outcomes.pop()
-
-
-RECORDERS.append(FollowingRecorder)
 
 
 def recorded(
