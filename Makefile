@@ -97,7 +97,7 @@ sizes:
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/guard_memo.c miniinductor/runtime/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 

@@ -11,8 +11,8 @@ setup(
             "minidynamo._guard_memo", ["minidynamo/guard_memo.c"], extra_compile_args=["-O2"]
         ),
         Extension(
-            "miniinductor.runtime._launcher",
-            ["miniinductor/runtime/launcher.c"],
+            "miniinductor.speed._launcher",
+            ["miniinductor/speed/launcher.c"],
             extra_compile_args=["-O2"],
         ),
     ]

@@ -52,7 +52,7 @@ from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
 from .handlers import graph_text
-from .hooks import IN_PLACE, JOINERS, extended
+from .hooks import JOINERS, OVERWRITERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .lowering import lower_graph
@@ -339,7 +339,9 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         if config.fusion:
             nodes = scheduler.fuse(nodes)
         nodes = order.topological(nodes)
-        overwritten = IN_PLACE.overwritten_inputs(nodes, order, record)
+        overwritten: dict[str, str] = {}
+        for find in OVERWRITERS:
+            overwritten.update(find(nodes, order, record))
         schedule = Schedule(order, nodes, overwritten)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)

@@ -24,7 +24,6 @@ ranges.
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
@@ -33,10 +32,11 @@ import sympy
 import torch
 
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
+from .hooks import extended
 from .ir import ComputedBuffer, origin
 from .ops import OpsHandler, exact_key, fill, set_handler
 from .sizes.expressions import FloorDiv, Mod
-from .sizes.ranges import bounds, lies_in, simplify
+from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
 from .sizes.symbols import size as plain
 
@@ -73,34 +73,12 @@ class Instruction:
     origin: str = ""  # the FX node it comes from
 
 
-FOLLOWED = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "maximum": sympy.Max,
-    "minimum": sympy.Min,
-}
-COMPARED = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-
-
 # --- recording ------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
-    """Writes each op down, equal ones once.
-
-    Integers that are known as index expressions (from `index_expr`, constants, and FOLLOWED
-    operations and abs of them) are followed, so that indexing with them is an ordinary index,
-    without a bounds check where the loops' sizes prove it.  So are comparisons of them: what holds
-    for all iterations, or for none, is no condition.
-    """
+    """Writes each op down, equal ones once.  (speed/known_indices.py: integers are followed.)"""
 
     origin = ""
+    flat_reduction_index: sympy.Expr
 
     def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
         self.indices: list[sympy.Expr] = []
@@ -108,9 +86,6 @@ class Recorder(OpsHandler):
         self.seen: dict[tuple, object] = {}
         self.count = itertools.count()
         self.ranges = ranges
-        self.known = {}  # Ref -> the sympy expression it equals, or the truth of a condition
-        # (comparison, expression that it compares with 0) that hold in some iterations only
-        self.undecided = []
 
     def emit(
         self, op: str, *args: object, result: Result | None = None, block: tuple = ()
@@ -136,88 +111,7 @@ class Recorder(OpsHandler):
         return self.emit("store", name, self.slot(index), value, mode)
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
-        result = self.emit("index_expr", self.slot(expr), dtype)
-        return self.knows(result, sympy.sympify(expr), dtype)
-
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Ref:
-        result = self.emit("constant", value, dtype)
-        return (
-            self.knows(result, sympy.Integer(int(value)), dtype)
-            if isinstance(value, int)
-            else result
-        )
-
-    def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
-        result = self.emit("to_dtype", x, dtype, src_dtype)
-        return self.knows(result, self.known.get(x), dtype)
-
-    def knows(self, result: Ref, expr: object, dtype: torch.dtype) -> Ref:
-        """int32 and int64 only: they hold every index without wrapping."""
-        if isinstance(expr, sympy.Expr) and dtype in (torch.int32, torch.int64):
-            self.known[result] = expr
-        return result
-
-    def compare(self, op: str, a: Ref, b: Ref) -> Ref:
-        x, y = self.known.get(a), self.known.get(b)
-        if isinstance(x, sympy.Expr) and isinstance(y, sympy.Expr):
-            difference = sympy.expand(x - y)
-            limits = bounds(difference, self.ranges)
-            outcomes = limits and {
-                COMPARED[op](n, 0) for n in (*limits, *[0] * (limits[0] < 0 < limits[1]))
-            }
-            if (
-                outcomes
-                and len(outcomes) == 1
-                and (
-                    op not in ("eq", "ne")
-                    or limits[0] == limits[1]
-                    or not limits[0] <= 0 <= limits[1]
-                )
-            ):
-                return self.truth(outcomes.pop())
-            self.undecided.append((op, difference))
-        return self.emit(op, a, b)
-
-    lt, le, gt, ge, eq, ne = map(functools.partialmethod, [compare] * 6, COMPARED)
-
-    def truth(self, value: bool) -> Ref:
-        result = self.emit("constant", value, torch.bool)
-        self.known[result] = value
-        return result
-
-    def connect(self, op: str, a: Ref, b: Ref) -> Ref:
-        for one, other in ((a, b), (b, a)):
-            if isinstance(self.known.get(one), bool):
-                neutral = self.known[one] is (op == "logical_and")
-                return other if neutral else one
-        return self.emit(op, a, b)
-
-    logical_and, logical_or = map(
-        functools.partialmethod, [connect] * 2, ("logical_and", "logical_or")
-    )
-
-    def where(self, condition: Ref, a: Ref, b: Ref) -> Ref:
-        known = self.known.get(condition)
-        return (
-            (a if known else b)
-            if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref)
-            else self.emit("where", condition, a, b)
-        )
-
-    def arithmetic(self, op: str, a: Ref, b: Ref) -> Ref:
-        result = self.emit(op, a, b)
-        if isinstance(self.known.get(a), sympy.Expr) and isinstance(self.known.get(b), sympy.Expr):
-            x, y = self.known[a], self.known[b]
-            self.known[result] = sympy.expand(FOLLOWED[op](x, y))
-        return result
-
-    add, sub, mul, maximum, minimum = map(functools.partialmethod, [arithmetic] * 5, FOLLOWED)
-
-    def abs(self, x: Ref) -> Ref:
-        result = self.emit("abs", x)
-        if isinstance(self.known.get(x), sympy.Expr):
-            self.known[result] = sympy.Abs(self.known[x])
-        return result
+        return self.emit("index_expr", self.slot(expr), dtype)
 
     def reduction(
         self,
@@ -227,34 +121,18 @@ class Recorder(OpsHandler):
         value: Ref,
         flat: Size | None = None,
     ) -> Ref:
-        return self.emit(
-            "reduction",
-            dtype,
-            src_dtype,
-            kind,
-            value,
-            self.slot(self.flat_reduction_index if flat is None else flat),
-        )
+        slot = self.slot(self.flat_reduction_index if flat is None else flat)
+        return self.emit("reduction", dtype, src_dtype, kind, value, slot)
 
     def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        expr = self.known.get(value)
-        if isinstance(expr, sympy.Expr) and lies_in(expr, size, self.ranges):
-            return expr
         args = (value, size, wrap_neg)
         known = self.seen.get(("indirect_indexing", exact_key(args)))
-        return (
-            known
-            if known is not None
-            else self.emit(
-                "indirect_indexing",
-                *args,
-                result=sympy.Symbol(f"indirect{next(self.count)}", integer=True),
-            )
-        )
+        if known is not None:
+            return known
+        symbol = sympy.Symbol(f"indirect{next(self.count)}", integer=True)
+        return self.emit("indirect_indexing", *args, result=symbol)
 
     def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
-        if self.known.get(mask) is True:
-            return body()
         outside, seen = self.instructions, self.seen
         self.instructions, self.seen = [], dict(seen)
         value = body()
@@ -280,7 +158,7 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
-    recorder = Recorder(dict(zip(x + r, outer + inner)))
+    recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
     recorder.flat_reduction_index, origin.value = flatten(r, inner), ""
     with set_handler(recorder):
         run_body(buffer, x, r)
@@ -306,16 +184,14 @@ def without_unused(
         for instruction in reversed(block):
             if instruction.op not in HAS_EFFECT and instruction.result not in used:
                 continue
-            if instruction.op == "masked":
-                used.update(instruction.args[:2])
-                instruction = replace(instruction, block=tuple(sweep(instruction.block)))
             for arg in instruction.args:
-                used.add(arg if isinstance(arg, Ref) else None)
-                if isinstance(arg, Slot):
+                if isinstance(arg, Ref):
+                    used.add(arg)
+                elif isinstance(arg, Slot):
                     used.update(indices[arg.number].free_symbols)
                 elif isinstance(arg, sympy.Basic):
                     used.update(arg.free_symbols)
-            kept.append(instruction)
+            kept.append(replace(instruction, block=tuple(sweep(instruction.block))))
         return kept[::-1]
 
     def renumbered(instruction: Instruction) -> Instruction:
@@ -401,13 +277,12 @@ class LoopBody:
     def r(self) -> list[sympy.Symbol]:
         return loop_variables("r", len(self.inner))
 
+    def sizes(self, prefix: str) -> tuple[Size, ...]:
+        return self.outer if prefix == "x" else self.inner
+
     def loops(self) -> list[tuple[str, int, Size]]:
         """(prefix, number, size) of each."""
-        return [
-            (prefix, number, size)
-            for prefix, sizes in (("x", self.outer), ("r", self.inner))
-            for number, size in enumerate(sizes)
-        ]
+        return [(prefix, n, size) for prefix in "xr" for n, size in enumerate(self.sizes(prefix))]
 
     def ranges(self) -> dict[sympy.Symbol, Size]:
         return {loop_variable(prefix, number): size for prefix, number, size in self.loops()}
@@ -419,16 +294,14 @@ class LoopBody:
             yield instruction
 
     def reads(self) -> list[Access]:
-        return [
-            Access(i.args[0], self.indices[i.args[1].number]) for i in self.walk() if i.op == "load"
-        ]
+        return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]
 
     def writes(self) -> list[Access]:
-        return [
-            Access(i.args[0], self.indices[i.args[1].number], i.args[3])
-            for i in self.walk()
-            if i.op == "store"
-        ]
+        return [Access(*self.place(i), i.args[3]) for i in self.walk() if i.op == "store"]
+
+    def place(self, access: Instruction) -> tuple[str, sympy.Expr]:
+        """(buffer, index) of a load or store."""
+        return access.args[0], self.indices[access.args[1].number]
 
     def has_checks(self) -> bool:
         """May running it raise?  Positions that are known to be in range leave no instruction."""
@@ -515,13 +388,6 @@ class LoopBody:
                 )
         return self.substitute(outer, inner, mapping)
 
-    def recorded(self, ranges: Mapping[sympy.Symbol, Size]) -> tuple[Recorder, "LoopBody"]:
-        """(recorder, the same pointwise body): comparisons that the loops' sizes decide are
-        gone."""
-        recorder = Recorder(ranges)
-        self.play(recorder)
-        return recorder, recorder.body(self.outer, self.inner)
-
     def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""
         body = self.split_to(tuple(outer) + tuple(inner), ())
@@ -531,17 +397,29 @@ class LoopBody:
         return body.substitute(outer, inner, mapping)
 
     def reorder(self, outer_order: Sequence[int], inner_order: Sequence[int]) -> "LoopBody":
-        mapping = {}
-        for prefix, order in (("x", outer_order), ("r", inner_order)):
-            mapping.update(
-                {
-                    loop_variable(prefix, old): loop_variable(prefix, new)
-                    for new, old in enumerate(order)
-                }
-            )
-        return self.substitute(
-            [self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping
-        )
+        mapping = {
+            loop_variable(prefix, old): loop_variable(prefix, new)
+            for prefix, order in (("x", outer_order), ("r", inner_order))
+            for new, old in enumerate(order)
+        }
+        outer, inner = [self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order]
+        return self.substitute(outer, inner, mapping)
+
+    def merged(self, prefix: str, number: int) -> "LoopBody":
+        """Loop `number` and the one inside it as one loop.  A body without reduction loops, in a
+        group that has some, stays as it is."""
+        sizes = self.sizes(prefix)
+        if not sizes:
+            return self
+        one = (sizes[number] * sizes[number + 1],)
+        sizes = sizes[:number] + one + sizes[number + 2 :]
+        mapping: dict[sympy.Symbol, sympy.Expr] = {
+            loop_variable(prefix, k + 1): loop_variable(prefix, k)
+            for k in range(number, len(sizes))
+        }
+        mapping[loop_variable(prefix, number)] = sympy.Integer(0)
+        outer, inner = (sizes, self.inner) if prefix == "x" else (self.outer, sizes)
+        return self.substitute(outer, inner, mapping)
 
     def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""
@@ -637,42 +515,17 @@ def int_or_none(value: object) -> int | None:
 
 def merge_loops(bodies: list[LoopBody]) -> list[LoopBody]:
     """Merge neighbouring loops of bodies that run together, where each access of each body allows
-    it.
-
-    Loops i and i+1 are one loop when each index steps, per step of i, by what size(i+1) steps of
-    i+1 make. Bodies without reduction loops in a group that has some are only asked about the outer
-    ones.
-    """
+    it: each index steps, per step of loop i, by what size(i+1) steps of i+1 make."""
     for prefix in "xr":
         number = 0
         while True:
-            sizes = max(
-                ((b.outer if prefix == "x" else b.inner) for b in bodies), key=len, default=()
-            )
+            sizes = max((body.sizes(prefix) for body in bodies), key=len, default=())
             if number + 1 >= len(sizes):
                 break
-            a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
-            if all(
-                mergeable(index, a, b, sizes[number + 1])
-                for body in bodies
-                for index in body.indices
-            ):
-                merged = sizes[:number] + (sizes[number] * sizes[number + 1],) + sizes[number + 2 :]
-                mapping = {a: sympy.Integer(0), b: a}
-                mapping.update(
-                    {
-                        loop_variable(prefix, k): loop_variable(prefix, k - 1)
-                        for k in range(number + 2, len(sizes))
-                    }
-                )
-                bodies = [
-                    body.substitute(merged, body.inner, mapping)
-                    if prefix == "x"
-                    else body.substitute(body.outer, merged, mapping)
-                    if body.inner
-                    else body
-                    for body in bodies
-                ]
+            a, b, size_of_b = *loop_variables(prefix, number + 2)[-2:], sizes[number + 1]
+            indices = [index for body in bodies for index in body.indices]
+            if all(mergeable(index, a, b, size_of_b) for index in indices):
+                bodies = [body.merged(prefix, number) for body in bodies]
             else:
                 number += 1
     return bodies
@@ -694,10 +547,8 @@ def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Siz
         return None
     boundaries = set()
     for sizes in (first, second):
-        step = 1
-        for size in reversed(sizes):
-            step = expand(step * size)
-            boundaries.add(step)
+        steps = itertools.accumulate(reversed(sizes), lambda step, size: expand(step * size))
+        boundaries.update(steps)
     result, below = [], 1
     for step in sorted(boundaries - {1}, key=lambda n: hint(n, 0)):
         factor = quotient(step, below)

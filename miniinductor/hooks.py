@@ -10,7 +10,7 @@
     class CarefulTracer(Tracer): ...
 
     JOINERS.append(join_groups)             # several groups of a schedule as one
-    IN_PLACE.may_overwrite = may_overwrite  # which results lie where something lies already
+    OVERWRITERS.append(overwritten_inputs)  # results that lie in the inputs that they replace
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
     ['check_write']
@@ -21,8 +21,7 @@ eagerly, and every call is traced as torch's own rules take it apart.
 
 import functools
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -31,7 +30,7 @@ from torch import fx
 from .records import CompileRecord
 
 if TYPE_CHECKING:
-    from .nodes import Schedule, ScheduledNode
+    from .nodes import NodeGraph, Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
 
@@ -106,17 +105,7 @@ RUNNERS: list[Runner] = []
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
 
-
-@dataclass
-class InPlace:
-    """What is written over memory that is there already: nothing, unless speed/in_place.py asks.
-
-    overwritten_inputs: (nodes in their order, `NodeGraph`, record) -> {buffer: the input}.
-    may_overwrite: (group, new, old, reads_first) -> may `new` lie where `old` lies?
-    """
-
-    overwritten_inputs: Callable[..., dict[str, str]] = lambda nodes, order, record: {}
-    may_overwrite: Callable[..., bool] = lambda group, new, old, reads_first: False
-
-
-IN_PLACE = InPlace()
+# (nodes in execution order, what must run before what, record) -> {buffer: the graph input whose
+# memory it takes}; the other inputs that a graph writes get a copy at the end
+Overwriter = Callable[[Sequence["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
+OVERWRITERS: list[Overwriter] = []

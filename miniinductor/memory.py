@@ -16,9 +16,8 @@ between calls, because a fresh page costs more than a pass over it; a call takes
 puts it back, so that threads and recursive calls never share one.  Memory that an extern kernel's
 result may alias is never taken from the arena, nor large buffers in training on a GPU.
 
-What a kernel reads for the last time, element by element as it makes its result, the result is
-written over (speed/in_place.py says when that is right).  Mirrors
-torch/_inductor/codegen/memory_planning.py.
+What a kernel reads for the last time, element by element as it makes its result, the result may be
+written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
 import itertools
@@ -32,7 +31,7 @@ import torch
 
 from . import config
 from .devices import about
-from .hooks import IN_PLACE
+from .hooks import extended
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
@@ -62,7 +61,7 @@ def plan_memory(
     schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
 ) -> MemoryPlan:
     """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
-    return MemoryPlanner(schedule, steps, device, record).plan()
+    return extended(MemoryPlanner)(schedule, steps, device, record).plan()
 
 
 def are_owned(record: CompileRecord) -> bool:
@@ -97,12 +96,9 @@ class MemoryPlanner:
         self.slots: list[Size] = [0]
         self.in_arena: dict[str, tuple[int, int]] = {}
         self.symbolic = False  # are sizes expressions?
-        # output -> the library kernel's result that it takes the memory of
-        self.handed: dict[str, str] = {}
 
     def plan(self) -> MemoryPlan:
         self.find_lives()
-        self.handed = self.handed_over()
         lives: list[tuple[str, int, int, int]] = []
         for position, step in enumerate(self.steps):
             for name in step.made():
@@ -180,16 +176,17 @@ class MemoryPlanner:
             and name not in self.memory_of
         )
 
+    def dying(self, step: Step, name: str, position: int) -> str | None:
+        """A buffer whose memory `name` takes: speed/in_place.py finds some."""
+        return None
+
     # -- places ------------------------------------------------------------------------------------
     def place(self, name: str, step: Step, position: int) -> str:
         """Choose where `name` lies, from its step to its last use; the choice in words."""
         nbytes = storage_bytes(self.buffers[name])
         size = self.arena_bytes(nbytes)
         life = (position, self.last_use.get(name, position))
-        if name in self.pinned:
-            dying = self.handed.get(name)
-        else:
-            dying = self.dying(step, name, position)
+        dying = self.dying(step, name, position)
         if dying is None:
             return self.place_anew(name, nbytes, life)
         if dying in self.in_arena:
@@ -207,7 +204,6 @@ class MemoryPlanner:
         if (
             not config.buffer_reuse
             or name in self.pinned
-            or name in self.handed.values()
             or not self.may_share(self.buffers[name], nbytes)
         ):
             return "new"
@@ -238,50 +234,6 @@ class MemoryPlanner:
         )
         return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
 
-    # -- in place ----------------------------------------------------------------------------------
-    def handed_over(self) -> dict[str, str]:
-        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @
-        b."""
-        handed: dict[str, str] = {}
-        if not about(self.device).hands_over:
-            return handed
-        for position, step in enumerate(self.steps):
-            for name in step.made():
-                old = self.dying(step, name, position) if name in self.pinned else None
-                if old is not None and isinstance(self.buffers[old], ExternKernel):
-                    handed[name] = old
-        return handed
-
-    def dying(self, step: Any, name: str, position: int) -> str | None:
-        """A buffer made in this call that the step reads, element by element and for the last time,
-        as it makes `name`; or None."""
-        if name in self.memory_of or not writes_over(step):
-            return None
-        taken = {self.in_arena.get(n, self.root(n)) for n in step.made()}
-        for old in step.kernel.read:
-            if (
-                self.last_use.get(self.root(old)) == position
-                and self.fits(name, old, taken)
-                and IN_PLACE.may_overwrite(step.group, name, old, False)
-            ):
-                return old
-        return None
-
-    def fits(self, new: str, old: str, taken: set) -> bool:
-        """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
-        buffer, wanted = self.buffers[old], self.buffers[new]
-        if old in self.in_arena:
-            is_free = self.in_arena[old] not in taken
-            return is_free and storage_bytes(buffer) == storage_bytes(wanted)
-        root = self.buffers[self.root(old)]
-        return (
-            root.name not in taken
-            and self.is_local(root.name)
-            and buffer.layout == wanted.layout
-            and not isinstance(root, (InputBuffer, MultiOutput))
-            and not (isinstance(root, ExternKernel) and may_alias(root))
-        )
-
 
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
     """{a scatter's result: the buffer into which it writes}
@@ -295,12 +247,6 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
                 if target is not None and node.buffer.name in step.made():
                     targets[node.buffer.name] = target
     return targets
-
-
-def writes_over(step: Step) -> bool:
-    """May this step's results lie where something that it reads lies?"""
-    allowed = config.in_place and config.buffer_reuse
-    return allowed and isinstance(step, KernelStep) and not step.kernel.reruns
 
 
 def may_alias(buffer: Any) -> bool:

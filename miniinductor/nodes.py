@@ -8,7 +8,7 @@ In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `NodeGraph` that
     >>> [[earlier.names for earlier in order.makers(nodes)[node]] for node in nodes[:3]]
     [[], [['buf0']], [['buf1']]]
 
-The vocabulary that scheduler.py, speed/in_place.py and the code generators share.  Mirrors
+The vocabulary that scheduler.py, memory.py and the code generators share.  Mirrors
 `SchedulerNode`, `ExternKernelSchedulerNode` and `FusedSchedulerNode` in
 torch/_inductor/scheduler.py.
 """

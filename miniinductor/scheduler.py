@@ -13,7 +13,7 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * both run over the same loops, after splitting them to common ones.  A group has outer loops (one
     kernel iteration each) and inner loops (the reduction's).  A pointwise body joins a reduction
     either on the outer loops (an epilogue, such as `1/sum`) or on outer and inner loops together
-    (such as `exp(x - max)`), its own loops reordered where that is needed (batch norm);
+    (such as `exp(x - max)`);
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
@@ -28,15 +28,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-import sympy
-
-from . import config
-from .dependencies import common_loops, loop_variables, stride_of
+from .dependencies import common_loops
 from .ir import ExternKernel, Graph
 from .nodes import (
     Group,
     Makers,
-    Node,
     NodeGraph,
     Refused,
     ScheduledNode,
@@ -50,7 +46,6 @@ from .sizes.symbols import same
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes
 REACH = 16  # users of a buffer apart that two nodes may be to be asked at all
-CACHED = 1 << 17  # elements that a core keeps between two passes over them
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
@@ -62,6 +57,8 @@ REASONS = {  # category -> why such a pair is fused
 
 Pair: TypeAlias = tuple[Group, Group]
 Decisions: TypeAlias = dict[Pair, FusionDecision]
+Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
+MORE_WAYS: list[Way] = []  # for a reduction and a pointwise group; coverage adds some
 
 
 class Scheduler:
@@ -224,9 +221,9 @@ class Scheduler:
         """The fused group, or Refused."""
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
-        ways: list[Callable[[Group, Group], Pair]] = [self.same_loops]
+        ways: list[Way] = [same_loops]
         if not alike:
-            ways = [self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops]
+            ways = [on_inner_loops, on_outer_loops, *MORE_WAYS]
         reasons = []
         for way in ways:
             try:
@@ -259,65 +256,6 @@ class Scheduler:
         if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
             raise Refused("its elements are made where the rows are reduced that they depend on")
 
-    def same_loops(self, first: Group, second: Group) -> Pair:
-        """Both over the coarsest loops that both can be split to."""
-        outer, inner = (
-            common_loops(first.outer, second.outer),
-            common_loops(first.inner, second.inner),
-        )
-        if outer is None or inner is None:
-            raise Refused(
-                f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
-                f"{list(second.outer)} x {list(second.inner)}"
-            )
-        return first.over(outer, inner), second.over(outer, inner)
-
-    def on_inner_loops(self, reduction: Group, pointwise: Group) -> Pair:
-        """A pointwise node over all of a reduction's loops."""
-        full = common_loops(reduction.full, pointwise.outer)
-        if full is None:
-            raise Refused(
-                f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
-                f"{list(reduction.inner)}"
-            )
-        outer_numel = math.prod(reduction.outer)
-        cut = next(
-            (k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None
-        )
-        if cut is None:
-            raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
-        return reduction.over(full[:cut], full[cut:]), pointwise.as_full(full[:cut], full[cut:])
-
-    def on_outer_loops(self, reduction: Group, pointwise: Group) -> Pair:
-        """A pointwise node over a reduction's outer loops alone."""
-        outer = common_loops(reduction.outer, pointwise.outer)
-        if outer is None:
-            raise Refused("")
-        return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
-
-    def on_reordered_loops(self, reduction: Group, pointwise: Group) -> Pair:
-        """A pointwise node whose loops are the reduction's in another order: batch norm reduces
-        over (n, hw) for each c, and its pointwise part runs over (n, c, hw).  Only where what one
-        outer iteration touches stays in the cache until it is used again."""
-        if not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
-            raise Refused("")
-        inner = math.prod(n for n in reduction.inner if isinstance(n, int))
-        if (
-            not all(isinstance(n, int) for n in reduction.full)
-            or inner > CACHED
-            or reduction.full[-1:] < (64,)
-        ):
-            raise Refused("")
-        for access in reduction.reads:
-            for other in pointwise.reads:
-                order = access.name == other.name and loop_order(
-                    access.index, reduction, other.index, pointwise
-                )
-                if order and order != sorted(order):
-                    nodes = [Node(n.buffer, n.body.reorder(order, ())) for n in pointwise.nodes]
-                    return self.on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
-        raise Refused("")
-
     def check_accesses(self, first: Group, second: Group) -> None:
         """Each read of the other's buffer must be of the element written in this iteration."""
         for writer, reader in ((first, second), (second, first)):
@@ -338,29 +276,45 @@ class Scheduler:
                 )
 
 
+def same_loops(first: Group, second: Group) -> Pair:
+    """Both over the coarsest loops that both can be split to."""
+    outer, inner = (
+        common_loops(first.outer, second.outer),
+        common_loops(first.inner, second.inner),
+    )
+    if outer is None or inner is None:
+        raise Refused(
+            f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
+            f"{list(second.outer)} x {list(second.inner)}"
+        )
+    return first.over(outer, inner), second.over(outer, inner)
+
+
+def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise node over all of a reduction's loops."""
+    full = common_loops(reduction.full, pointwise.outer)
+    if full is None:
+        raise Refused(
+            f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
+            f"{list(reduction.inner)}"
+        )
+    outer_numel = math.prod(reduction.outer)
+    cut = next((k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None)
+    if cut is None:
+        raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
+    return reduction.over(full[:cut], full[cut:]), pointwise.as_full(full[:cut], full[cut:])
+
+
+def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise node over a reduction's outer loops alone."""
+    outer = common_loops(reduction.outer, pointwise.outer)
+    if outer is None:
+        raise Refused("")
+    return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
+
+
 def clearest(reasons: Sequence[str]) -> str:
     """Of several refusals the one that says most: which elements differ, then any."""
     about_elements = [reason for reason in reasons if "element" in reason]
     given = [reason for reason in reasons if reason]
     return [*about_elements, *given, "their loops differ"][0]
-
-
-def loop_order(
-    index: sympy.Expr, reduction: Group, other: sympy.Expr, pointwise: Group
-) -> list[int] | None:
-    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
-    show; None: not all do."""
-    mine = [
-        (stride_of(index, v), n)
-        for v, n in zip(
-            loop_variables("x", len(reduction.outer)) + loop_variables("r", len(reduction.inner)),
-            reduction.full,
-        )
-    ]
-    theirs = [
-        (stride_of(other, v), n)
-        for v, n in zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
-    ]
-    if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
-        return None
-    return [theirs.index(loop) for loop in mine]

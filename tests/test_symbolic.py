@@ -398,7 +398,7 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     pytest.importorskip("triton")
     from miniinductor.gpu import build as triton_build
     from miniinductor.gpu import registration
-    from miniinductor.runtime import _launcher
+    from miniinductor.speed import _launcher
 
     kernels, launched, loaded = [], [], []
     monkeypatch.setattr(

@@ -53,6 +53,7 @@ class Value:
     text: str
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
+    number: float | None = None  # what it is, where that is known
 
     def __str__(self) -> str:
         return self.text
@@ -108,27 +109,21 @@ class Kernel:
 
 
 # --- names ----------------------------------------------------------------------------------------
+OVERLOAD = re.compile(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$")
+VIEWS = ("view", "unsqueeze", "permute", "expand")
+
+
 def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
     """ "add_gelu": the last few FX ops of the nodes, each once."""
     words: list[str] = []
     for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
-        word = re.sub(
-            r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$",
-            "",
-            name.lower(),
-        )
-        word = word.strip("_")
-        if (
-            word.isidentifier()
-            and word not in words
-            and word not in ("view", "unsqueeze", "permute", "expand")
-        ):
+        word = OVERLOAD.sub("", name.lower()).strip("_")
+        if word.isidentifier() and word not in (*words, *VIEWS):
             words.insert(0, word)
         if len(words) == 4:
             break
-    return "_".join(words)[:40].strip("_") or (
-        "reduction" if any(getattr(n, "is_reduction", False) for n in nodes) else "pointwise"
-    )
+    reduces = any(getattr(n, "is_reduction", False) for n in nodes)
+    return "_".join(words)[:40].strip("_") or ("reduction" if reduces else "pointwise")
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:

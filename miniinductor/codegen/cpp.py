@@ -27,7 +27,6 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, int_or_none, stride_of
+from ..dependencies import LoopBody, int_or_none, is_loop_variable, stride_of
 from ..ir import Buffer
 from ..nodes import Group, Node
 from ..sizes.printing import index_text
@@ -93,6 +92,7 @@ class CppKernelWriter(CppExpressions):
         self.order, self.overwritten = order, overwritten
         self.pointers: dict[str, str] = {}  # buffer name -> C name
         self.sizes: list[sympy.Symbol] = []
+        self.names: set[sympy.Symbol] = set()  # of what the kernel computes, in its indices
         self.values: dict[str, Value] = {}  # of buffers, now at hand
         # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.raw: dict[tuple[str, torch.dtype], str] = {}
@@ -106,6 +106,7 @@ class CppKernelWriter(CppExpressions):
         self.may_run_again = not self.has_scatter and not any(
             n.name in overwritten for n in group.nodes
         )
+        self.reruns = False
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols: set[sympy.Symbol] = (
             set()
@@ -189,8 +190,7 @@ class CppKernelWriter(CppExpressions):
         ]
         origins = {o for n in self.plan.nodes for o in n.buffer.origins}
         body = [*head, *printed(lines), "return error;" if checks else "return 0;"]
-        reruns = any("exact.v" in line for line in body)
-        if reruns:
+        if self.reruns:
             body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
         names = ", ".join(n.name for n in self.plan.nodes)
         source = [
@@ -205,7 +205,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            reruns,
+            self.reruns,
         )
 
     def pointer_lines(self, place: str) -> list[Statement]:
@@ -281,10 +281,6 @@ class CppKernelWriter(CppExpressions):
             if not node.is_reduction:
                 self.values.pop(node.name, None)
         return inside.lines
-
-    def only_reads(self) -> bool:
-        """Does the kernel store nothing per element?"""
-        return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
 
     def inner_loop(self, lines: Statements) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
@@ -422,11 +418,15 @@ class CppKernelWriter(CppExpressions):
     def index(self, expr: sympy.Expr) -> str:
         """Print an index; sizes in it become arguments."""
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(
-                r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+", symbol.name
-            ):
+            if symbol not in (*self.sizes, *self.names) and not is_loop_variable(symbol):
                 self.sizes.append(symbol)
         return index_text(expr)
+
+    def local(self, name: object) -> sympy.Symbol:
+        """A name of the generated code, for an index."""
+        symbol = sympy.Symbol(str(name), integer=True)
+        self.names.add(symbol)
+        return symbol
 
     def size(self, number: Size) -> str:
         """Print the size of a loop."""
@@ -491,7 +491,7 @@ class CppKernelWriter(CppExpressions):
             self.deferred.append((name, index, value, mode))
             return
         dtype = self.buffers[name].layout.dtype
-        self.values[name] = Value(value.text, dtype, value.inner)
+        self.values[name] = Value(value.text, dtype, value.inner, value.number)
         if name in self.crossings.scratch:
             self.scope.add(f"{self.crossings.scratch[name]}[{self.flat_inner()}] = {value};")
         if name not in self.keep:
@@ -570,7 +570,7 @@ class CppKernelWriter(CppExpressions):
         is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         if is_one_element:  # nothing to reduce
             if kind.startswith("arg"):
-                return Value("0", dtype)
+                return Value("0", dtype, number=0)
             if kind == "any":
                 return self.to_dtype(value, torch.bool)
             return value if value.dtype == dtype else self.to_dtype(value, dtype)

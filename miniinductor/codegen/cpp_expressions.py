@@ -5,7 +5,7 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; wha
 `self.temporary`, what may go wrong sets `error` through `self.error_if`.
 
     >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))      # const float tmp1 = tmp0 + 1.5f;
-    Value(text='tmp1', dtype=torch.float32, inner=False)
+    Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16
 and float16 are float while they are computed with; an explicit conversion to them rounds.
@@ -14,7 +14,6 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,6 @@ NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
-NUMBER = re.compile(r"-?\d")
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -75,14 +73,18 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
         return "true" if value else "false"
     if dtype.is_floating_point:
         return float_text(float(value), compute_type(dtype) == "double")
-    info = torch.iinfo(dtype)
-    # as torch converts a scalar: -1 is 255 in uint8
-    number = (int(value) - info.min) % (info.max - info.min + 1) + info.min
+    number = wrapped(value, dtype)
     if number == -(2**63):
         return "(-9223372036854775807LL - 1)"
     if number >= 2**63:
         return f"{number}ull"
     return f"{number}LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else str(number)
+
+
+def wrapped(value: float, dtype: torch.dtype) -> int:
+    """As torch converts a scalar to an integer type: -1 is 255 in uint8."""
+    info = torch.iinfo(dtype)
+    return (int(value) - info.min) % (info.max - info.min + 1) + info.min
 
 
 def float_text(value: float, is_double: bool) -> str:
@@ -117,9 +119,11 @@ class CppExpressions(OpsHandler):
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     small: set[str]  # indices that 32 bits hold
     raw: dict[tuple[str, torch.dtype], str]  # rounded value of 16 bits -> what it was
-    may_run_again: bool
+    may_run_again: bool  # speed/fast_forms.py: with exact functions, if it must
+    reruns: bool  # it may
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
+    local: Callable[[str], sympy.Symbol]
     size: Callable[[Size], str]
     changes_inside: Callable[[sympy.Expr], bool]
     narrow: Callable[[torch.dtype], str]
@@ -139,7 +143,7 @@ class CppExpressions(OpsHandler):
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
         if isinstance(size, int) and size < 1 << 31:
             self.small.add(index.text)
-        symbol = sympy.Symbol(index.text, integer=True)
+        symbol = self.local(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
         return symbol
@@ -155,13 +159,17 @@ class CppExpressions(OpsHandler):
 
     # -- arithmetic --------------------------------------------------------------------------------
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
-        return Value(constant_text(value, dtype), dtype)
+        is_integer = not (dtype.is_floating_point or dtype is torch.bool)
+        number = wrapped(value, dtype) if is_integer else value
+        return Value(constant_text(value, dtype), dtype, number=number)
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
         text, inner = self.index(expr), self.changes_inside(expr)
         if dtype is torch.int64:
-            return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
+            if expr.is_Integer:
+                return Value(text, dtype, number=int(expr))
+            return self.temporary(text, dtype, inner)
         return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
 
     def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
@@ -176,7 +184,7 @@ class CppExpressions(OpsHandler):
             self.raw[value.text, dtype] = wide.text
             return value
         if source in NARROW and dtype is torch.float32:
-            return Value(x.text, dtype, x.inner)
+            return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
         if source is torch.bool and dtype.is_floating_point:
@@ -233,19 +241,8 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
         if op == "logical_not":
             return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
-            return self.fast_or_exact(op, "is_large_angle", x)
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
-
-    def fast_or_exact(self, op: str, is_large: str, *args: Value) -> Value:
-        """A function with a form for all but large arguments; where the kernel must not run again,
-        always the exact one."""
-        inner, text = any(a.inner for a in args), ", ".join(map(str, args))
-        if self.may_run_again:
-            self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")
-        form = "exact.v" if self.may_run_again else "true"
-        return self.temporary(f"mini::{op}<{form}>({text})", args[0].dtype, inner)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
@@ -254,22 +251,20 @@ class CppExpressions(OpsHandler):
             return same
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
-            if not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+            if not b.number:
                 self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
-        if op in ("fmod", "remainder", "floordiv") and compute_type(a.dtype) == "float":
-            return self.fast_or_exact(op, "is_large_quotient", a, b)
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         return self.temporary(binary_text(op, a, b), dtype, inner)
 
 
 def left_over(op: str, a: Value, b: Value) -> Value | None:
     """Of integers a + 0, a - 0, a * 1 is a."""
-    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+    neutral = {"add": 0, "sub": 0, "mul": 1}.get(op)
     if neutral is None or a.dtype.is_floating_point:
         return None
-    if b.text.removesuffix("LL") == neutral:
+    if b.number == neutral:
         return a
-    return b if a.text.removesuffix("LL") == neutral and op != "sub" else None
+    return b if a.number == neutral and op != "sub" else None
 
 
 def binary_text(op: str, a: Value, b: Value) -> str:
@@ -279,8 +274,8 @@ def binary_text(op: str, a: Value, b: Value) -> str:
         if a.dtype == b.dtype == torch.bool:
             return f"{a} {LOGICAL[op]} {b}"
         return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
-    numbers = [NUMBER.match(v.text) for v in (a, b)]
-    if op in ("maximum", "minimum") and any(numbers):
+    numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
+    if op in ("maximum", "minimum") and any(numbers) and a.dtype != torch.bool:
         # a number is no NaN: one comparison, which a NaN passes
         value, number = (b, a) if numbers[0] else (a, b)
         sign = "<" if op == "maximum" else ">"

@@ -12,9 +12,9 @@ Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import TypeAlias
 
 import torch
@@ -112,7 +112,7 @@ class Accumulator:
 
     def renamed(self, prefix: str) -> "Accumulator":
         return Accumulator(
-            re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at
+            prefix + self.name.lstrip(ascii_lowercase), self.kind, self.dtype, self.term, self.at
         )
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:

@@ -86,11 +86,6 @@ class KernelPlan:
         """What runs right after the inner loop of a stage, once per outer iteration."""
         return [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
 
-    def is_read_after(self, name: str, stage: int) -> bool:
-        """Does a later stage read this buffer?"""
-        later = [n for n in self.nodes if self.stage[n.name] > stage]
-        return any(access.name == name for n in later for access in n.body.reads())
-
     def later_loops(self, node: Node) -> list[Node]:
         """The nodes that read its elements in a later inner loop."""
         return [

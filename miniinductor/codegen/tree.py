@@ -94,10 +94,6 @@ Statements: TypeAlias = Sequence[Statement]
 
 
 # --- making ---------------------------------------------------------------------------------------
-def lines(*texts: str) -> list[Statement]:
-    return [Line(text) for text in texts]
-
-
 def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None) -> list[Statement]:
     """`body` in loops of (variable, start, end) or (variable, start, end, step), the first
     outermost; the pragma is that one's."""

@@ -23,7 +23,7 @@ from typing import Any
 import sympy
 
 from ..codegen.common import Kernel
-from ..speed.foreach import Foreach
+from ..speed.foreach import Foreach, of_all_parts
 from .block_sizes import foreach_config
 from .kernel_writer import TritonKernelWriter
 from .registration import TRITON
@@ -85,18 +85,8 @@ class TritonForeachWriter(TritonKernelWriter):
         return [Line(about), *super().body()]
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
-        """The kernel of all parts; those of a part stand where the first part's stand there."""
-        kernel, first = super().kernel(code), self.parts[0][1]
-        places = [first.index(name) for name in kernel.stored]
-        reads = [first.index(name) for name in kernel.read]
-        stored = [names[place] for _, names in self.parts for place in places]
-        return replace(
-            kernel,
-            summary="foreach_" + kernel.summary,
-            stored=stored,
-            read=[names[place] for _, names in self.parts for place in reads],
-            reruns=len(stored) > 1,
-        )
+        kernel = of_all_parts(super().kernel(code), self.parts)
+        return replace(kernel, reruns=len(kernel.stored) > 1)
 
 
 TRITON.writers[Foreach] = TritonForeachWriter

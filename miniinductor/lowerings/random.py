@@ -17,6 +17,7 @@ Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-b
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+from pathlib import Path
 
 import sympy
 import torch
@@ -29,6 +30,7 @@ from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
 from ..lowering.registry import made as value_of
 from ..ops import Value, ops
+from ..runtime.build import PRELUDES
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
@@ -135,3 +137,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.native_dropout.default: native_dropout,
 }
 SWITCHED.append(lambda: {} if config.fallback_random else RULES)
+
+
+PRELUDES.append(Path(__file__).with_name("random.h"))

@@ -23,7 +23,6 @@ import ctypes
 import functools
 import hashlib
 import itertools
-import operator
 import os
 import platform
 import re
@@ -32,7 +31,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ import torch
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from . import _launcher  # type: ignore[attr-defined]
+from .launch import LAUNCH
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that
 # changes a result:
@@ -59,47 +59,39 @@ FLAGS = (
     "-fPIC",
     "-w",
 )
-PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
+# what stands before generated kernels; coverage adds files of its own
+PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
 KERNELS_PER_FILE = 6
 
 
-def build_kernels(sources: Any) -> list[Any]:
+# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for over 20 minutes
+LONGEST_SOURCE = 2_000_000
+
+
+def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
     """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer
     than the compiler can take in time, ..."""
-    unique: dict[str, Any] = {}
+    sources = list(sources)
+    unique: dict[str, tuple[str, str]] = {}
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
                 f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler"
             )
-        unique.setdefault(strip_comments(source), (source, name))
-    names, texts = {}, []
-    for number, (key, (source, name)) in enumerate(unique.items()):
-        names[key] = f"{name}_{number}"
-        texts.append(source.replace("NAME(", names[key] + "(", 1))
+        unique.setdefault(strip_comments(source), (source, f"{name}_{len(unique)}"))
+    texts = [source.replace("NAME(", f"{name}(", 1) for source, name in unique.values()]
     files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
-    parts = [texts[i::files] for i in range(files)]
-    libraries = build_shared_objects([prelude() + "\n" + "\n".join(part) for part in parts])
-    address = {}
-    for number, key in enumerate(unique):
-        function = getattr(libraries[number % files], names[key])
-        address[key] = ctypes.cast(function, ctypes.c_void_p).value
-    kernels = {key: kernel_type()(address[key], names[key]) for key in unique}
-    for key, kernel in kernels.items():
-        _keep_loaded[address[key]] = libraries
+    parts = [[prelude(), *texts[i::files]] for i in range(files)]
+    libraries = build_shared_objects(["\n".join(part) for part in parts])
+    kernels = {}
+    for number, (key, (_, name)) in enumerate(unique.items()):
+        function = getattr(libraries[number % files], name)  # (ctypes never unloads a library)
+        kernels[key] = LAUNCH.kernel(ctypes.cast(function, ctypes.c_void_p).value or 0, name)
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
-# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20
-# minutes
-LONGEST_SOURCE = 2_000_000
-_keep_loaded: dict[
-    Any, Any
-] = {}  # kernel address -> the libraries: never unloaded while the process may call them
-
-
 # --- shared objects -------------------------------------------------------------------------------
-def build_shared_objects(sources: Any) -> Any:
+def build_shared_objects(sources: Sequence[str]) -> list[Any]:
     """Load each source's shared object, compiling in parallel those that are not on disk."""
     folder = cache_folder()
     command = compiler_command()
@@ -127,7 +119,7 @@ def build_shared_objects(sources: Any) -> Any:
 _builds = itertools.count()  # numbers of the folders in which compilers work
 
 
-def compile_sources(sources: Any, place: Any, command: list[str]) -> Any:
+def compile_sources(sources: dict[str, str], place: str, command: list[str]) -> None:
     """{path of a shared object: its source}: make them, side by side, in the folder `place`."""
     running = []
     try:
@@ -154,7 +146,7 @@ def compile_sources(sources: Any, place: Any, command: list[str]) -> Any:
                 process.wait()
 
 
-def start_compiler(temporary: str, command: list[str]) -> Any:
+def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
     """A process group of its own, since a compiler starts others, which must end with it; what
     they leave lies beside their result."""
     return subprocess.Popen(
@@ -201,7 +193,7 @@ def compiler_message(errors: str, command: list[str], source: str, path: str) ->
     return f"{command[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
 
 
-def write_whole(path: str, content: Any) -> None:
+def write_whole(path: str, content: bytes) -> None:
     """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
     nothing behind."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
@@ -214,7 +206,7 @@ def write_whole(path: str, content: Any) -> None:
         raise
 
 
-def sign(path: str) -> Any:
+def sign(path: str) -> None:
     """Append the file's SHA-256 (the loader of shared objects ignores what follows their
     sections)."""
     with open(path, "r+b") as file:
@@ -222,7 +214,7 @@ def sign(path: str) -> Any:
         file.write(digest)
 
 
-def load(path: str) -> Any:
+def load(path: str) -> ctypes.CDLL | None:
     """The library, or None where there is none or it is damaged."""
     try:
         with open(path, "rb") as file:
@@ -346,62 +338,8 @@ def vector_bits() -> int:
     return 512 if "avx512f" in cpu_flags() else 256 if "avx2" in cpu_flags() else 128
 
 
-@functools.lru_cache(None)
 def prelude() -> str:
-    with open(PRELUDE) as file:
-        return file.read()
+    return "\n".join(map(read_text, PRELUDES))
 
 
-# --- calling --------------------------------------------------------------------------------------
-@functools.lru_cache(None)
-def kernel_type() -> type:
-    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while
-    torch.profiler runs."""
-    _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
-    tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
-    if get_data_ptr:
-        _launcher.use_torch(
-            tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter
-        )
-    return _launcher.Kernel
-
-
-@functools.lru_cache(None)
-def empty_cpu() -> Callable:
-    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
-    libtorch lacks what that takes or it differs."""
-    plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
-    functions = [
-        c_function("torch_cpu", "aoti_torch_empty_strided"),
-        c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
-        c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE"),
-    ]
-    if not all(functions):
-        return plain
-    codes = {
-        dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True)
-        for name, dtype in vars(torch).items()
-        if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"
-    }
-    _launcher.use_allocator(
-        *functions, {dtype: code for dtype, code in codes.items() if code is not None}
-    )
-    ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain))
-    alike = all(
-        of(ours) == of(theirs)
-        for of in (
-            type,
-            torch.Tensor.size,
-            torch.Tensor.stride,
-            operator.attrgetter("dtype", "device"),
-        )
-    )
-    return _launcher.empty_strided if alike else plain
-
-
-def c_function(library: Any, name: str, call: bool = False) -> Any:
-    """Address of a C function of libtorch, or what it returns; None where there is none of that
-    name."""
-    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
-    function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
-    return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)
+read_text = functools.cache(Path.read_text)

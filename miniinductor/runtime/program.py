@@ -23,7 +23,8 @@ from torch import fx
 from ..devices import LANGUAGES
 from ..records import CompileRecord
 from ..sizes.symbols import Size, fill
-from .build import CompilerError, empty_cpu
+from .build import CompilerError
+from .launch import empty_cpu
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel

@@ -4,12 +4,11 @@ In:   a reduction's innermost loop.  Out: a loop over groups of lanes.
 """
 
 from .. import config
-from ..codegen.cpp_expressions import compute_type, limit_text
 from ..codegen.cpp_reductions import LANES, Accumulator, Sums, bound
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Line, Statement, Statements, nest
-from .arrays import taken_if_better
+from ..codegen.tree import Line, Statements, nest
+from .arrays import array_declarations, taken_if_better
 
 
 @strategy(order=10)
@@ -32,26 +31,11 @@ class ArgLanes(Strategy):
         lanes = nest(lines, [(lane, group, f"{group}_end")], writer.simd(others))
         return [
             *[line for a in others for line in a.before_lanes()],
-            *[line for a in args for line in best_of_lanes(a, str(lane), start)],
+            *array_declarations(args, LANES),
             *nest([ending, *lanes], [(group, start, end, LANES)]),
             *[line for a in others for line in a.after_lanes()],
             *[best_of_all(a) for a in args],
         ]
-
-
-def best_of_lanes(a: Accumulator, lane: str, start: str) -> list[Statement]:
-    """A best element and its place for each of LANES lanes.  The first element of a lane is the
-    place of the initial value: nothing replaces it if all elements are as low as that."""
-    lowest = limit_text(a.dtype, a.kind == "argmax")
-    first = [
-        Line(f"{a.name}_best[{lane} - {start}] = {lowest};"),
-        Line(f"{a.name}_at[{lane} - {start}] = {a.at};"),
-    ]
-    return [
-        Line(f"{compute_type(a.dtype)} {a.name}_best[{LANES}];"),
-        Line(f"int64_t {a.name}_at[{LANES}];"),
-        *nest(first, [(lane, start, f"{start} + {LANES}")]),
-    ]
 
 
 def best_of_all(a: Accumulator) -> Line:

@@ -12,7 +12,8 @@ from ..codegen.tree import Line
 
 
 def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:
-    """(type, name, initial value) of what there is one of for each lane or column."""
+    """(type, name, initial value) of what there is one of for each lane or column.  Of argmax the
+    first place is 0: nothing replaces it if all elements are as low as the initial value."""
     if not a.is_arg:
         return [(a.c_type, a.name, a.initial)]
     lowest = limit_text(a.dtype, a.kind == "argmax")

@@ -20,12 +20,13 @@ codegen/triton_combo_kernel.py).  Left out: joining different bodies.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import sympy
 
 from .. import config
+from ..codegen.common import Kernel
 from ..dependencies import (
     Instruction,
     LoopBody,
@@ -68,6 +69,17 @@ class Foreach(Group):
                 ],
             ]
         )
+
+
+def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:
+    """The first part's kernel as that of all: theirs stand where the first's stand there."""
+    first = parts[0][1]
+
+    def every(names: Sequence[str]) -> list[str]:
+        return [theirs[first.index(name)] for _, theirs in parts for name in names]
+
+    summary = "foreach_" + kernel.summary
+    return replace(kernel, summary=summary, stored=every(kernel.stored), read=every(kernel.read))
 
 
 @dataclass

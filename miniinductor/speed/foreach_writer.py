@@ -29,7 +29,7 @@ from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.tree import Line, Pragma, Statement, nest
 from ..kernels import CPP
 from ..sizes.symbols import Size
-from .foreach import Foreach
+from .foreach import Foreach, of_all_parts
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -82,12 +82,7 @@ class ForeachWriter(CppKernelWriter):
                 for name in self.pointers
             ],
         )
-        kernel.summary = "foreach_" + kernel.summary
-        kernel.stored, kernel.read = (
-            [theirs[names.index(name)] for _, theirs in self.parts for name in some]
-            for some in (self.stored, self.read)
-        )
-        return kernel
+        return of_all_parts(kernel, self.parts)
 
 
 CPP.writers[Foreach] = ForeachWriter

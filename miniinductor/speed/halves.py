@@ -9,6 +9,7 @@ In:   a pointwise kernel's elements of float16.  Out: what stands for them, and 
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import sympy
 import torch
@@ -18,6 +19,7 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..runtime.build import PRELUDES
 
 BLOCK = 128  # elements converted at once
 
@@ -45,7 +47,7 @@ class Halves(Strategy):
             return None
         if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
             return None
-        block = sympy.Symbol(f"{lane}_block")
+        block = writer.local(f"{lane}_block")
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: block}))}"
         array = self.arrays.setdefault((start, written), f"half{len(self.arrays)}")
         return f"{array}[{lane} - {block}]"
@@ -74,3 +76,6 @@ class Halves(Strategy):
         lanes = nest(body, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
         blocks = (f"{lane}_block", start, end, BLOCK)
         return nest([*before, *lanes, *after], [blocks], threads)
+
+
+PRELUDES.append(Path(__file__).with_name("halves.h"))

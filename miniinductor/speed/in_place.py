@@ -1,8 +1,8 @@
 """Results that are written over memory that is there already, instead of into new memory and then
 copied.
 
-In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by the wrapper,
-      whether a result may take the memory of a buffer that dies in the same kernel.
+In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by memory.py,
+      the buffer that dies in the kernel that makes a result, whose memory the result takes.
 
     >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}
@@ -18,11 +18,14 @@ from collections.abc import Sequence
 import torch
 
 from .. import config
-from ..hooks import IN_PLACE
-from ..ir import BufferView, Graph, Layout
+from ..devices import about
+from ..hooks import OVERWRITERS, extends
+from ..ir import Buffer, BufferView, ExternKernel, Graph, InputBuffer, MultiOutput
+from ..kernels import KernelStep, Step
+from ..memory import MemoryPlanner, may_alias, storage_bytes
 from ..nodes import Group, NodeGraph, ScheduledNode
 from ..records import CompileRecord
-from ..sizes.expressions import Size
+from ..sizes.symbols import Size
 
 
 def overwritten_inputs(
@@ -71,16 +74,20 @@ def reason_to_copy(
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    is_whole = (*places_of(view), view.offset) == (*places_of(made), made.offset)
-    if not is_whole or (made.dtype, places_of(made)) != (layout.dtype, places_of(layout)):
+    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
+        tuple(made.size),
+        tuple(made.stride),
+        made.offset,
+    )
+    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
+        layout.dtype,
+        tuple(layout.size),
+        tuple(layout.stride),
+    ):
         return "its memory is laid out differently"
     if not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"
     return ""
-
-
-def places_of(lies: Layout | BufferView) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    return tuple(lies.size), tuple(lies.stride)
 
 
 def runs_once(device: torch.device) -> bool:
@@ -105,5 +112,62 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     )
 
 
-IN_PLACE.overwritten_inputs = overwritten_inputs
-IN_PLACE.may_overwrite = may_overwrite
+OVERWRITERS.append(overwritten_inputs)
+
+
+# --- buffers of the call --------------------------------------------------------------------------
+@extends(MemoryPlanner)
+class InPlacePlanner(MemoryPlanner):
+    """Results that lie where something lay that is read for the last time as they are made."""
+
+    # output -> the library kernel's result that it takes the memory of: gelu(a @ b) over a @ b
+    handed: dict[str, str] = {}
+
+    def find_lives(self) -> None:
+        super().find_lives()
+        self.handed = {}
+        for position, step in enumerate(self.steps if about(self.device).hands_over else ()):
+            for name in step.made():
+                old = self.read_last(step, name, position) if name in self.pinned else None
+                if old is not None and isinstance(self.buffers[old], ExternKernel):
+                    self.handed[name] = old
+
+    def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
+        return buffer.name not in self.handed.values() and super().may_share(buffer, nbytes)
+
+    def dying(self, step: Step, name: str, position: int) -> str | None:
+        if name in self.pinned:
+            return self.handed.get(name)
+        return self.read_last(step, name, position)
+
+    def read_last(self, step: Step, name: str, position: int) -> str | None:
+        """A buffer made in this call that the step reads, element by element and for the last time,
+        as it makes `name`; or None."""
+        if not config.in_place or not config.buffer_reuse or name in self.memory_of:
+            return None
+        if not isinstance(step, KernelStep) or step.kernel.reruns:
+            return None
+        taken = {self.in_arena.get(n, self.root(n)) for n in step.made()}
+        for old in step.kernel.read:
+            if (
+                self.last_use.get(self.root(old)) == position
+                and self.fits(name, old, taken)
+                and may_overwrite(step.group, name, old, False)
+            ):
+                return old
+        return None
+
+    def fits(self, new: str, old: str, taken: set) -> bool:
+        """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
+        buffer, wanted = self.buffers[old], self.buffers[new]
+        if old in self.in_arena:
+            is_free = self.in_arena[old] not in taken
+            return is_free and storage_bytes(buffer) == storage_bytes(wanted)
+        root = self.buffers[self.root(old)]
+        return (
+            root.name not in taken
+            and self.is_local(root.name)
+            and buffer.layout == wanted.layout
+            and not isinstance(root, (InputBuffer, MultiOutput))
+            and not (isinstance(root, ExternKernel) and may_alias(root))
+        )

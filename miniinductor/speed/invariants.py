@@ -81,7 +81,7 @@ class RowInvariants(Strategy):
     def is_same(self, name: str) -> bool:
         """Is what has this name the same in each row?"""
         writer = self.writer
-        if name in self.same_in_rows or sympy.Symbol(name) in writer.sizes:
+        if name in self.same_in_rows:
             return True
         written = writer.overwritten.values()
         return name.startswith("in") and any(
@@ -113,7 +113,7 @@ class RowInvariants(Strategy):
         numel = writer.buffers[name].layout.numel
         if getattr(numel, "is_Integer", True) and numel < 1 << 31:
             writer.small.add(number)
-        return index - part + sympy.Symbol(number)
+        return index - part + writer.local(number)
 
     def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
         """What the lanes' loop begins with, so that `lines` (and what is `added` to accumulators)

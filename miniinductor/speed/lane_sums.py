@@ -44,13 +44,18 @@ class LaneSums(Strategy):
         lines = printed(body)
         return len(lines) <= 16 and not any("mini::" in line for line in lines)
 
+    def only_reads(self) -> bool:
+        """Does the kernel store nothing per element?"""
+        plan = self.writer.plan
+        return all(n.is_reduction for n in plan.nodes if plan.is_inner[n.name])
+
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """Sums in LANES parts (half as many where elements are stored, too), which the compiler
         keeps in registers; what is left of the loop follows."""
         if not self.are_bound_by_latency(body, accumulators):
             return None
         writer, lane = self.writer, self.writer.plan.r[-1]
-        group, only_reads = f"{lane}_group", writer.only_reads()
+        group, only_reads = f"{lane}_group", self.only_reads()
         lanes = LANES if only_reads else LANES // 2
         parts = [a.renamed("lane") for a in accumulators]
         added = [Line(f"const int64_t {lane} = {group} + k;"), *body]
@@ -91,14 +96,14 @@ class LaneSums(Strategy):
         follows: places of this iteration's results, for writing (else each store waits for its
         line), or, where nothing but reductions is stored, what the next iteration reads first."""
         writer, plan = self.writer, self.writer.plan
-        only_reads = writer.only_reads()
+        only_reads = self.only_reads()
         last = plan.last_stage if only_reads else plan.last_stage - 1
         if last <= 0 or writer.now != last or not plan.outer:
             return []
         if any(isinstance(one, Spread) for one in writer.strategies):
             return []
         row, lane = plan.x[-1], plan.r[-1]
-        moved: dict[sympy.Symbol, sympy.Expr] = {lane: sympy.Symbol(group)}
+        moved: dict[sympy.Symbol, sympy.Expr] = {lane: writer.local(group)}
         if only_reads:
             accesses = self.read_first()
             moved[row] = row + 1

@@ -40,7 +40,7 @@ from ..codegen.cpp_reductions import (
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
-from ..dependencies import int_or_none, stride_of
+from ..dependencies import runs_along
 from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import array_declarations, arrays_of, filled, merged, taken_if_better
@@ -73,17 +73,17 @@ class Rows(RowInvariants):
             return False
         if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
             return False
-        last, lane = plan.x[-1], plan.r[-1]
-        votes = 0
-        for body in plan.bodies.values():
-            for access in body.reads() if body.inner else ():
-                if not access.index.free_symbols.intersection(plan.r):
-                    continue  # one value per row (a mean, a weight): read once either way
-                along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
-                votes += (along == 1 and across != 1) - (across == 1 and along != 1)
-        if votes > 0:
-            self.plan_blocks()
-        return votes > 0
+        reads = [
+            access
+            for body in plan.bodies.values()
+            for access in (body.reads() if body.inner else ())
+            # else one value per row (a mean, a weight): read once either way
+            if access.index.free_symbols.intersection(plan.r)
+        ]
+        if not runs_along(reads, plan.x[-1], plan.r[-1]):
+            return False
+        self.plan_blocks()
+        return True
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are, and whether threads share their rows."""
@@ -158,9 +158,11 @@ class Rows(RowInvariants):
             writer.store(name, index, Value(text, value.dtype, True), mode)
         for node in nodes:
             writer.play(node)
+        later = [n for n in plan.nodes if plan.stage[n.name] > stage]
+        read_later = {access.name for n in later for access in n.body.reads()}
         lines: list[Statement] = []
         for name in [name for name, *_ in deferred] + [n.name for n in nodes]:
-            if plan.is_read_after(name, stage):
+            if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
                 lines.append(Line(f"{compute_type(value.dtype)} {array}[{self.block_width}];"))

@@ -15,7 +15,6 @@ In:   a stage's inner loop.  Out: a loop over blocks of it, shared by the thread
 """
 
 from .. import config
-from ..codegen import tree
 from ..codegen.cpp_reductions import CHUNK, bound, declarations, parts_of, Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.strategy import Strategy, strategy
@@ -46,11 +45,13 @@ class Spread(Strategy):
             rows = max(rows, -(-self.writer.plan.inner[0] // MOST_PARTS))
             blocks = most_blocks = -(-self.writer.plan.inner[0] // rows)
         else:
-            prologue = tree.lines(
-                f"const int64_t rows = mini::maximum<int64_t>({rows}, "
-                f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
-                f"const int64_t blocks = ({size} + rows - 1)/rows;",
-            )
+            prologue = [
+                Line(
+                    f"const int64_t rows = mini::maximum<int64_t>({rows}, "
+                    f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});"
+                ),
+                Line(f"const int64_t blocks = ({size} + rows - 1)/rows;"),
+            ]
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = parts_of(accumulators, "block")
         # first this: it decides the accumulators' types

@@ -27,11 +27,12 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import KernelPlan
 from ..codegen.strategy import Found, strategy
 from ..codegen.tree import Statement, Statements, nest, printed
-from ..dependencies import COMPARED, LoopBody, loop_variable, mergeable, stride_of
+from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import Size, hint
 from .invariants import NAME, RowInvariants
+from .known_indices import COMPARED, recorded
 
 SHORT_LANES = 16  # lanes that are joined with the loop around them
 LONGER_LANES = 512  # and how many they become at most
@@ -179,7 +180,7 @@ def plan_pieces(plan: KernelPlan) -> list[KernelPlan] | None:
                 steps = evaluate(part, {lane: torch.arange(size)}).diff()
                 cuts.update(k + int(steps[k] != 1) for k in changes(steps))
                 runs += int((steps.abs() == 1).sum())
-        for test, difference in body.recorded(ranges)[0].undecided:
+        for test, difference in recorded(body, ranges)[0].undecided:
             if difference.free_symbols == {lane}:
                 values = evaluate(difference, {lane: torch.arange(size)})
                 cuts.update(changes(COMPARED[test](values, 0)))
@@ -196,7 +197,7 @@ def piece(plan: KernelPlan, start: int, end: int, ranges: dict[sympy.Symbol, Siz
     bodies = {}
     for name, body in plan.bodies.items():
         moved = body.substitute(plan.outer, (count,), {lane: lane + start})
-        bodies[name] = moved.recorded({**ranges, lane: count})[1]
+        bodies[name] = recorded(moved, {**ranges, lane: count})[1]
     return replace(plan, inner=(count,), bodies=bodies)
 
 

@@ -11,16 +11,18 @@ In:   a pointwise kernel that reads along an outer loop.  Out: its loops over ti
       read reads instead.
 """
 
+from pathlib import Path
+
 import sympy
 import torch
 
 from .. import config
-from ..codegen import tree
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Pragma, Statement, Statements, nest
+from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..runtime.build import PRELUDES
 from ..sizes.symbols import hint
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
@@ -45,7 +47,7 @@ class Tiles(Strategy):
             return None
         variable, lane = writer.plan.x[self.tile], writer.plan.r[-1]
         if element not in self.tile_loads:
-            corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
+            corner = index.xreplace({v: writer.local(f"{v}_tile") for v in (variable, lane)})
             self.tile_loads[element] = (
                 f"tile{len(self.tile_loads)}",
                 memory_type(dtype),
@@ -93,11 +95,9 @@ class Tiles(Strategy):
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
         for array, c_type, corner, step in self.tile_loads.values():
-            fill += tree.lines(
-                f"{c_type} {array}[{rows}][{columns}];",
-                f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
-                f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
-            )
+            count = f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile"
+            call = f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, {count});"
+            fill += [Line(f"{c_type} {array}[{rows}][{columns}];"), Line(call)]
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
@@ -108,3 +108,6 @@ class Tiles(Strategy):
         if writer.parallel:
             pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         return nest(tile, loops, pragma)
+
+
+PRELUDES.append(Path(__file__).with_name("transpose.h"))

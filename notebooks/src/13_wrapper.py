@@ -185,14 +185,14 @@ g.memory_picture
 # ## The launcher
 #
 # A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer. `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
-# `miniinductor/runtime/launcher.c` reads the pointer out of the tensor object:
+# `miniinductor/speed/launcher.c` reads the pointer out of the tensor object:
 
 # %%
 from pathlib import Path
 
-launcher = (Path(miniinductor.__file__).parent / "runtime" / "launcher.c").read_text()
+launcher = (Path(miniinductor.__file__).parent / "speed" / "launcher.c").read_text()
 start = launcher.index("static PyObject *kernel_call(")
-Code(launcher[start:launcher.index("\n}", start) + 2], "c", "miniinductor/runtime/launcher.c")
+Code(launcher[start:launcher.index("\n}", start) + 2], "c", "miniinductor/speed/launcher.c")
 
 # %% tags=["volatile"]
 (nothing,) = build_kernels([('extern "C" int NAME(void** args) { return 0; }', "nothing")])

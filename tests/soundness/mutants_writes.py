@@ -27,11 +27,11 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, hooks, memory
+from miniinductor import coverage, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
-from miniinductor.dependencies import Recorder
+from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph
 from miniinductor.speed import foreach, in_place
@@ -95,14 +95,20 @@ def levels() -> None:
 
 
 # --- in place -------------------------------------------------------------------------------------
+def _overwrites_anything(when_first: bool) -> None:
+    """when_first: inputs, of which the kernel reads old values first; else buffers that die."""
+    original = in_place.may_overwrite
+    in_place.may_overwrite = lambda *args: args[-1] is when_first or original(*args)
+
+
 @mutant("in place: an input that is read at other places", CPU)
 def read_elsewhere() -> None:
-    in_place.may_overwrite = lambda *_: True
+    _overwrites_anything(when_first=True)
 
 
 @mutant("in place: a dying buffer that is read at other places", CPU)
 def dying_elsewhere() -> None:
-    hooks.IN_PLACE.may_overwrite = lambda *_: True
+    _overwrites_anything(when_first=False)
 
 
 @mutant("in place: a result that is laid out differently", CPU)
@@ -171,13 +177,13 @@ def begin_of_copies() -> None:
 
 # --- masks ----------------------------------------------------------------------------------------
 def _always(comparison: str) -> None:
-    original = Recorder.compare
+    original = FollowingRecorder.compare
 
     def compare(self: Any, op: str, a: Any, b: Any) -> Any:
         known = isinstance(self.known.get(a), sympy.Expr), isinstance(self.known.get(b), sympy.Expr)
         return self.truth(True) if op == comparison and all(known) else original(self, op, a, b)
 
-    setattr(Recorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
+    setattr(FollowingRecorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
 
 
 @mutant("mask: the end of a slice", CPU)

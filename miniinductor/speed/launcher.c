@@ -4,7 +4,7 @@
  * One call costs about 0.1 us per kernel, because the data pointer of a tensor is read without a Python method call:
  *
  *   A `torch.Tensor` object holds, at some offset, an `at::Tensor`, which is one pointer: to the TensorImpl.  At import,
- *   runtime/build.py gives us a tensor, its TensorImpl (`tensor._cdata`) and libtorch's stable C function
+ *   speed/launcher.py gives us a tensor, its TensorImpl (`tensor._cdata`) and libtorch's stable C function
  *   `aoti_torch_get_data_ptr(at::Tensor*, void**)`.  `use_torch` finds the offset by looking for that pointer and checks
  *   it against `tensor.data_ptr()`.  If anything does not match, we call the `data_ptr` method instead: slower, same result.
  *
@@ -112,14 +112,9 @@ static void kernel_free(Kernel *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *kernel_repr(Kernel *self)
-{
-    return PyUnicode_FromFormat("<compiled kernel %U>", self->name);
-}
-
 static PyTypeObject KernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "miniinductor.runtime._launcher.Kernel",
+    .tp_name = "miniinductor.speed._launcher.Kernel",
     .tp_doc = "Kernel(address, name): a generated function; call it with tensors and ints",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
@@ -127,7 +122,6 @@ static PyTypeObject KernelType = {
     .tp_call = PyVectorcall_Call,
     .tp_new = kernel_new,
     .tp_dealloc = (destructor)kernel_free,
-    .tp_repr = (reprfunc)kernel_repr,
 };
 
 /* --- CUDA ---------------------------------------------------------------------------------------------------------- */
@@ -142,6 +136,8 @@ static struct {
     int (*set_current)(void *);
     int (*error_name)(int, const char **);
 } cuda;
+static const char *const cuda_names[] = {"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+                                         "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuGetErrorName"};
 
 typedef struct {
     PyObject_HEAD
@@ -218,14 +214,9 @@ static void cuda_kernel_free(CudaKernel *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *cuda_kernel_repr(CudaKernel *self)
-{
-    return PyUnicode_FromFormat("<compiled kernel %U>", self->name);
-}
-
 static PyTypeObject CudaKernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "miniinductor.runtime._launcher.CudaKernel",
+    .tp_name = "miniinductor.speed._launcher.CudaKernel",
     .tp_doc = "CudaKernel(function, name, device, grid x, grid y, threads, shared bytes, unaligned): call it with tensors "
               "and a stream",
     .tp_basicsize = sizeof(CudaKernel),
@@ -234,7 +225,6 @@ static PyTypeObject CudaKernelType = {
     .tp_call = PyVectorcall_Call,
     .tp_new = cuda_kernel_new,
     .tp_dealloc = (destructor)cuda_kernel_free,
-    .tp_repr = (reprfunc)cuda_kernel_repr,
 };
 
 /* load_cubin(code, function name, shared bytes, device) -> address of the loaded function */
@@ -248,13 +238,8 @@ static PyObject *load_cubin(PyObject *self, PyObject *args)
     if (!cuda.launch) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW);
         if (!library) return PyErr_Format(PyExc_RuntimeError, "no CUDA driver: %s", dlerror());
-        *(void **)&cuda.load = dlsym(library, "cuModuleLoadData");
-        *(void **)&cuda.function = dlsym(library, "cuModuleGetFunction");
-        *(void **)&cuda.attribute = dlsym(library, "cuFuncSetAttribute");
-        *(void **)&cuda.retain = dlsym(library, "cuDevicePrimaryCtxRetain");
-        *(void **)&cuda.set_current = dlsym(library, "cuCtxSetCurrent");
-        *(void **)&cuda.error_name = dlsym(library, "cuGetErrorName");
-        *(void **)&cuda.launch = dlsym(library, "cuLaunchKernel");
+        void **functions = (void **)&cuda;
+        for (int i = 0; i < 7; i++) functions[i] = dlsym(library, cuda_names[i]);
     }
     if ((error = enter_context(device)) || (error = cuda.load(&module, code))
         || (error = cuda.function(&function, module, name))

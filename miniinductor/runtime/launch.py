@@ -1,0 +1,59 @@
+"""Built kernels, as functions of tensors and ints.
+
+In:   the address of a generated function.  Out: a callable.
+
+    kernel = LAUNCH.kernel(address, "add_0")
+    kernel(x, y, 1024)              # their data pointers, and a size
+
+A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
+are bits that its checks have set.  PyTorch: writes a C++ launcher for each kernel.  Ours is
+speed/launcher.c, one for all; without it a call costs some microseconds more.
+"""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+INDEX_ERROR = 1  # (in cpp_prelude.h, too)
+
+
+class Kernel:
+    """A generated function; call it with tensors and ints."""
+
+    def __init__(self, address: int, name: str):
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)
+        self.name = name
+
+    def __call__(self, *arguments: torch.Tensor | int) -> None:
+        numbers = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
+        pointers = (ctypes.c_int64 * len(numbers))(*numbers)
+        error = self.function(ctypes.addressof(pointers))
+        if error & INDEX_ERROR:
+            raise IndexError(f"index out of range in self (in compiled kernel {self.name})")
+        if error:
+            raise RuntimeError(f"ZeroDivisionError (in compiled kernel {self.name})")
+
+
+def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor on the CPU."""
+    return torch.empty_strided(size, stride, dtype=dtype, device="cpu")
+
+
+@dataclass
+class Launch:
+    """What a call of a compiled graph uses most; speed/launcher.py puts functions of C here.
+
+    kernel: (address, name) -> the kernel.  empty_cpu: () -> what makes a wrapper's tensors."""
+
+    kernel: Callable[[int, str], Callable[..., None]] = Kernel
+    empty_cpu: Callable[[], Callable[..., torch.Tensor]] = field(default=lambda: empty)
+
+
+LAUNCH = Launch()
+
+
+def empty_cpu() -> Callable[..., torch.Tensor]:
+    """What makes a wrapper's tensors on the CPU: a function of size, stride and dtype."""
+    return LAUNCH.empty_cpu()

@@ -1,0 +1,45 @@
+"""Maths in vector code (maths.h): functions with two forms, one of them for all but large arguments.
+
+In:   sin, cos, tan, fmod, remainder, floordiv of floats.  Out: a kernel that runs with the fast
+      forms; if it met an argument that is too large for them, it runs once more, with exact ones.
+
+    error |= (int)mini::is_large_angle(tmp0)*mini::NOT_FAST;
+    const float tmp1 = mini::sin<exact.v>(tmp0);
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
+from ..runtime.build import PRELUDES
+
+IS_LARGE = {
+    **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
+    **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
+}
+
+
+def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
+    """The writer's method for an op that has two forms for floats; else it is `plain`."""
+
+    def method(self: CppExpressions, *args: Value) -> Value:
+        if len(args) == 2:
+            args = self.alike(*args)
+        if compute_type(args[0].dtype) != "float":
+            return plain(self, *args)
+        inner, text = any(a.inner for a in args), ", ".join(map(str, args))
+        form = "true"  # a kernel that must not run again takes the exact one
+        if self.may_run_again:
+            self.reruns, form = True, "exact.v"
+            is_large = Value(f"mini::{IS_LARGE[op]}({text})", torch.bool, inner)
+            self.error_if(is_large, "NOT_FAST")
+        return self.temporary(f"mini::{op}<{form}>({text})", args[0].dtype, inner)
+
+    return method
+
+
+for _op in IS_LARGE:
+    setattr(CppExpressions, _op, two_forms(_op, getattr(CppExpressions, _op)))
+PRELUDES.append(Path(__file__).with_name("maths.h"))

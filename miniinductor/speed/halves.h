@@ -1,0 +1,57 @@
+// float16: memory holds 16 bits, arithmetic is float
+namespace mini {
+// _Float16 would do, but gcc converts it one by one.
+enum class float16 : uint16_t {};
+OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
+    uint32_t u = (uint32_t)x, size = u & 0x7fffu;
+    uint32_t y = bits<uint32_t>(bits<float>(size << 13) * 5.192296858534828e33f);       // 2^112
+    y = size >= 0x7c00u ? 0x7f800000u | size << 13 : y;
+    return bits<float>(y | (u & 0x8000u) << 16);
+}
+OP float16 to_float16(float x) {        // nearest, ties to even
+    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
+    uint32_t y = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    uint32_t tiny = bits<uint32_t>(bits<float>(size) + 0.5f) - 0x3f000000u;         // 0.5f steps by the smallest subnormal
+    y = size < 0x38800000u ? tiny : y;
+    y = size >= 0x477ff000u ? 0x7c00u : y;
+    y = size > 0x7f800000u ? 0x7e00u : y;
+    return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+}
+#if defined __AVX512F__ || defined __F16C__      // by the processor's own instructions, which gcc does not make of the functions above
+#ifdef __AVX512F__
+constexpr int HALVES = 16;
+#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4)
+#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph512_mask(x, 0, Halves{}, -1)
+#else
+constexpr int HALVES = 8;
+#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps256(x)
+#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph256(x, 0)
+#endif
+typedef short Halves __attribute__((vector_size(2 * HALVES), aligned(2), may_alias));
+typedef float Floats __attribute__((vector_size(4 * HALVES), aligned(4), may_alias));
+OP void convert(const float16* from, float* to) { *(Floats*)to = (Floats)HALVES_TO_FLOATS(*(const Halves*)from); }
+OP void convert(const float* from, float16* to) { *(Halves*)to = (Halves)FLOATS_TO_HALVES(*(const Floats*)from); }
+#else
+constexpr int HALVES = 1;
+OP void convert(const float16* from, float* to) { *to = to_float(*from); }
+OP void convert(const float* from, float16* to) { *to = to_float16(*from); }
+#endif
+template <class From, class To> OP void convert(const From* from, To* to, int64_t count) {
+    int64_t k = 0;
+    for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
+    if (__builtin_expect(k < count, 0)) {
+        From last[HALVES] = {};
+        To converted[HALVES];
+        __builtin_memcpy(last, from + k, (count - k) * sizeof(From));
+        convert(last, converted);
+        __builtin_memcpy(to + k, converted, (count - k) * sizeof(To));
+    }
+}
+OP float round_float16(float x) {       // the same in float's exponent
+    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
+    uint32_t y = (size + 0xfffu + ((size >> 13) & 1u)) & ~0x1fffu;
+    y = size < 0x38800000u ? bits<uint32_t>((bits<float>(size) + 0.5f) - 0.5f) : y;
+    y = size >= 0x477ff000u ? 0x7f800000u : y;
+    return x != x ? nan : bits<float>(y | (u & 0x80000000u));
+}
+}  // namespace mini

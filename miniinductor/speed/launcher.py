@@ -1,0 +1,67 @@
+"""Kernels called, and tensors made, by C functions (launcher.c): a tenth of a microsecond each.
+
+In:   addresses of torch's C functions.  Out: what `runtime.launch.LAUNCH` uses from now on.
+Whatever of it does not work with this torch stays as it was.
+"""
+
+import ctypes
+import functools
+import operator
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..runtime.launch import LAUNCH, empty
+from . import _launcher  # type: ignore[attr-defined]
+
+
+@functools.cache
+def kernel_type() -> type:
+    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while
+    torch.profiler runs."""
+    _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
+    tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
+    if get_data_ptr:
+        _launcher.use_torch(
+            tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter
+        )
+    return _launcher.Kernel
+
+
+@functools.cache
+def empty_cpu() -> Callable[..., torch.Tensor]:
+    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
+    libtorch lacks what that takes or it differs."""
+    functions = [
+        c_function("torch_cpu", "aoti_torch_empty_strided"),
+        c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
+        c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE"),
+    ]
+    if not all(functions):
+        return empty
+    codes = {
+        dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True)
+        for name, dtype in vars(torch).items()
+        if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"
+    }
+    _launcher.use_allocator(
+        *functions, {dtype: code for dtype, code in codes.items() if code is not None}
+    )
+    ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, empty))
+    looks = (type, torch.Tensor.size, torch.Tensor.stride, operator.attrgetter("dtype", "device"))
+    return _launcher.empty_strided if all(of(ours) == of(theirs) for of in looks) else empty
+
+
+def c_function(library: str, name: str, call: bool = False) -> Any:
+    """Address of a C function of libtorch, or what it returns; None where there is none of that
+    name."""
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
+    function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
+    return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)
+
+
+LAUNCH.kernel = lambda address, name: kernel_type()(address, name)
+LAUNCH.empty_cpu = empty_cpu
