@@ -28,26 +28,16 @@ if TYPE_CHECKING:
     from ..symbolic_eval.evaluator import Frame
     from .base import Variable
 
-OF_EVERY_CLASS = (
-    "__name__",
-    "__qualname__",
-    "__module__",
-    "__mro__",
-    "__bases__",
-    "__doc__",
-    "__class__",
-    "__dict__",
-    "__subclasses__",
-    "__flags__",
-    "__base__",
-    "mro",
+OF_EVERY_CLASS = frozenset(
+    """
+    __name__ __qualname__ __module__ __mro__ __bases__ __doc__ __class__ __dict__ __subclasses__
+    __flags__ __base__ mro
+    """.split()
 )  # these attributes are asked of `type`, and not of the bases
 
 
 class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
-
-    __slots__ = ()
 
     def is_constant(self) -> bool:
         return True

@@ -34,22 +34,8 @@ if TYPE_CHECKING:
 try:
     import numpy
 
-    NUMBERS = {
-        getattr(numpy, name)
-        for name in (
-            "int8",
-            "int16",
-            "int32",
-            "int64",
-            "uint8",
-            "uint16",
-            "uint32",
-            "uint64",
-            "float16",
-            "float32",
-            "float64",
-        )
-    }
+    kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
+    NUMBERS = {getattr(numpy, name) for name in kinds.split()}
     NUMPY = NUMBERS | {numpy.bool_}
 except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
@@ -110,8 +96,6 @@ def bits(number: float) -> bytes:
 
 class ConstantVar(RealVar):
     """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
-
-    __slots__ = ()
 
     def is_constant(self) -> bool:
         return True

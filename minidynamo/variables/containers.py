@@ -14,6 +14,7 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,14 +28,12 @@ from .symbolic import SymVar
 
 if TYPE_CHECKING:
     from ..reconstruct import Codegen
-    from ..sources import Source
     from ..symbolic_eval.evaluator import Frame
 
 
 class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
 
-    __slots__ = ()
     shared = True
 
     def hash_key(self, tx: Frame) -> Any:
@@ -74,14 +73,9 @@ class SequenceVar(Container):
     """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more
     than another item in a place."""
 
-    __slots__ = ("items", "cls", "resized")
-
-    def __init__(self, items: list, cls: type, source: Source | None = None) -> None:
-        self.source = source
-        self.mutated = False
-        self.items = items
-        self.cls = cls
-        self.resized = 0
+    items: list
+    cls: Any
+    resized: int = field(default=0, init=False)
 
     def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]
@@ -108,6 +102,7 @@ class SequenceVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         index, resized = 0, self.resized
         while index < len(self.items):  # the list may grow while it is walked, as in Python
+            tx.output.count_step()
             yield self.item(tx, index)
             index += 1
             self.check_unchanged(tx, resized)
@@ -164,10 +159,7 @@ class SequenceVar(Container):
 class TupleVar(SequenceVar):
     """tuple, torch.Size, namedtuple."""
 
-    __slots__ = ()
-
-    def __init__(self, items: list, cls: type = tuple, source: Source | None = None) -> None:
-        super().__init__(items, cls, source)
+    cls: Any = tuple
 
     def hash_key(self, tx: Frame) -> Any:
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
@@ -202,10 +194,7 @@ class TupleVar(SequenceVar):
 class ListVar(SequenceVar):
     """list."""
 
-    __slots__ = ()
-
-    def __init__(self, items: list, source: Source | None = None, cls: type = list) -> None:
-        super().__init__(items, cls, source)
+    cls: Any = list
 
     def is_constant(self) -> bool:
         return False
@@ -296,25 +285,15 @@ class DictVar(Container):
     guards all keys.  Writes are kept in `written` and `deleted`, so that replay can store just the
     keys that changed."""
 
-    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed", "base")
-
-    def __init__(
-        self,
-        items: dict,
-        cls: type = dict,
-        source: Source | None = None,
-        factory: Variable | None = None,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.items = items
-        self.cls = cls
-        self.factory: Any = factory
-        self.written: dict[Any, Any] = {}
-        self.rewritten = False
-        self.real_keys: Any = list(items) if source is not None else ()
-        self.removed = 0  # how often a key was removed or moved
-        self.base: Any = None  # of an instance of a subclass: the class whose methods answer for it
+    items: dict
+    cls: type = dict
+    factory: Any = None
+    written: dict[Any, Any] = field(default_factory=dict, init=False)
+    rewritten: bool = field(default=False, init=False)
+    real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
+    removed: int = field(default=0, init=False)  # how often a key was removed or moved
+    # Of an instance of a subclass: the class whose methods answer for it.
+    base: Any = field(default=None, kw_only=True)
 
     def keys_check(self, tx: Frame) -> str:
         """How a guard reads the keys: the methods of a user's subclass are not asked."""
@@ -548,7 +527,6 @@ def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
 class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
 
-    __slots__ = ("dict", "kind")
     shared = False
     dict: DictVar
     kind: str
@@ -588,7 +566,6 @@ class DictViewVar(Container):
 class SliceVar(Variable):
     """A slice with parts that are not constants (x[: tensor])."""
 
-    __slots__ = ("parts",)
     parts: list[Variable]
     cls = slice
     shared = True

@@ -44,7 +44,6 @@ class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the
     real one can tell more."""
 
-    __slots__ = ("kind", "where")
     kind: type
     where: tuple
     cls = types.TracebackType
@@ -58,8 +57,6 @@ class TracebackVar(Variable):
 class ExceptionVar(ObjectVar):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
-
-    __slots__ = ()
 
     def field_of_c(self, tx: Frame, name: str) -> Variable:
         if name not in self.slots:

@@ -13,6 +13,7 @@ import functools
 import types
 import typing
 import weakref
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,13 +38,9 @@ if TYPE_CHECKING:
 class CellVar(Variable):
     """A closure cell: `content` is None while unbound."""
 
-    __slots__ = ("content", "cell")
     cls = types.CellType
-
-    def __init__(
-        self, content: Variable | None = None, source: Source | None = None, cell: Any = None
-    ) -> None:
-        self.source, self.mutated, self.content, self.cell = source, False, content, cell
+    content: Any = None
+    cell: Any = None  # the real one; of the frame that is compiled: its name
 
     def load(self, tx: Frame) -> Any:
         if type(self.content) is Lazy:
@@ -88,41 +85,16 @@ class CellVar(Variable):
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
 
-    __slots__ = (
-        "fn",
-        "code",
-        "globals",
-        "name",
-        "defaults",
-        "kwdefaults",
-        "closure",
-        "attrs",
-        "annotations",
-    )
     cls = types.FunctionType
-
-    def __init__(
-        self,
-        fn: Any,
-        code: types.CodeType,
-        globals_: dict,
-        name: str,
-        defaults: tuple = (),
-        kwdefaults: dict | None = None,
-        closure: tuple = (),
-        source: Source | None = None,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.fn = fn
-        self.code = code
-        self.globals = globals_
-        self.name = name
-        self.defaults = defaults
-        self.kwdefaults = kwdefaults or {}
-        self.closure = closure
-        self.attrs: Any = None  # its __dict__, once somebody asks
-        self.annotations: Any = None
+    fn: Any
+    code: types.CodeType
+    globals: dict
+    name: str
+    defaults: tuple = ()
+    kwdefaults: dict = field(default_factory=dict)
+    closure: tuple = ()
+    attrs: Any = field(default=None, init=False)  # its __dict__, once somebody asks
+    annotations: Any = field(default=None, init=False)
 
     def real(self) -> Any:
         if self.fn is None or self.attrs is not None and self.attrs.mutated:
@@ -179,17 +151,9 @@ class FunctionVar(Variable):
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
 
-    __slots__ = ("function", "instance", "cls")
-
-    def __init__(
-        self,
-        function: Any,
-        instance: Variable,
-        source: Source | None = None,
-        cls: type = types.MethodType,
-    ) -> None:
-        self.source, self.mutated, self.function, self.instance = source, False, function, instance
-        self.cls = cls
+    function: Any
+    instance: Variable
+    cls: type = types.MethodType
 
     @classmethod
     def of_descriptor(cls, found: Any, instance: Variable) -> BoundMethodVar:
@@ -253,7 +217,6 @@ class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view,
     str.join...)."""
 
-    __slots__ = ("instance", "name")
     instance: Variable
     name: str
     native = True
@@ -289,7 +252,6 @@ class DeferredVar(Variable):
     """An attribute that tracing could not read: reading is put off to the call, where the graph can
     break."""
 
-    __slots__ = ("instance", "name", "broken")
     instance: Variable
     name: str
     broken: Break
@@ -305,8 +267,6 @@ class DeferredVar(Variable):
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
     rules decide."""
-
-    __slots__ = ()
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.fold_pinned(getattr, self.value, name)
@@ -393,7 +353,7 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
         tuple(defaults),
         kwdefaults,
         tuple(closure),
-        source,
+        source=source,
     )
 
 
@@ -411,7 +371,7 @@ def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
         except ours(ValueError):
             builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
             content = None
-        known = builder.memo[id(cell)] = (CellVar(content, source, cell), cell)
+        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
     return known[0]
 
 
@@ -437,7 +397,7 @@ def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variabl
 def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
     function = builder.wrap(value.__func__, source.attr("__func__"))
     instance = builder.wrap(value.__self__, source.attr("__self__"))
-    return BoundMethodVar(function, instance, source)
+    return BoundMethodVar(function, instance, source=source)
 
 
 @PINNED.rule(types.FunctionType)

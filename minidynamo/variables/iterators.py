@@ -13,7 +13,8 @@ import builtins
 import collections
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
@@ -41,9 +42,8 @@ def iterator_of(tx: Frame, variable: Variable) -> Variable:
 class IteratorVar(Variable):
     """Something with __next__."""
 
-    __slots__ = ()
     shared = True
-    cls: Any = type(iter(()))
+    cls = cast(Any, type(iter(())))
 
     def next(self, tx: Frame) -> Variable | None:
         raise NotImplementedError
@@ -51,6 +51,7 @@ class IteratorVar(Variable):
     def rest(self, tx: Frame) -> Iterator[Variable]:
         """What is left, for who has asked for this iterator."""
         while (value := self.next(tx)) is not None:
+            tx.output.count_step()
             yield value
 
     iterate = rest
@@ -69,14 +70,12 @@ class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1)
     from its last down."""
 
-    __slots__ = ("sequence", "index", "step", "resized")
     sequence: SequenceVar
-    index: int
-    step: int
-    resized: int
+    index: int = 0
+    step: int = 1
 
-    def __init__(self, sequence: SequenceVar, index: int = 0, step: int = 1) -> None:
-        super().__init__(sequence, index, step, sequence.resized)
+    def __post_init__(self) -> None:
+        self.resized = self.sequence.resized
 
     def next(self, tx: Frame) -> Variable | None:
         self.sequence.check_unchanged(tx, self.resized)
@@ -114,7 +113,6 @@ class SequenceIterator(IteratorVar):
 class ItemIterator(IteratorVar):
     """Over an object that has __getitem__ alone."""
 
-    __slots__ = ("object", "index")
     object: Variable
     index: int
     cls = type(iter(type("Items", (), {"__getitem__": None})()))
@@ -138,8 +136,8 @@ class HostIterator(IteratorVar):
     """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as an
     iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
 
-    __slots__ = ("left", "cls")
     left: Iterator[Variable]
+    cls: type
 
     def next(self, tx: Frame) -> Variable | None:
         return next(self.left, None)
@@ -158,11 +156,7 @@ class HostIterator(IteratorVar):
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
 
-    __slots__ = ("walked", "left", "size", "taken", "removed", "cls")
-
     def __init__(self, tx: Frame, walked: Any) -> None:
-        self.source = None
-        self.mutated = False
         self.walked = walked
         self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
@@ -220,7 +214,6 @@ class KeysIterator(IteratorVar):
 
 
 class RangeIterator(IteratorVar):
-    __slots__ = ("left",)
     left: range
     cls = type(iter(range(0)))
 
@@ -236,7 +229,6 @@ class RangeIterator(IteratorVar):
 
 
 class EnumerateVar(IteratorVar):
-    __slots__ = ("inner", "count")
     inner: Any
     count: int
     cls = enumerate
@@ -253,7 +245,6 @@ class EnumerateVar(IteratorVar):
 
 
 class ZipVar(IteratorVar):
-    __slots__ = ("inners", "strict")
     inners: list
     strict: bool
     cls = zip
@@ -288,7 +279,6 @@ class ZipVar(IteratorVar):
 class SentinelVar(IteratorVar):
     """Objects with a Python __next__."""
 
-    __slots__ = ("object",)
     object: Variable
 
     def next(self, tx: Frame) -> Variable | None:
@@ -342,16 +332,12 @@ IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
 
-    __slots__ = ("frame", "made", "done", "started", "running")
+    cls = types.GeneratorType
     frame: Any
     made: tuple
-    done: bool
-    started: bool
-    running: bool
-    cls = types.GeneratorType
-
-    def __init__(self, frame: Frame, made: tuple) -> None:
-        super().__init__(frame, made, False, False, False)
+    done: bool = field(default=False, init=False)
+    started: bool = field(default=False, init=False)
+    running: bool = field(default=False, init=False)
 
     def next(self, tx: Frame) -> Variable | None:
         return self.send(tx, ConstantVar(None))

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
-    __slots__ = ()
-
     def getattr(self, tx: Frame, name: str) -> Variable:
         if name not in self.value.__dict__ and not trusted(self.value.__name__):
             return self._other(tx, name)

@@ -37,8 +37,6 @@ class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs
     `forward`."""
 
-    __slots__ = ()
-
     def table(self, tx: Frame, name: str) -> DictVar:
         found = self.fields.get(tx, ConstantVar(name))
         if found is None:
@@ -120,4 +118,5 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
         builder.modules.append(value)
     plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
-    return ModuleVar(kind, value, source, builder.fields_of(value, source.instance_dict(plain)))
+    fields = builder.fields_of(value, source.instance_dict(plain))
+    return ModuleVar(kind, value, fields, source=source)

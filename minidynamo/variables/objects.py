@@ -17,6 +17,7 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -25,7 +26,7 @@ from .. import runtime
 from ..exceptions import Break, ObservedException
 from .base import Variable, current
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar, named
+from .containers import TupleVar, named
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
@@ -69,27 +70,14 @@ def truth_by_methods(tx: Frame, variable: Any) -> bool:
 class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
 
-    __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
     shared = True
-
-    def __init__(
-        self,
-        cls: type,
-        value: Any = None,
-        source: Source | None = None,
-        fields: DictVar | None = None,
-        payload: Variable | None = None,
-        pinned: bool = False,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.cls = cls
-        self.value = value
-        self.fields: Any = fields  # its __dict__, a DictVar
-        self.payload: Any = payload  # the contents of a subclass of list, dict, tuple, set
-        self.slots: dict[str, Any] = {}
-        self.init_args: list[Variable] | None = None  # of an exception
-        self.pinned = pinned
+    cls: type
+    value: Any = None
+    fields: Any = None  # its __dict__, a DictVar
+    payload: Any = None  # the contents of a subclass of list, dict, tuple, set
+    pinned: bool = False
+    slots: dict[str, Any] = field(default_factory=dict, init=False)
+    init_args: list[Variable] | None = field(default=None, init=False)  # of an exception
 
     def identity(self) -> Any:
         return self if self.value is None else self.value
@@ -378,7 +366,7 @@ def wrap_object(
         fields = builder.fields_of(value, source.instance_dict(plain))
     if isinstance(value, torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    variable = variable_class(kind, value, source, fields)
+    variable = variable_class(kind, value, fields, source=source)
     for base, payload_of in PAYLOADS.items():
         if isinstance(value, base):
             variable.payload = payload_of(builder, value, source, base)

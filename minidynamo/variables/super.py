@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 class SuperVar(Variable):
     """super(cls, obj)."""
 
-    __slots__ = ("start", "object")
     start: type
     object: Any
     cls = super

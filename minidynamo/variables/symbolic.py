@@ -32,7 +32,6 @@ from .constant import ConstantVar
 
 if TYPE_CHECKING:
     from ..reconstruct import Codegen
-    from ..sources import Source
     from ..symbolic_eval.evaluator import Frame
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
@@ -63,8 +62,6 @@ class Unpinned(Variable):
     """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets
     the constant, which pins them."""
 
-    __slots__ = ()
-
     def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
 
@@ -94,10 +91,8 @@ class SymVar(Unpinned):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
     input of the graph."""
 
-    __slots__ = ("value", "node")
-
-    def __init__(self, value: Any, source: Source | None = None, node: Any = None) -> None:
-        self.source, self.mutated, self.value, self.node = source, False, value, node
+    value: Any
+    node: Any = None
 
     @property
     def fake(self) -> Any:
@@ -124,9 +119,8 @@ class TextVar(Unpinned):
     """An f-string: `parts` are texts and (SymVar, format specification), and it is put together
     when the program runs."""
 
-    __slots__ = ("parts",)
-    parts: list
     cls = str
+    parts: list
 
     def as_constant(self) -> Any:
         return "".join(

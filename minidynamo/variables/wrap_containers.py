@@ -37,7 +37,9 @@ def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list)
     length = "len({0})" if exact else "list.__len__({0})"  # a program's class may have its own
     builder.guard(source, "LENGTH", f"{length} == {len(values)}")
     child = "item" if exact else "list_item"
-    return ListVar([Lazy(item, source.child(child, n)) for n, item in enumerate(values)], source)
+    return ListVar(
+        [Lazy(item, source.child(child, n)) for n, item in enumerate(values)], source=source
+    )
 
 
 def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tuple) -> TupleVar:
@@ -47,7 +49,7 @@ def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tupl
     builder.guard(source, "LENGTH", f"{length} == {tuple.__len__(value)}")
     child = "item" if type(value) is kind else "tuple_item"
     items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
-    return TupleVar(items, kind, source)
+    return TupleVar(items, kind, source=source)
 
 
 def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict) -> DictVar:
@@ -67,11 +69,10 @@ def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict)
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
         factory = Lazy(value.default_factory, source.attr("default_factory"))
-    made = DictVar(items, type(value) if exact else base, source, factory)
-    made.real_keys = [key for key, _ in pairs]
-    if not exact:
-        made.base = base
-    return made
+    keys = [key for key, _ in pairs]
+    kind = type(value) if exact else base
+    answering = None if exact else base
+    return DictVar(items, kind, factory, source=source, real_keys=keys, base=answering)
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:
@@ -146,5 +147,5 @@ def is_named_tuple(value: Any) -> bool:
 def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
     items = enumerate(tuple.__iter__(value))
     return TupleVar(
-        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source
+        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
     )

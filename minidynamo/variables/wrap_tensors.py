@@ -89,7 +89,7 @@ def wrap_parameter(
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
     node.meta["module_path"] = module_name(source).rpartition(".")[0]
-    return TensorVar(node, fake, kind, source, value)
+    return TensorVar(node, fake, kind, value, source=source)
 
 
 def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> TensorVar:
@@ -102,7 +102,7 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
     else:
         fake = builder.fake_of(value)
     node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-    variable = TensorVar(node, fake, kind, source, value)
+    variable = TensorVar(node, fake, kind, value, source=source)
     builder.inputs.append(variable)
     if symbolic:
         builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()

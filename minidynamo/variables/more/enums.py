@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 class EnumVar(ClassVar):
     """An enumeration."""
 
-    __slots__ = ()
-
     def guard_members(self, tx: Frame) -> None:
         """The members of the enumeration are these."""
         for name in ("_member_names_", "_member_map_", "_value2member_map_"):
@@ -67,8 +65,6 @@ class MemberVar(ObjectVar):
     """A member of an enumeration, where its attributes are read; everywhere else it is a
     constant."""
 
-    __slots__ = ()
-
     def receiver(self) -> Variable:
         return ConstantVar(self.value)
 
@@ -80,5 +76,5 @@ def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     if known is None:
         source = builder.tree.pinned(value)
         fields = builder.fields_of(value, source.instance_dict())
-        known = builder.members[id(value)] = MemberVar(type(value), value, source, fields)
+        known = builder.members[id(value)] = MemberVar(type(value), value, fields, source=source)
     return known

@@ -40,19 +40,10 @@ class FloatVar(Unpinned):
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
-    __slots__ = ("value", "tensor", "pin")
     cls = float
-
-    def __init__(
-        self, value: float, tensor: TensorVar, pin: Callable, source: Source | None = None
-    ) -> None:
-        self.source, self.mutated, self.value, self.tensor, self.pin = (
-            source,
-            False,
-            value,
-            tensor,
-            pin,
-        )
+    value: float
+    tensor: TensorVar
+    pin: Callable
 
     def is_constant(self) -> bool:
         return True
@@ -100,29 +91,12 @@ class FloatVar(Unpinned):
         )
 
 
-ARITHMETIC = {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "true_divide",
-    "truediv",
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "add_",
-    "sub_",
-    "mul_",
-    "div_",
-    "true_divide_",
-    "_foreach_add",
-    "_foreach_mul",
-    "_foreach_div",
-    "_foreach_add_",
-    "_foreach_mul_",
-    "_foreach_div_",
-}
+ARITHMETIC = frozenset(
+    """
+    add sub mul div true_divide truediv iadd isub imul itruediv add_ sub_ mul_ div_ true_divide_
+    _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
+    """.split()
+)
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
@@ -184,8 +158,8 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
         real = torch.tensor(value, dtype=torch.float64)
         fake = builder.fake_of(real)
         node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        tensor = TensorVar(node, node.meta["example_value"], float, source, real)
+        tensor = TensorVar(node, node.meta["example_value"], float, real, source=source)
         builder.inputs.append(tensor)
         pin = functools.partial(wrap_constant, builder, value, source)
-        builder.float_inputs[source] = FloatVar(value, tensor, pin, source)
+        builder.float_inputs[source] = FloatVar(value, tensor, pin, source=source)
     return builder.float_inputs[source]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Variable, adds_to
+from ..base import Variable, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar
 from ..functions import FunctionVar
@@ -33,17 +33,27 @@ def written(name: str) -> bool:
 WRITABLE = frozenset(filter(written, dir(written)))
 
 
-@adds_to(FunctionVar, "getattr")
-def get_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
-    if isinstance(self.attrs, DictVar) and name in self.attrs.items:
-        return self.attrs.get(tx, ConstantVar(name))
-    if name == "__dict__":
-        return dict_of(self, tx)
-    if self.fn is not None:
-        return real_attribute(self, tx, name)
-    if name in MADE_HERE:
-        return MADE_HERE[name](self)
-    return Variable.getattr(self, tx, name)
+@extends(FunctionVar)
+class FunctionAttributes(FunctionVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
+            return self.attrs.get(tx, ConstantVar(name))
+        if name == "__dict__":
+            return dict_of(self, tx)
+        if self.fn is not None:
+            return real_attribute(self, tx, name)
+        if name in MADE_HERE:
+            return MADE_HERE[name](self)
+        return Variable.getattr(self, tx, name)
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if self.fn is not None:
+            raise Break("attribute", f"setting .{name} of the function {self.name}")
+        if name in ("__name__", "__qualname__"):
+            self.name = value.as_constant()
+        elif name == "__annotations__":
+            self.annotations = value
+        dict_of(self, tx).store(tx, ConstantVar(name), value)
 
 
 def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
@@ -71,17 +81,6 @@ def dict_of(self: FunctionVar, tx: Frame) -> DictVar:
         source = self.source or tx.output.tree.pinned(self.fn)
         self.attrs = tx.output.wrap(vars(self.fn), source.attr("__dict__"))
     return self.attrs
-
-
-@adds_to(FunctionVar, "setattr")
-def set_attribute(self: FunctionVar, tx: Frame, name: str, value: Variable) -> None:
-    if self.fn is not None:
-        raise Break("attribute", f"setting .{name} of the function {self.name}")
-    if name in ("__name__", "__qualname__"):
-        self.name = value.as_constant()
-    elif name == "__annotations__":
-        self.annotations = value
-    dict_of(self, tx).store(tx, ConstantVar(name), value)
 
 
 MADE_HERE = {  # attributes of a function that was made in this frame

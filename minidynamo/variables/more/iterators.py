@@ -27,9 +27,9 @@ class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make
     it if it outlives the trace."""
 
-    __slots__ = ("steps", "made", "cls")
     steps: Iterator
     made: tuple
+    cls: type
 
     def next(self, tx: Frame) -> Variable | None:
         value = tx.run_c(next, self.steps, None)
@@ -47,7 +47,6 @@ class LibraryIterator(IteratorVar):
 
 
 class MapVar(IteratorVar):
-    __slots__ = ("function", "rows")
     function: Variable
     rows: ZipVar
     cls = map
@@ -61,13 +60,12 @@ class MapVar(IteratorVar):
 
 
 class FilterVar(IteratorVar):
-    __slots__ = ("function", "inner")
     function: Variable
     inner: IteratorVar
     cls = filter
 
     def next(self, tx: Frame) -> Variable | None:
-        while (value := self.inner.next(tx)) is not None:
+        for value in self.inner.rest(tx):
             kept = value
             if self.function.identity() is not None:
                 kept = self.function.call(tx, [value], {})
@@ -82,7 +80,6 @@ class FilterVar(IteratorVar):
 class CallIterator(IteratorVar):
     """iter(function, sentinel)."""
 
-    __slots__ = ("function", "sentinel")
     function: Variable | None
     sentinel: Variable
     cls = type(iter(int, 0))

@@ -13,7 +13,7 @@ import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Variable, adds_to
+from ..base import Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import lookup
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 class ModuleListVar(TupleVar):
     """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
-
-    __slots__ = ()
 
     def is_constant(self) -> bool:
         return False
@@ -48,42 +46,39 @@ class ModuleListVar(TupleVar):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
-@adds_to(ModuleVar)
-def getitem(self: ModuleVar, tx: Frame, key: Variable) -> Variable:
-    if (
-        self.cls is torch.nn.ModuleList
-        and key.is_constant()
-        and isinstance(key.as_constant(), slice)
-    ):
-        children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
-        return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
-    return ObjectVar.getitem(self, tx, key)
+@extends(ModuleVar)
+class ModuleOperations(ModuleVar):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if (
+            self.cls is torch.nn.ModuleList
+            and key.is_constant()
+            and isinstance(key.as_constant(), slice)
+        ):
+            children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
+            return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
+        return ObjectVar.getitem(self, tx, key)
 
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        setter = lookup(self.cls, "__setattr__")[1]
+        if setter is NN_MODULE["__setattr__"]:
+            self.module_setattr(tx, name, value)
+        else:
+            ObjectVar.setattr(self, tx, name, value)
 
-@adds_to(ModuleVar, "setattr")
-def set_attribute(self: ModuleVar, tx: Frame, name: str, value: Variable) -> None:
-    setter = lookup(self.cls, "__setattr__")[1]
-    if setter is NN_MODULE["__setattr__"]:
-        module_setattr(self, tx, name, value)
-    else:
-        ObjectVar.setattr(self, tx, name, value)
-
-
-@adds_to(ModuleVar)
-def module_setattr(self: ModuleVar, tx: Frame, name: str, value: Variable) -> None:
-    """nn.Module.__setattr__, where it only stores."""
-    kind = value.python_type()
-    if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
-        raise Break(
-            "module",
-            f"assigning a {kind.__name__} to self.{name} in forward",
-            "assign it in __init__",
-        )
-    if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
-        raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
-    buffers = self.table(tx, "_buffers")
-    if name in buffers.items:
-        tx.output.as_input(buffers.source.item(name))
-        buffers.store(tx, ConstantVar(name), value)
-    else:
-        self.generic_setattr(tx, name, value)
+    def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """nn.Module.__setattr__, where it only stores."""
+        kind = value.python_type()
+        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Break(
+                "module",
+                f"assigning a {kind.__name__} to self.{name} in forward",
+                "assign it in __init__",
+            )
+        if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
+            raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
+        buffers = self.table(tx, "_buffers")
+        if name in buffers.items:
+            tx.output.as_input(buffers.source.item(name))
+            buffers.store(tx, ConstantVar(name), value)
+        else:
+            self.generic_setattr(tx, name, value)

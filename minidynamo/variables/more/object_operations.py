@@ -11,7 +11,7 @@ import types
 from typing import TYPE_CHECKING
 
 from ...exceptions import Break
-from ..base import Variable, adds_to
+from ..base import Variable, extends
 from ..constant import ConstantVar
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
@@ -20,31 +20,48 @@ if TYPE_CHECKING:
     from ...symbolic_eval.evaluator import Frame
 
 
-@adds_to(ObjectVar, "delattr")
-def delete_attribute(self: ObjectVar, tx: Frame, name: str) -> None:
-    _, deleter = lookup(self.cls, "__delattr__")
-    if isinstance(deleter, types.FunctionType):
-        tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
-    else:
-        self.generic_delattr(tx, name)
+@extends(ObjectVar)
+class ObjectOperations(ObjectVar):
+    def delattr(self, tx: Frame, name: str) -> None:
+        _, deleter = lookup(self.cls, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
+        else:
+            self.generic_delattr(tx, name)
 
+    def generic_delattr(self, tx: Frame, name: str) -> None:
+        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
+            self.slot(tx, name)
+            self.slots[name], self.mutated = None, True
+        elif self.fields is None or self.pinned:
+            raise Break("attribute", f"deleting .{name} of {self}")
+        elif self.fields.get(tx, ConstantVar(name)) is None:
+            self.missing(tx, name)
+        else:
+            self.fields.remove(tx, ConstantVar(name))
 
-@adds_to(ObjectVar)
-def generic_delattr(self: ObjectVar, tx: Frame, name: str) -> None:
-    if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
-        self.slot(tx, name)
-        self.slots[name], self.mutated = None, True
-    elif self.fields is None or self.pinned:
-        raise Break("attribute", f"deleting .{name} of {self}")
-    elif self.fields.get(tx, ConstantVar(name)) is None:
-        self.missing(tx, name)
-    else:
-        self.fields.remove(tx, ConstantVar(name))
+    def length(self, tx: Frame) -> int:
+        return through(self, tx, "__len__", []).as_constant()
 
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if lookup(self.cls, "__getitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
+        return through(self, tx, "__getitem__", [key])
 
-@adds_to(ObjectVar)
-def length(self: ObjectVar, tx: Frame) -> int:
-    return through(self, tx, "__len__", []).as_constant()
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+        if lookup(self.cls, "__setitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
+        through(self, tx, "__setitem__", [key, value])
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        through(self, tx, "__delitem__", [key])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        if self.special(tx, "__contains__") is not None:
+            return through(self, tx, "__contains__", [item]).truth(tx)
+        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
+            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
+        return Variable.contains(self, tx, item)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:
@@ -54,31 +71,3 @@ def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Vari
             tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
         raise Break("C function", f"{name} of a {self.cls.__name__}")
     return method.call(tx, args, {})
-
-
-@adds_to(ObjectVar)
-def getitem(self: ObjectVar, tx: Frame, key: Variable) -> Variable:
-    if lookup(self.cls, "__getitem__")[1] is MISSING:
-        tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
-    return through(self, tx, "__getitem__", [key])
-
-
-@adds_to(ObjectVar)
-def setitem(self: ObjectVar, tx: Frame, key: Variable, value: Variable) -> None:
-    if lookup(self.cls, "__setitem__")[1] is MISSING:
-        tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
-    through(self, tx, "__setitem__", [key, value])
-
-
-@adds_to(ObjectVar)
-def delitem(self: ObjectVar, tx: Frame, key: Variable) -> None:
-    through(self, tx, "__delitem__", [key])
-
-
-@adds_to(ObjectVar)
-def contains(self: ObjectVar, tx: Frame, item: Variable) -> bool:
-    if self.special(tx, "__contains__") is not None:
-        return through(self, tx, "__contains__", [item]).truth(tx)
-    if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
-        raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
-    return Variable.contains(self, tx, item)

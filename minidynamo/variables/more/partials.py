@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 class PartialVar(Variable):
     """functools.partial; `value` is the real one that came from outside."""
 
-    __slots__ = ("function", "args", "kwargs", "value")
     function: Variable
     args: list[Variable]
     kwargs: dict[str, Variable]

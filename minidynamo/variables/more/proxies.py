@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 class ProxyVar(Container):
     """types.MappingProxyType: reads of the dict behind it."""
 
-    __slots__ = ("dict",)
     dict: Any
     cls = types.MappingProxyType
     shared = False
@@ -37,19 +36,9 @@ class ProxyVar(Container):
         cg.call_object(types.MappingProxyType, self.dict)
 
 
-for _name in (
-    "truth",
-    "length",
-    "iterate",
-    "getitem",
-    "get",
-    "contains",
-    "method_get",
-    "method_keys",
-    "method_values",
-    "method_items",
-    "method_copy",
-):
+OF_THE_DICT = "truth length iterate getitem get contains"
+OF_THE_DICT += " method_get method_keys method_values method_items method_copy"
+for _name in OF_THE_DICT.split():
     setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
 
 ITERATORS[ProxyVar] = KeysIterator

@@ -28,7 +28,6 @@ class WeakRefVar(RealVar):
     """A weak reference from outside.  A call of it gives the object, which something alive must
     still hold: see `OutputGraph.lets_go`."""
 
-    __slots__ = ()
     hash_key, real = Variable.hash_key, Variable.real
 
     def getattr(self, tx: Frame, name: str) -> Variable:
@@ -55,11 +54,11 @@ def is_weak_reference(value: Any) -> bool:
 
 @SHARED.rule(test=is_weak_reference)
 def wrap_weak_reference(builder: OutputGraph, value: Any, source: Source) -> WeakRefVar:
-    return WeakRefVar(value, source)
+    return WeakRefVar(value, source=source)
 
 
 @BY_VALUE.rule(*weakref.ProxyTypes)
 def wrap_weak_proxy(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """Whatever one asks a proxy it is asked of its object: only its type is known."""
     builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-    return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))
+    return OpaqueVar(value, Break("object", "a weak proxy is not traced"), source=source)
