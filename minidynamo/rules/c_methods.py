@@ -29,7 +29,7 @@ from ..variables.exceptions import initialise_exception
 from ..variables.more.instances import allocate, initialise_payload, instantiate
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
-from ..variables.super import SuperVar
+from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)

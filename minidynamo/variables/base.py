@@ -167,10 +167,10 @@ class Variable(Fields):
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
-def extends(cls: type[Variable]) -> Callable[[type[Variable]], type[Variable]]:
+def extends(cls: type) -> Callable[[type], type]:
     """A decorator for files beside the core: what the class below it defines, `cls` has, too."""
 
-    def add(methods: type[Variable]) -> type[Variable]:
+    def add(methods: type) -> type:
         for name, method in vars(methods).items():
             if not name.startswith("__"):
                 setattr(cls, name, method)

@@ -152,11 +152,7 @@ class ConstantVar(RealVar):
         )
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        if isinstance(self.value, (str, bytes, range)):
-            return (ConstantVar(item) for item in self.value)
-        if hasattr(type(self.value), "__iter__"):
-            raise Break("iteration", f"iterating over a {type(self.value).__name__}")
-        tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
+        return tx.iter_of(self).rest(tx)
 
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value

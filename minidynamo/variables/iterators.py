@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import runtime
-from ..exceptions import Break, ObservedException, SkipFrame
+from ..exceptions import Break, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
@@ -110,30 +110,37 @@ class SequenceIterator(IteratorVar):
         )
 
 
-class ItemIterator(IteratorVar):
-    """Over an object that has __getitem__ alone."""
+class ConstantIterator(IteratorVar):
+    """Over text, bytes or a range: `index` comes next."""
 
-    object: Variable
-    index: int
-    cls = type(iter(type("Items", (), {"__getitem__": None})()))
+    values: Any
+    index: int = 0
 
     def next(self, tx: Frame) -> Variable | None:
-        try:
-            value = self.object.getitem(tx, ConstantVar(self.index))
-        except ObservedException as raised:
-            if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
-                raise
-            self.object, self.index = TupleVar([]), 0  # exhausted for good
+        found = self.values[self.index : self.index + 1]
+        if not found:
             return None
         self.index += 1
-        return value
+        return ConstantVar(found[0])
+
+    def python_type(self) -> type:
+        return type(iter(self.values))
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
+        parts = self.values, self.index, 1
+        cg.call_object(runtime.iterator_at, *map(ConstantVar, parts))
+
+
+def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
+    if not hasattr(type(constant.value), "__iter__"):
+        tx.raise_(TypeError, f"{type(constant.value).__name__!r} object is not iterable")
+    if not isinstance(constant.value, (str, bytes, range)):
+        raise Break("iteration", f"iterating over a {type(constant.value).__name__}")
+    return ConstantIterator(constant.value)
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as an
+    """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as an
     iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
 
     left: Iterator[Variable]
@@ -213,114 +220,11 @@ class KeysIterator(IteratorVar):
         cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
-class RangeIterator(IteratorVar):
-    left: range
-    cls = type(iter(range(0)))
-
-    def next(self, tx: Frame) -> Variable | None:
-        if not self.left:
-            return None
-        value, self.left = self.left[0], self.left[1:]
-        return ConstantVar(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.left)
-        cg.emit("GET_ITER", effect=0)
-
-
-class EnumerateVar(IteratorVar):
-    inner: Any
-    count: int
-    cls = enumerate
-
-    def next(self, tx: Frame) -> Variable | None:
-        value = self.inner.next(tx)
-        if value is None:
-            return None
-        self.count += 1
-        return TupleVar([ConstantVar(self.count - 1), value])
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(enumerate, self.inner, ConstantVar(self.count))
-
-
-class ZipVar(IteratorVar):
-    inners: list
-    strict: bool
-    cls = zip
-
-    def next(self, tx: Frame) -> Variable | None:
-        values = []
-        for n, inner in enumerate(self.inners):
-            value = inner.next(tx)
-            if value is None:
-                if self.strict:
-                    self._check(tx, n)
-                return None
-            values.append(value)
-        return TupleVar(values) if values else None
-
-    def _check(self, tx: Frame, n: int) -> None:
-        """strict=True, and the argument number `n` has come to its end."""
-        if n:
-            before = f"arguments 1-{n}" if n > 1 else "argument 1"
-            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than {before}")
-        for m, inner in enumerate(self.inners[1:], 1):
-            if inner.next(tx) is not None:
-                before = f"arguments 1-{m}" if m > 1 else "argument 1"
-                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than {before}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.strict:
-            raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
-        cg.call_object(zip, *self.inners)
-
-
-class SentinelVar(IteratorVar):
-    """Objects with a Python __next__."""
-
-    object: Variable
-
-    def next(self, tx: Frame) -> Variable | None:
-        try:
-            return self.object.call_method(tx, "__next__", [], {})
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), StopIteration):
-                return None
-            raise
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def method___next__(self, tx: Frame) -> Variable:
-        return self.object.call_method(tx, "__next__", [], {})
-
-    def identity(self) -> Any:
-        return self.object.identity()
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return self.object.getattr(tx, name)
-
-    def python_type(self) -> type:
-        return self.object.python_type()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.object)
-
-
-def _iterator_of_constant(tx: Frame, variable: ConstantVar) -> IteratorVar:
-    if type(variable.value) is range:
-        return RangeIterator(variable.value)
-    items = variable.iterate(tx)
-    return HostIterator(items, type(iter(variable.value)))
-
-
 ITERATORS.update(
     {
         IteratorVar: lambda tx, iterator: iterator,
-        SentinelVar: lambda tx, made: tx.iter_of_object(made.object),  # as often as Python asks
         SequenceVar: lambda tx, sequence: SequenceIterator(sequence),
-        ConstantVar: _iterator_of_constant,
+        ConstantVar: iterator_of_constant,
         ObjectVar: lambda tx, instance: tx.iter_of_object(instance),
         DictVar: KeysIterator,
         DictViewVar: KeysIterator,

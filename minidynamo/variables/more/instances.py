@@ -20,7 +20,7 @@ from ...exceptions import Break
 from ...symbolic_eval.registry import class_with_base
 from ..base import Variable
 from ..containers import DictVar, ListVar, TupleVar
-from ..exceptions import ExceptionVar, initialise_exception
+from .exceptions import ExceptionVar, initialise_exception
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, MISSING, can_change, lookup
 from ..objects import ObjectVar

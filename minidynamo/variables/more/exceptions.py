@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import runtime
-from ..exceptions import Break
-from .base import Variable
-from .constant import ConstantVar
-from .containers import TupleVar
-from .lookup import lookup
-from .objects import ObjectVar, wrap_object
-from .registry import SHARED
+from ... import runtime
+from ...exceptions import Break, ObservedException
+from ...symbolic_eval.operations import Operations
+from ..base import Variable, extends
+from ..constant import ConstantVar
+from ..containers import DictVar, TupleVar
+from ..lookup import lookup
+from ..objects import INSTANCES, ObjectVar, wrap_object
+from ..registry import SHARED
 
 if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+    from ...graph_capture import OutputGraph
+    from ...reconstruct import Codegen
+    from ...sources import Source
+    from ...symbolic_eval.evaluator import Frame
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -125,6 +126,9 @@ class ExceptionVar(ObjectVar):
         super().generic_delattr(tx, name)
 
 
+INSTANCES.add(ExceptionVar)
+
+
 @SHARED.rule(test=lambda value: isinstance(value, BaseException))
 def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An exception that was made before this frame."""
@@ -145,3 +149,39 @@ def initialise_exception(
     ):
         raise Break("class", f"{cls.__name__} is made by C code")
     made.init_args = list(args)
+
+
+@extends(Operations)
+class Raising(Operations):
+    def raise_var(self, kind: type, args: Any) -> NoReturn:
+        made = ExceptionVar(kind, fields=DictVar({}))
+        made.init_args = args
+        raise self.raised(made)
+
+    def raised(self: Any, var: Any) -> ObservedException:
+        """The signal that `var` is raised here: its traceback begins, and what is being handled is
+        its context (CPython's _PyErr_SetObject)."""
+        if not isinstance(var, ObjectVar) or var.value is not None:
+            raise Break("exception", "raising an exception that was made before this frame")
+        var.slots["__traceback__"] = TracebackVar(
+            var.cls, (self.user_stack(), self.output.root.group_step)
+        )
+        context = link = self.handling()
+        if context is not None and context is not var:
+            seen = []
+            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
+                seen.append(link)
+                after = link.slots.get("__context__")
+                if after is var:
+                    link.slots["__context__"] = ConstantVar(None)
+                link = after
+            var.slots["__context__"] = context
+        return ObservedException(var)
+
+    def handling(self: Any) -> Any:
+        """The exception that is being handled here, or None: this frame's or a caller's, as far as
+        they are traced."""
+        frame = self
+        while frame is not None and not frame.handled:
+            frame = frame.parent
+        return frame and frame.handled[-1]
