@@ -25,7 +25,7 @@ from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.classes import ClassVar
-from ..variables.exceptions import initialise_exception
+from ..variables.more.exceptions import initialise_exception
 from ..variables.more.instances import allocate, initialise_payload, instantiate
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
