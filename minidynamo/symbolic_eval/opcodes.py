@@ -26,7 +26,6 @@ from ..variables.containers import (
     SequenceVar,
     SliceVar,
     TupleVar,
-    dict_pairs,
 )
 from ..variables.functions import (
     BOUND,
@@ -378,11 +377,8 @@ def CALL_KW(frame: Frame, n: int) -> None:
 
 @opcode
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
-    kwargs = (
-        {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())}
-        if flags & 1
-        else {}
-    )
+    named = frame.stack.pop().pairs(frame) if flags & 1 else ()
+    kwargs = {key.as_constant(): value for key, value in named}
     function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
 

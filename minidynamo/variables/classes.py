@@ -14,7 +14,6 @@ import typing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-
 from ..exceptions import Break
 from .base import RealVar
 from .functions import BoundMethodVar

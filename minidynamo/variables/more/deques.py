@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ... import runtime
 from ..base import Lazy, Variable
 from ..constant import ConstantVar
-from ..containers import SequenceVar, whole
-from .container_methods import ListMethods
+from ..containers import SequenceVar
 from ..registry import SHARED
 from ..wrap_containers import wrapped
+from .container_methods import ListMethods, whole
 
 if TYPE_CHECKING:
     from ...graph_capture import OutputGraph

@@ -20,10 +20,10 @@ from ...exceptions import Break
 from ...symbolic_eval.registry import class_with_base
 from ..base import Variable
 from ..containers import DictVar, ListVar, TupleVar
-from .exceptions import ExceptionVar, initialise_exception
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, MISSING, can_change, lookup
 from ..objects import ObjectVar
+from .exceptions import ExceptionVar, initialise_exception
 
 if TYPE_CHECKING:
     from ...symbolic_eval.evaluator import Frame
