@@ -20,10 +20,15 @@ from typing import TYPE_CHECKING, Any, cast, dataclass_transform
 from ..exceptions import Break
 from ..foreign import ours
 
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+if TYPE_CHECKING:  # what the annotations of variables name
+    from ..graph_capture import OutputGraph as OutputGraph
+    from ..reconstruct import Codegen as Codegen
+    from ..sources import Source as Source
+    from ..symbolic_eval.evaluator import Frame as Frame
+else:
+    OutputGraph = Codegen = Source = Frame = Any
+Args = list["Variable"]  # the positional arguments of a call
+Named = dict[str, "Variable"]  # those with names
 
 # The frames that are being evaluated, the innermost last (one compile at a time).
 RUNNING: list[Any] = []
@@ -98,12 +103,10 @@ class Variable(Fields):
     # what object.__setattr__(self, name, value) and __delattr__ come to
     generic_setattr, generic_delattr = setattr, delattr
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise Break("call", f"calling {self} is not traced")
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
             try:

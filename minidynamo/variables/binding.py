@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Variable
+from .base import Args, Frame, Named
 from .containers import DictVar, TupleVar, named
 
 if TYPE_CHECKING:
-    from ..symbolic_eval.evaluator import Frame
     from .functions import FunctionVar
 
 
-def bind(
-    tx: Frame, function: FunctionVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> dict[str, Any]:
+def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[str, Any]:
     """Parameters of a call: name -> variable, or a default that nobody looked at."""
     code = function.code
     count = code.co_argcount
@@ -56,9 +53,7 @@ def bind(
     return bound
 
 
-def refuse(
-    tx: Frame, function: FunctionVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> NoReturn:
+def refuse(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
     """CPython says what is wrong with the arguments: it is asked to call a function that has these
     parameters with them, and finds that out before any code runs."""
     code, cells = function.code, tuple(types.CellType() for _ in function.code.co_freevars)

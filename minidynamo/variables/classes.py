@@ -12,20 +12,14 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..exceptions import Break
-from .base import RealVar
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from .functions import BoundMethodVar
 from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from .objects import method_of_class, truth_by_methods
 from .registry import BY_VALUE, PINNED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 OF_EVERY_CLASS = frozenset(
     """
@@ -122,7 +116,7 @@ class ClassVar(RealVar):
         if self.special(tx, name) is not None:
             raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
 
     def __repr__(self) -> str:

@@ -16,20 +16,14 @@ import math
 import struct
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import constant_check
-from .base import RealVar
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE, Registry
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 try:
     import numpy
@@ -127,9 +121,7 @@ class ConstantVar(RealVar):
             raise Break("attribute", f"an attribute of {self}")
         return rule(tx.output, self.value)
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         if name == "join" and type(self.value) is str and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]
             tx.check_size("*", self.value, len(items))
@@ -171,7 +163,7 @@ class ConstantVar(RealVar):
     def contains(self, tx: Frame, item: Variable) -> bool:
         return tx.fold(lambda: item.as_constant() in self.value).value
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
     def __repr__(self) -> str:

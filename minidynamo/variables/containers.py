@@ -14,20 +14,16 @@ import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .. import runtime
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable, current, peek
+from .base import Codegen, Frame, Lazy, Variable, current, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
 
 
 class Container(Variable):

@@ -12,21 +12,15 @@ from __future__ import annotations
 import functools
 import types
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, RealVar, Variable
+from .base import Args, Codegen, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar, is_constant_value
 from .registry import BY_VALUE, PINNED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 
 class CellVar(Variable):
@@ -67,7 +61,7 @@ class FunctionVar(Variable):
             raise Break("constant", f"the function {self.name} was made in this frame")
         return self.fn
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -91,7 +85,7 @@ class BoundMethodVar(Variable):
 
     getattr = Variable.generic_getattr
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
 
     def __repr__(self) -> str:
@@ -112,7 +106,7 @@ class MethodVar(Variable):
     name: str
     native = True
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -131,7 +125,7 @@ class DeferredVar(Variable):
     name: str
     broken: Break
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise self.broken
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -146,7 +140,7 @@ class CallableVar(RealVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.fold_pinned(getattr, self.value, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
 
     def __repr__(self) -> str:

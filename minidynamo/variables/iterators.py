@@ -14,18 +14,14 @@ import collections
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .. import runtime
 from ..exceptions import Break, SkipFrame
-from .base import Variable
+from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
 from .objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
 
 ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
 

@@ -14,19 +14,12 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .base import RealVar
+from .base import Codegen, Frame, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar
 from .lookup import MISSING, lookup, trusted
 from .registry import BY_VALUE, PINNED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 
 class PyModuleVar(RealVar):

@@ -9,7 +9,7 @@ Mirrors torch/_dynamo/variables/nn_module.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,17 +17,12 @@ from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
 from ..polyfills import call_with_hooks
-from .base import Variable
+from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .containers import DictVar, TupleVar
 from .lookup import MISSING, lookup
 from .objects import ObjectVar
 from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -68,7 +63,7 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
         output = tx.output

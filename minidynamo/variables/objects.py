@@ -18,24 +18,18 @@ import functools
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from .. import runtime
 from ..exceptions import Break, ObservedException
-from .base import Variable, current
+from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from .constant import ConstantVar
 from .containers import TupleVar, named
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 
 def method_of_class(
@@ -301,7 +295,7 @@ class ObjectVar(Variable):
             return None
         return self.class_attribute(tx, owner, found, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
@@ -315,9 +309,7 @@ class ObjectVar(Variable):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         return self.getattr(tx, name).call(tx, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -18,7 +18,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 import torch
@@ -27,12 +27,8 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
-from .base import Variable
+from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,14 +23,10 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
-from .base import Variable
+from .base import Args, Codegen, Frame, Named, Variable
 from .constant import ConstantVar
 from .lookup import lookup
 from .objects import method_of_class
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
 
 METADATA = frozenset(
     """
@@ -197,9 +193,7 @@ class TensorVar(Variable):
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced.call(tx, args, kwargs)

@@ -14,21 +14,16 @@ import collections
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable
+from .base import Lazy, OutputGraph, Source, Variable
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, TupleVar
 from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from .base import Variable
 
 
 def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:

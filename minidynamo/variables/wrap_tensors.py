@@ -12,7 +12,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_M
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,12 +23,9 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT, Guard
 from ..sources import module_path
+from .base import OutputGraph, Source
 from .registry import SHARED
 from .tensor import TensorVar
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
 
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 

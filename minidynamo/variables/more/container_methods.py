@@ -11,16 +11,13 @@ import collections
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Variable, extends
+from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
 
 
 def whole(index: Variable) -> int:

@@ -10,21 +10,15 @@ Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import runtime
-from ..base import Lazy, Variable
+from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import SequenceVar
 from ..registry import SHARED
 from ..wrap_containers import wrapped
 from .container_methods import ListMethods, whole
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 class DequeVar(ListMethods):

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..base import Args, Frame, Named, OutputGraph, Variable
 from ..classes import ClassVar
 from ..constant import MEMBERS, ConstantVar
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...symbolic_eval.evaluator import Frame
-    from ..base import Variable
 
 
 class EnumVar(ClassVar):
@@ -51,7 +47,7 @@ class EnumVar(ClassVar):
         self.guard_members(tx)
         return tx.fold(len, self.value).value
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         self.guard_members(tx)
         return super().call(tx, args, kwargs)
 

@@ -12,23 +12,17 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ... import runtime
 from ...exceptions import Break, ObservedException
 from ...symbolic_eval.operations import Operations
-from ..base import Variable, extends
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar
 from ..lookup import lookup
 from ..objects import INSTANCES, ObjectVar, wrap_object
 from ..registry import SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -135,9 +129,7 @@ def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable
     return wrap_object(builder, value, source, ExceptionVar)
 
 
-def initialise_exception(
-    cls: type, made: ObjectVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> None:
+def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:
     """BaseException.__init__, and those of C that take any arguments by position; the others look
     at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")

@@ -12,22 +12,16 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
 from ..registry import ARGUMENTS, BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
-    from ..base import Variable
 
 
 class FloatVar(Unpinned):

@@ -12,13 +12,13 @@ import functools
 import types
 import typing
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import runtime
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Variable, extends
+from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..functions import (
@@ -34,12 +34,6 @@ from ..functions import (
 )
 from ..lookup import trusted
 from ..registry import BY_VALUE, PINNED, SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 def written(name: str) -> bool:

@@ -7,15 +7,10 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...exceptions import Break, ObservedException
-from ..base import Variable, extends
+from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
 
 
 @extends(GeneratorVar)

@@ -11,23 +11,19 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import runtime
 from ...exceptions import Break, ObservedException
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
-from ..base import Variable, extends
+from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import ITERATORS, IteratorVar
 from ..lookup import type_text
 from ..objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ...reconstruct import Codegen
-    from ...symbolic_eval.evaluator import Frame
 
 
 class ItemIterator(IteratorVar):

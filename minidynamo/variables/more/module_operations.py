@@ -7,23 +7,17 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Variable, extends
+from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import lookup
 from ..nn_modules import ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
-
-if TYPE_CHECKING:
-    from ...reconstruct import Codegen
-    from ...symbolic_eval.evaluator import Frame
 
 
 class ModuleListVar(TupleVar):

@@ -8,16 +8,12 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
 from ...exceptions import Break
-from ..base import Variable, extends
+from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
 
 
 @extends(ObjectVar)

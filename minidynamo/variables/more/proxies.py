@@ -11,18 +11,13 @@ import collections
 import gc
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...exceptions import Break
+from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ..base import Variable
 
 
 class ProxyVar(Container):

@@ -12,25 +12,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import runtime
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
-from ..base import Variable
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrapped
 from .instances import CONTENTS
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 class SetVar(Container):

@@ -10,19 +10,15 @@ Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...exceptions import Break
 from ...symbolic_eval.registry import rule
-from ..base import Variable
+from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..functions import BOUND, BoundMethodVar
 from ..lookup import METHODS, MISSING, lookup_in
 from ..objects import ObjectVar, method_of_class
-
-if TYPE_CHECKING:
-    from ...reconstruct import Codegen
-    from ...symbolic_eval.evaluator import Frame
 
 
 class SuperVar(Variable):

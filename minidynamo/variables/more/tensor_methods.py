@@ -7,17 +7,14 @@ In:   a TensorVar and arguments.   Out: a node of the graph, a constant, or a br
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...exceptions import Break
-from ..base import Variable, extends
+from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..tensor import TensorVar
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
 
 
 @extends(TensorVar)

@@ -11,17 +11,12 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...exceptions import Break
-from ..base import OpaqueVar, RealVar, Variable
+from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
 from ..lookup import lookup
 from ..registry import BY_VALUE, SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 class WeakRefVar(RealVar):
@@ -35,7 +30,7 @@ class WeakRefVar(RealVar):
             return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
         return tx.method_of(self, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if args or kwargs:
             raise Break("arguments", "the arguments of a weak reference")
         found = self.value()
