@@ -9,7 +9,6 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import builtins
 import collections
 import types
 from collections.abc import Callable, Iterator
@@ -271,22 +270,8 @@ class GeneratorVar(IteratorVar):
         return not self.passes_by(operations, entry[0])
 
     def passes_by(self, operations: list, place: int) -> bool:
-        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
-
-        GeneratorExit, which closing raises, runs none of it then."""
-        if operations[place].op != "PUSH_EXC_INFO":
-            return False
-        place += 1
-        while (
-            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
-        ):
-            caught = vars(builtins).get(operations[place].arg)
-            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
-                return False
-            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
-                return False
-            place = operations[place + 2].arg
-        return operations[place].op == "RERAISE"
+        """Does the handler at `place` let the GeneratorExit of closing pass?"""
+        return False
 
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(

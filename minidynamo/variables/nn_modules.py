@@ -16,10 +16,9 @@ import torch
 from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
-from ..polyfills import call_with_hooks
 from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar
+from .containers import DictVar
 from .lookup import MISSING, lookup
 from .objects import ObjectVar
 from .registry import SHARED
@@ -79,19 +78,12 @@ class ModuleVar(ObjectVar):
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
         if any(hooks.values()):
-            if self.value._backward_hooks or self.value._backward_pre_hooks:
-                raise Break("module", f"backward hooks of {self.cls.__name__}")
-            return output.wrap_pinned(call_with_hooks).call(
-                tx,
-                [
-                    self,
-                    TupleVar(list(args)),
-                    DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()}),
-                ],
-                {},
-            )
+            return self.call_with_hooks(tx, args, kwargs)
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        raise Break("module", f"hooks of {self.cls.__name__}")
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)

@@ -129,18 +129,3 @@ def guard_no_attributes(builder: OutputGraph, value: Any, source: Source) -> Non
 SHARED.rule(list)(wrapped(list_of))
 SHARED.rule(tuple, torch.Size)(wrapped(tuple_of))
 SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict_of))
-
-
-def is_named_tuple(value: Any) -> bool:
-    kind = type(value)
-    return (
-        isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
-    )
-
-
-@SHARED.rule(test=is_named_tuple)
-def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
-    items = enumerate(tuple.__iter__(value))
-    return TupleVar(
-        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
-    )

@@ -15,9 +15,10 @@ from typing import Any
 
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Frame, Variable, extends
+from ..base import Frame, Lazy, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
+from ..registry import SHARED
 
 
 def whole(index: Variable) -> int:
@@ -321,3 +322,18 @@ def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
             f"dictionary update sequence element #{n} has length {len(items)}; 2 is required",
         )
     return items
+
+
+def is_named_tuple(value: Any) -> bool:
+    kind = type(value)
+    return (
+        isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
+    )
+
+
+@SHARED.rule(test=is_named_tuple)
+def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
+    items = enumerate(tuple.__iter__(value))
+    return TupleVar(
+        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
+    )

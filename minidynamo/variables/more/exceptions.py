@@ -23,6 +23,7 @@ from ..containers import DictVar, TupleVar
 from ..lookup import lookup
 from ..objects import INSTANCES, ObjectVar, wrap_object
 from ..registry import SHARED
+from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -49,7 +50,7 @@ class TracebackVar(Variable):
         )
 
 
-class ExceptionVar(ObjectVar):
+class ExceptionVar(ObjectOperations):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
 

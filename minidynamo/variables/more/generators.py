@@ -7,6 +7,8 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 
 from __future__ import annotations
 
+import builtins
+
 from ...exceptions import Break, ObservedException
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
@@ -64,3 +66,21 @@ class GeneratorMethods(GeneratorVar):
         if yielded is None:
             tx.raise_(StopIteration)
         return yielded
+
+    def passes_by(self, operations: list, place: int) -> bool:
+        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
+
+        GeneratorExit, which closing raises, runs none of it then."""
+        if operations[place].op != "PUSH_EXC_INFO":
+            return False
+        place += 1
+        while (
+            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
+        ):
+            caught = vars(builtins).get(operations[place].arg)
+            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+                return False
+            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
+                return False
+            place = operations[place + 2].arg
+        return operations[place].op == "RERAISE"

@@ -7,14 +7,18 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Codegen, Frame, Variable, extends
+from ...rules import polyfills
+from ..base import Args, Codegen, Frame, Named, Variable, extends
 from ..constant import ConstantVar
-from ..containers import TupleVar
-from ..lookup import lookup
+from ..containers import DictVar, TupleVar, named
+from ..lookup import MISSING, lookup
+from ..modules import PyModuleVar
 from ..nn_modules import ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
@@ -42,6 +46,12 @@ class ModuleListVar(TupleVar):
 
 @extends(ModuleVar)
 class ModuleOperations(ModuleVar):
+    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        if self.value._backward_hooks or self.value._backward_pre_hooks:
+            raise Break("module", f"backward hooks of {self.cls.__name__}")
+        given = [self, TupleVar(list(args)), DictVar(named(kwargs))]
+        return tx.output.wrap_pinned(polyfills.call_with_hooks).call(tx, given, {})
+
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if (
             self.cls is torch.nn.ModuleList
@@ -76,3 +86,28 @@ class ModuleOperations(ModuleVar):
             buffers.store(tx, ConstantVar(name), value)
         else:
             self.generic_setattr(tx, name, value)
+
+
+@extends(PyModuleVar)
+class PythonModules(PyModuleVar):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        tx.output.globals_of(self.value.__dict__).written[name] = value
+
+    def other(self, tx: Frame, name: str) -> Any:
+        """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
+        output = tx.output
+        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        written = output.globals_of(self.value.__dict__).written
+        if name in written:
+            return written[name]
+        output.guard_absent(entries, name)
+        if lookup(type(self.value), name)[1] is not MISSING:
+            value = tx.run_now(getattr, self.value, name)
+            if name == "__dict__":
+                return output.wrap_pinned(value)
+            return output.wrap(value, output.tree.pinned(self.value).attr(name))
+        if "__getattr__" in self.value.__dict__:
+            function = output.wrap(self.value.__getattr__, entries.item("__getattr__"))
+            return function.call(tx, [ConstantVar(name)], {})
+        output.guard_absent(entries, "__getattr__")
+        return tx.run_now(getattr, self.value, name)  # raises

@@ -7,17 +7,23 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 
 from __future__ import annotations
 
+import functools
 import types
+from collections.abc import Callable
+from typing import Any
 
+from ... import runtime
 from ...exceptions import Break
-from ..base import Frame, Variable, extends
+from ..base import Codegen, Frame, Variable, current, extends
 from ..constant import ConstantVar
+from ..containers import TupleVar, named
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
+from .descriptors import Descriptors
 
 
 @extends(ObjectVar)
-class ObjectOperations(ObjectVar):
+class ObjectOperations(Descriptors):
     def delattr(self, tx: Frame, name: str) -> None:
         _, deleter = lookup(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
@@ -58,6 +64,74 @@ class ObjectOperations(ObjectVar):
         if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
             raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return Variable.contains(self, tx, item)
+
+    def real(self) -> Any:
+        if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
+            raise Break(
+                "constant", f"{self} was made or changed in this frame; a real object is needed"
+            )
+        if self.source is not None and self.source.kind != "pinned":
+            output = current().output
+            if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
+                output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
+                output.modules.append(self.value)
+            else:
+                output.guard(self.source, "ID", "{0} is {pin}", self.value)
+        return self.value
+
+    def immutable(self) -> bool:
+        """May C code be called on the real object while tracing?  What C hashes by value does not
+        change (a pattern, a Decimal)."""
+        method = lookup(self.cls, "__hash__")[1]
+        return (
+            self.pinned
+            or self.source is not None
+            and self.source.kind == "pinned"
+            or isinstance(method, types.WrapperDescriptorType)
+            and method is not object.__hash__
+        )
+
+    def hash_key(self, tx: Frame) -> Any:
+        _, method = lookup(self.cls, "__hash__")
+        if method is object.__hash__:
+            return self.identity()
+        if self.value is not None and self.pinned:
+            return self.value
+        if isinstance(method, types.FunctionType):
+            return (
+                ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values()))
+                if "__dataclass_params__" in dir(self.cls)
+                else super().hash_key(tx)
+            )
+        if method is None:
+            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
+        return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        slots = {name: value for name, value in self.slots.items() if value is not None}
+        cg.call_object(
+            runtime.new_object,
+            cg.constant(self.cls),
+            self.push_fields(cg),
+            functools.partial(cg.mapping, named(slots)),
+            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
+        )
+
+    def push_fields(self, cg: Codegen) -> Callable[[], None]:
+        """What pushes a dict of its `__dict__`."""
+        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated or self.source is None:
+            return
+        for name, value in self.slots.items():
+            if value is None:
+                cg.commit_call(object.__delattr__, self, ConstantVar(name))
+            else:
+                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:
