@@ -23,7 +23,7 @@ import torch
 from ..exceptions import Break
 from ..guards import constant_check
 from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
-from .registry import BY_VALUE, Registry
+from .registry import BY_VALUE
 
 try:
     import numpy
@@ -33,7 +33,6 @@ try:
     NUMPY = NUMBERS | {numpy.bool_}
 except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
-MEMBERS = Registry()  # members of enumerations as objects: rules take (builder, value)
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {
     torch.dtype,
@@ -111,37 +110,17 @@ class ConstantVar(RealVar):
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.value, enum.Enum):  # its attributes can be written
-            return self.as_object(tx).getattr(tx, name)
+            raise Break("attribute", f".{name} of {self}")
         return tx.fold(getattr, self.value, name)
 
-    def as_object(self, tx: Frame) -> Variable:
-        """A member of an enumeration, where it matters what its `__dict__` holds."""
-        rule = MEMBERS.of(self.value)
-        if rule is None:
-            raise Break("attribute", f"an attribute of {self}")
-        return rule(tx.output, self.value)
-
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        if name == "join" and type(self.value) is str and len(args) == 1:
-            items = [item.as_constant() for item in tx.listed_fast(args[0])]
-            tx.check_size("*", self.value, len(items))
-            return tx.fold(self.value.join, items)
-        if name == "format" and type(self.value) is str:
-            values = [tx.text_of(a) for a in args]
-            named = {k: tx.text_of(a) for k, a in kwargs.items()}
-            tx.check_size("format", self.value, *values, *named.values())
-            return tx.fold(self.value.format, *values, **named)
-        if isinstance(self.value, enum.Enum):
-            return self.getattr(tx, name).call(tx, args, kwargs)
-        if name in ("__enter__", "__exit__"):
-            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        values = [a.as_constant() for a in args]
+        """A method of an immutable object is called now."""
+        if name in ("__enter__", "__exit__") or isinstance(self.value, enum.Enum):
+            raise Break("constant", f"the method .{name}() of {self}")
+        values = [value.as_constant() for value in args]
+        named = {key: value.as_constant() for key, value in kwargs.items()}
         tx.check_size(name, self.value, *values)
-        return tx.fold(
-            lambda: getattr(self.value, name)(
-                *values, **{k: v.as_constant() for k, v in kwargs.items()}
-            )
-        )
+        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)

@@ -162,8 +162,7 @@ class KeysIterator(IteratorVar):
         self.walked = walked
         self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
-        self.size = len(self.owner().items)
-        self.removed = getattr(self.owner(), "removed", 0)
+        self.before = self.state()
         self.cls = type(iter(self.empty()))
 
     def empty(self) -> Any:
@@ -177,42 +176,23 @@ class KeysIterator(IteratorVar):
     def owner(self) -> Any:
         return getattr(self.walked, "dict", self.walked)
 
+    def state(self) -> tuple[int, int]:
+        """What stays while nothing is added or removed: the size, and how often keys went."""
+        return len(self.owner().items), getattr(self.owner(), "removed", 0)
+
+    def changed(self, tx: Frame) -> None:
+        raise SkipFrame("a dictionary or set that changes while it is walked")
+
     def next(self, tx: Frame) -> Variable | None:
+        if self.walked is not None and self.state() != self.before:
+            self.changed(tx)
         if self.walked is None:
             return None
-        resized = self.size != len(self.owner().items)
-        replaced = self.removed != getattr(self.owner(), "removed", 0)
-        kind = self.owner().cls
-        if kind is collections.OrderedDict:
-            if (resized or replaced) and self.taken < self.size:  # its end is known before
-                self.walked = None
-                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
-        elif resized:
-            self.size = -1
-            name = "Set" if kind in (set, frozenset) else "dictionary"
-            tx.raise_(RuntimeError, f"{name} changed size during iteration")
-        elif replaced:
-            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
         self.taken += 1
         if value is None:
             self.walked = None
         return value
-
-    def reconstruct(self, cg: Codegen) -> None:
-        owner = self.owner()
-        if self.walked is None:
-            cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
-            return
-        if owner.source is not None:
-            differs = getattr(owner, "rewritten", True)
-        else:
-            differs = self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0)
-        if owner.mutated and differs:
-            raise SkipFrame(
-                "a dictionary or set that is written while it is walked, across a graph break"
-            )
-        cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
 ITERATORS.update(

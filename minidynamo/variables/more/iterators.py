@@ -8,20 +8,21 @@ In:   variables.   Out: as in `variables.iterators`.
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Iterator
 from typing import Any
 
 from ... import runtime
-from ...exceptions import Break, ObservedException
+from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, IteratorVar
+from ..iterators import ITERATORS, IteratorVar, KeysIterator
 from ..lookup import type_text
 from ..objects import ObjectVar
 
@@ -270,3 +271,34 @@ class Walking(Operations):
             if found.python_type() is not int or found.as_constant() < 0:
                 raise Break("length", f"{name} of {values} gives no length")
             return
+
+
+@extends(KeysIterator)
+class KeysWalking(KeysIterator):
+    def changed(self, tx: Frame) -> None:
+        kind, size = self.owner().cls, self.before[0]
+        if kind is collections.OrderedDict:
+            if self.taken < size:  # its end is known before
+                self.walked = None
+                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
+        elif len(self.owner().items) != size:
+            self.before = -1, 0
+            name = "Set" if kind in (set, frozenset) else "dictionary"
+            tx.raise_(RuntimeError, f"{name} changed size during iteration")
+        else:
+            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        owner = self.owner()
+        if self.walked is None:
+            cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
+            return
+        if owner.source is not None:
+            differs = getattr(owner, "rewritten", True)
+        else:
+            differs = self.state() != self.before
+        if owner.mutated and differs:
+            raise SkipFrame(
+                "a dictionary or set that is written while it is walked, across a graph break"
+            )
+        cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
