@@ -19,7 +19,7 @@ from .. import runtime
 from ..exceptions import Break, SkipFrame
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
+from .containers import DictVar, DictViewVar, SequenceVar
 from .objects import ObjectVar
 
 ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
@@ -85,25 +85,6 @@ class SequenceIterator(IteratorVar):
         empty = self.sequence.cls.__new__(self.sequence.cls)
         return type(iter(empty) if self.step > 0 else reversed(empty))
 
-    def reconstruct(self, cg: Codegen) -> None:
-        late = self.sequence.mutated and (
-            self.sequence.source is not None
-            or self.sequence.cls is not list
-            and self.sequence.resized != self.resized
-        )
-        if late:
-            if self.sequence.cls is not list:
-                raise Break(
-                    "reconstruct", "an iterator of a deque that is written in the same frame"
-                )
-            cg.late.append(self)
-        cg.call_object(
-            runtime.iterator_at,
-            self.sequence,
-            ConstantVar(None if late else self.index),
-            ConstantVar(self.step),
-        )
-
 
 class ConstantIterator(IteratorVar):
     """Over text, bytes or a range: `index` comes next."""
@@ -143,16 +124,6 @@ class HostIterator(IteratorVar):
 
     def next(self, tx: Frame) -> Variable | None:
         return next(self.left, None)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        rest = list(self.left)
-        self.left = iter(rest)
-        kind = self.cls.__name__
-        if kind in runtime.LIKE:
-            cg.call_object(runtime.iterator_like, ConstantVar(kind), TupleVar(rest))
-        else:
-            cg.value(TupleVar(rest))
-            cg.emit("GET_ITER", effect=0)
 
 
 class KeysIterator(IteratorVar):

@@ -68,9 +68,8 @@ class TensorVar(Variable):
         return self
 
     def truth(self, tx: Frame) -> bool:
-        return self._value_of(
-            tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside"
-        )
+        hint = "use torch.where, or keep the test outside"
+        return self._value_of(tx, bool, "a branch on a tensor's value", hint)
 
     def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
         """The value, where fake tensors know it (a constant made in the frame); else a break."""
@@ -91,9 +90,8 @@ class TensorVar(Variable):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         if not self.fake.dim():
             tx.raise_(TypeError, "iteration over a 0-d tensor")
-        return tx.output.call_graph(
-            tx, "call_method", "unbind", [self, ConstantVar(0)], {}
-        ).iterate(tx)
+        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
+        return parts.iterate(tx)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
@@ -180,9 +178,8 @@ class TensorVar(Variable):
     def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
-            tx.output.guard(
-                self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}", row=LAYOUT
-            )
+            check = f"{{0}}.shape == {tuple(self.value.shape)}"
+            tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         replaced = self.replaced(tx, name)

@@ -22,7 +22,7 @@ from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, IteratorVar, KeysIterator
+from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
 from ..lookup import type_text
 from ..objects import ObjectVar
 
@@ -299,6 +299,39 @@ class KeysWalking(KeysIterator):
             differs = self.state() != self.before
         if owner.mutated and differs:
             raise SkipFrame(
-                "a dictionary or set that is written while it is walked, across a graph break"
+                "a dictionary or set that is written while a loop with a break walks it"
             )
         cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
+
+
+@extends(SequenceIterator)
+class SequenceWalking(SequenceIterator):
+    def reconstruct(self, cg: Codegen) -> None:
+        late = self.sequence.mutated and (
+            self.sequence.source is not None
+            or self.sequence.cls is not list
+            and self.sequence.resized != self.resized
+        )
+        if late:
+            if self.sequence.cls is not list:
+                raise Break("reconstruct", "an iterator of a deque that this frame writes")
+            cg.late.append(self)
+        cg.call_object(
+            runtime.iterator_at,
+            self.sequence,
+            ConstantVar(None if late else self.index),
+            ConstantVar(self.step),
+        )
+
+
+@extends(HostIterator)
+class HostWalking(HostIterator):
+    def reconstruct(self, cg: Codegen) -> None:
+        rest = list(self.left)
+        self.left = iter(rest)
+        kind = self.cls.__name__
+        if kind in runtime.LIKE:
+            cg.call_object(runtime.iterator_like, ConstantVar(kind), TupleVar(rest))
+        else:
+            cg.value(TupleVar(rest))
+            cg.emit("GET_ITER", effect=0)
