@@ -50,7 +50,8 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        values = [item.as_constant() for item in self.iterate(current())]
+        known = [item.realize(current()) if type(item) is Lazy else item for item in self.items]
+        values = [item.as_constant() for item in known]
         return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def truth(self, tx: Frame) -> bool:
