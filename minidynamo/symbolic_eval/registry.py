@@ -40,31 +40,26 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
     def register(handler: Callable) -> Callable:
         for function in functions:
             if function is not None:
-                RULES[function] = Call(function, handler)
+                RULES[function] = taking(getattr(function, "__name__", function), handler)
         return handler
 
     return register
 
 
-class Call:
-    """A handler that is given positional and named arguments as two containers."""
+def taking(name: str, handler: Callable) -> Callable:
+    """The handler, given positional and named arguments as two containers."""
 
-    __slots__ = ("function", "handler")
-
-    def __init__(self, function: Any, handler: Callable):
-        self.function = function
-        self.handler = handler
-
-    def __call__(self, tx, args, kwargs):
+    def call(tx, args, kwargs):
         try:
-            result = self.handler(tx, *args, **kwargs)
+            result = handler(tx, *args, **kwargs)
         except ours(TypeError) as error:
             if error.__traceback__.tb_next is not None:
                 raise
-            name = getattr(self.function, "__name__", self.function)
             # plain Python says what is wrong with them
             raise Break("arguments", f"the arguments of {name}()") from None
         return NONE if result is None else result
+
+    return call
 
 
 def rules(table: dict[Any, Callable]) -> None:
@@ -80,15 +75,6 @@ def refused(kind: str, reason: str, hint: str = "") -> Callable:
         raise Break(kind, reason, hint)
 
     return refuse
-
-
-def traced(function: Callable) -> Callable:
-    """The handler of what C code does as `function` does, which is traced in its place."""
-
-    def trace(tx, *args, **kwargs):
-        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
-
-    return trace
 
 
 class ByClass:

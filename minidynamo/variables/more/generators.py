@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 
 from ...exceptions import Break, ObservedException
-from ..base import Frame, Variable, extends
+from ..base import NULL, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -58,7 +58,13 @@ class GeneratorMethods(GeneratorVar):
                 "generator", "throwing into a generator that waits for another one (yield from)"
             )
         try:
-            yielded = self.frame.resume_generator(tx, None, throw=raised)
+            frame, entry = self.frame, self.frame.info.ops[at - 1][2]
+            frame.parent = tx
+            frame.stack.append(NULL)
+            if entry is None:
+                raise frame.raised(raised)
+            frame.unwind(frame.raised(raised).var, entry)
+            yielded = frame.resume_generator(tx, None)
         except BaseException:
             self.done = True
             raise
