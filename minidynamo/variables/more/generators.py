@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 
 from ...exceptions import Break, ObservedException
-from ..base import NULL, Frame, Variable, extends
+from ..base import NULL, Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -90,3 +90,11 @@ class GeneratorMethods(GeneratorVar):
                 return False
             place = operations[place + 2].arg
         return operations[place].op == "RERAISE"
+
+    def reconstruct(self, cg: Codegen) -> None:
+        raise Break(
+            "generator",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
+            "consume it before",
+            *self.made,
+        )
