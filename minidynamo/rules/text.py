@@ -21,8 +21,8 @@ from ..variables.functions import CallableVar, FunctionVar
 from ..variables.lookup import lookup
 from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
+from ..variables.more.texts import TextVar, parts_of
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}

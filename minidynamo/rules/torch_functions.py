@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from .. import polyfills, runtime
+from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..symbolic_eval.torch_rules import call_leaf
@@ -20,6 +20,7 @@ from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import FloatVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
+from . import polyfills
 from .library import traced
 from .torch_state import at
 

@@ -21,8 +21,8 @@ from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, SequenceVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
-from ..variables.iterators import ItemIterator, IteratorVar, SentinelVar, iterator_of
+from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.registry import BEFORE_FOLDING
@@ -136,21 +136,13 @@ class Operations:
         return iterator_of(self, variable)
 
     def iter_of_object(self: Any, variable: Any) -> Any:
+        """iter() of an object whose Python method `__iter__` gives an iterator that we know."""
         method = variable.special(self, "__iter__")
-        if method is not None:
-            in_c = isinstance(method, BoundMethodVar) and not isinstance(
-                method.function, FunctionVar
-            )
-            if in_c and variable.payload is not None:
-                return self.iter_of(variable.payload)
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             made = method.call(self, [], {})
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        method = variable.special(self, "__getitem__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            raise Break("iteration", f"iterating over {variable}, which C code indexes")
-        if method is not None:
-            return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
+            if isinstance(made, IteratorVar):
+                return made
+        raise Break("iteration", f"iterating over {variable}")
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
