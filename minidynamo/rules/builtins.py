@@ -147,9 +147,8 @@ class Sorting(Operations):
             values[:] = [before[i] for i in order]
         return values
 
-    # ---- reversed()
 
-
+# ---- reversed()
 @rule(reversed)
 def _reversed(tx, value, /):
     result = reversed_of.ask(type(value), tx, value)

@@ -76,12 +76,11 @@ def ask_class(tx, value, cls):
         return by_type(tx, value, cls)
     if isinstance(cls, LEGACY):
         return is_legacy_tensor(tx, value, cls)
-    if check is abc.ABCMeta.__instancecheck__:
-        return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
-    if isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING:
-        if not getattr(cls, "_is_protocol", False):
-            return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
+    of_typing = isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING
+    if of_typing and getattr(cls, "_is_protocol", False):
         return fulfils(tx, value, cls)
+    if of_typing or check is abc.ABCMeta.__instancecheck__:
+        return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
     if isinstance(check, types.FunctionType):
         made = tx.output.wrap_class_attribute(
             *lookup(type(cls), "__instancecheck__"), "__instancecheck__"

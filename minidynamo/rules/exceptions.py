@@ -99,12 +99,12 @@ def POP_EXCEPT(frame: Any, _: Any) -> None:
 def CHECK_EXC_MATCH(frame: Any, _: Any) -> None:
     expected = frame.stack.pop()
     kinds = [*expected.iterate(frame)] if isinstance(expected, TupleVar) else [expected]
-    caught = {kind.as_constant() for kind in kinds}
+    caught = [kind.as_constant() for kind in kinds]
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in caught):
         text = "catching classes that do not inherit from BaseException is not allowed"
         frame.raise_(TypeError, text)
     # no metaclass is asked
-    matches = not caught.isdisjoint(frame.stack[-1].python_type().__mro__)
+    matches = not {*caught}.isdisjoint(frame.stack[-1].python_type().__mro__)
     frame.stack.append(ConstantVar(matches))
 
 

@@ -185,19 +185,21 @@ def contains(tx, variable, kinds):
     return type(variable) is ConstantVar and type(variable.value) in kinds
 
 
+def _clear_cache(tx):
+    tx.output.call_state(tx, torch.clear_autocast_cache, [])
+
+
 rules(
     {
-        tuple(map(at, COMPILING.split())): lambda tx: ConstantVar(True),
-        tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: ConstantVar(False),
-        torch._C._get_tracing_state: lambda tx: NONE,
+        tuple(map(at, COMPILING.split())): lambda tx: True,
+        tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: False,
+        torch._C._get_tracing_state: lambda tx: None,
         at("jit.annotate"): lambda tx, kind, value: value,
-        torch.is_tensor: lambda tx, value: ConstantVar(isinstance(value, TensorVar)),
-        torch.is_floating_point: lambda tx, x: ConstantVar(x.fake.dtype.is_floating_point),
-        torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
+        torch.is_tensor: lambda tx, value: isinstance(value, TensorVar),
+        torch.is_floating_point: lambda tx, x: x.fake.dtype.is_floating_point,
+        torch.is_complex: lambda tx, x: x.fake.dtype.is_complex,
         torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
-        torch.clear_autocast_cache: lambda tx: (
-            tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE
-        ),
+        torch.clear_autocast_cache: _clear_cache,
         # a label: the graph has its own.  # PyTorch: ignored too, with a warning
         torch.profiler.record_function: lambda tx, *_, **__: tx.call_class(
             contextlib.nullcontext, [], {}

@@ -53,15 +53,12 @@ def SWAP(frame: Frame, n: int) -> None:
 # ---- variables
 @opcode
 def LOAD_CONST(frame: Frame, value: Any) -> None:
-    frame.stack.append(constant_of(frame, value))
-
-
-def constant_of(frame: Frame, value: Any) -> Variable:
     if isinstance(value, (tuple, frozenset)):
-        return frame.output.wrap_result(value)
-    if isinstance(value, type):
-        return frame.output.wrap_pinned(value)
-    return ConstantVar(value)
+        frame.stack.append(frame.output.wrap_result(value))
+    elif isinstance(value, type):
+        frame.stack.append(frame.output.wrap_pinned(value))
+    else:
+        frame.stack.append(ConstantVar(value))
 
 
 def unbound(frame: Frame, name: str) -> NoReturn:

@@ -3,9 +3,9 @@
 `rule`: what a call of a function or class means.  There is one rule for each; its arguments are
 those of the function, after `tx`, the frame that calls.
 
-    @rule(len)
-    def _len(tx, value, /):
-        return ConstantVar(value.length(tx))
+    @rule(callable)
+    def _callable(tx, value, /):
+        return hasattr(value.python_type(), "__call__")
 
 `ByClass`: handlers that are found by the class of a variable, as a method would be, though they lie
 in a file of their own subject; `operators` asks them.
@@ -16,7 +16,7 @@ in a file of their own subject; `operators` asks them.
 `callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
 no rule of its own.
 
-A rule returns None for Python's None, a handler by class for "I do not know how".  Files of
+A rule may return a Python constant; a handler by class returns None for "I do not know how".  Files of
 `minidynamo/rules/` register more; nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
@@ -27,6 +27,7 @@ from typing import Any
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 
 NONE = ConstantVar(None)
@@ -57,7 +58,7 @@ def taking(name: str, handler: Callable) -> Callable:
                 raise
             # plain Python says what is wrong with them
             raise Break("arguments", f"the arguments of {name}()") from None
-        return NONE if result is None else result
+        return result if isinstance(result, Variable) else ConstantVar(result)
 
     return call
 
