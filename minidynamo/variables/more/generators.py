@@ -1,4 +1,4 @@
-"""Methods of generators: send, throw, close.
+"""Methods of generators: send, throw, close; what closing one would run.
 
     >>> generator.call_method(tx, "send", [value], {})
 
