@@ -123,7 +123,16 @@ def is_callable(value: Variable) -> bool:
 
 
 @extends(Operations)
-class Sorting(Operations):
+class Builtins(Operations):
+    def has_attr(self: Any, variable: Variable, name: str) -> bool:
+        try:
+            variable.getattr(self, name)
+            return True
+        except ObservedException as raised:
+            if issubclass(raised.var.python_type(), AttributeError):
+                return False
+            raise
+
     def sorted(
         self: Any, values: list[Variable], key: Variable | None, reverse: Variable
     ) -> list[Variable]:

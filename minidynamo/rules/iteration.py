@@ -15,9 +15,9 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rule, rules
-from ..variables.base import current, extends
+from ..variables.base import Variable, current, extends
 from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
+from ..variables.containers import SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar
 from ..variables.more.iterators import ItemIterator, LibraryIterator, SentinelVar
 from ..variables.objects import ObjectVar
@@ -34,6 +34,11 @@ class Walking(Operations):
             if error.__traceback__.tb_next is not None:
                 raise
             self.raise_(type(error), *error.args)
+
+    def listed_fast(self, values: Variable) -> list[Variable]:
+        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
+        listed."""
+        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
     def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""

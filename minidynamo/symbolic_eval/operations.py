@@ -15,18 +15,18 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from ..exceptions import Break, ObservedException
+from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container, SequenceVar, TupleVar
+from ..variables.containers import TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import SymVar, data_dependent
+from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -45,9 +45,12 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
-    raised: Callable  # these three are added by minidynamo/rules
+    raised: Callable  # these are added by minidynamo/rules
     run_c: Callable
     sorted: Callable
+    has_attr: Callable
+    listed_fast: Callable
+    text_of: Callable
 
     # ---- raising and folding
     def raise_(self, kind: type, *args: Any) -> NoReturn:
@@ -151,11 +154,6 @@ class Operations:
         self.length_hint(values)
         return list(items)
 
-    def listed_fast(self, values: Variable) -> list[Variable]:
-        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
-        listed."""
-        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
-
     def length_hint(self: Any, values: Any) -> None:
         """CPython asks how many to expect: a length of the program's own is called
         (minidynamo/rules/iteration.py asks what else it asks)."""
@@ -164,15 +162,6 @@ class Operations:
             method.call(self, [], {})
 
     # ---- attributes
-    def has_attr(self: Any, variable: Variable, name: str) -> bool:
-        try:
-            variable.getattr(self, name)
-            return True
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), AttributeError):
-                return False
-            raise
-
     def method_of(self: Any, variable: Any, name: str) -> Variable:
         """What a variable has by its type, as a value: methods that are natively implemented, and
         all that a C type inherits."""
@@ -198,9 +187,3 @@ class Operations:
         if hasattr(type(found), "__get__"):
             return MethodVar(variable, name)
         return self.output.wrap_class_attribute(owner, found, name)
-
-    def text_of(self, variable: Variable) -> Any:
-        """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
-            return variable.as_constant()
-        raise Break("string", f"the text of {variable}")
