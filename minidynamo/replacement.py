@@ -30,12 +30,10 @@ from .symbolic_eval import evaluator
 from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
 from .variables.constant import is_constant_value
-from .variables.exceptions import ExceptionVar
-from .variables.objects import ObjectVar
+from .variables.objects import INSTANCES, ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
-INSTANCES = (ObjectVar, ExceptionVar)  # not modules
 NO_RESULT = (
     "STORE",
     "DELETE",

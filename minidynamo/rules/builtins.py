@@ -22,13 +22,14 @@ from ..symbolic_eval.opcodes import slice_of
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
 from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
-from ..variables.base import Variable, adds_to
+from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import EnumerateVar, HostIterator, SequenceIterator, ZipVar
+from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import MISSING, lookup, type_text
 from ..variables.more.deques import DequeVar
+from ..variables.more.iterators import EnumerateVar, ZipVar
 from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
@@ -121,29 +122,39 @@ def is_callable(value: Variable) -> bool:
     return lookup(value.python_type(), "__call__")[1] is not MISSING
 
 
-@adds_to(Operations, "sorted")
-def in_order(
-    self: Any, values: list[Variable], key: Variable | None, reverse: Variable
-) -> list[Variable]:
-    """The values in order.  The list that is given is left as list.sort() leaves its own, also
-    when a comparison raises."""
-    keys = values
-    if key is not None and key.identity() is not None:
-        keys = [key.call(self, [value], {}) for value in values]
-    if not issubclass(reverse.python_type(), int):
-        name = type_text(reverse.python_type())
-        self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
-    order = list(range(len(values)))
-    before = list(values)
+@extends(Operations)
+class Builtins(Operations):
+    def has_attr(self: Any, variable: Variable, name: str) -> bool:
+        try:
+            variable.getattr(self, name)
+            return True
+        except ObservedException as raised:
+            if issubclass(raised.var.python_type(), AttributeError):
+                return False
+            raise
 
-    def compare(i: int, j: int) -> int:  # list.sort() asks only for <
-        return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
+    def sorted(
+        self: Any, values: list[Variable], key: Variable | None, reverse: Variable
+    ) -> list[Variable]:
+        """The values in order.  The list that is given is left as list.sort() leaves its own, also
+        when a comparison raises."""
+        keys = values
+        if key is not None and key.identity() is not None:
+            keys = [key.call(self, [value], {}) for value in values]
+        if not issubclass(reverse.python_type(), int):
+            name = type_text(reverse.python_type())
+            self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
+        order = list(range(len(values)))
+        before = list(values)
 
-    try:
-        order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
-    finally:
-        values[:] = [before[i] for i in order]
-    return values
+        def compare(i: int, j: int) -> int:  # list.sort() asks only for <
+            return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
+
+        try:
+            order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
+        finally:
+            values[:] = [before[i] for i in order]
+        return values
 
 
 # ---- reversed()
@@ -275,7 +286,7 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
     limit = maxlen.as_constant()
     if limit is not None and (type(limit) is not int or limit < 0):
         raise Break("arguments", "the maxlen of a deque")
-    made = DequeVar(list(values.iterate(tx)), limit)
+    made = DequeVar(list(values.iterate(tx)), maxlen=limit)
     made._changed()
     made.mutated = False
     return made

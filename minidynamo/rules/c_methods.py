@@ -19,16 +19,16 @@ from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, refused, rule, taking
 from ..variables.base import Variable
+from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
-from ..variables.classes import ClassVar
-from ..variables.exceptions import initialise_exception
-from ..variables.more.instances import allocate, initialise_payload, instantiate
 from ..variables.lookup import lookup
+from ..variables.more.exceptions import initialise_exception
+from ..variables.more.instances import allocate, initialise_payload, instantiate
+from ..variables.more.super import SuperVar
 from ..variables.objects import ObjectVar
-from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
 from .builtins import name_of
 from .text import text

@@ -32,8 +32,8 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
 from ..variables.functions import CellVar
 from ..variables.lookup import MISSING, lookup, trusted
+from ..variables.more.super import SuperVar
 from ..variables.objects import ObjectVar
-from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
 
 LEGACY = type(torch.FloatTensor)

@@ -12,57 +12,52 @@ from ..exceptions import Break, ObservedException
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
-from ..variables.base import Handled, adds_to
+from ..variables.base import Handled, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
-from ..variables.exceptions import ExceptionVar, TracebackVar
+from ..variables.more.exceptions import ExceptionVar, TracebackVar
 from ..variables.objects import ObjectVar
 from .torch_state import ContextVar
 
 
-@adds_to(Operations)
-def raise_(self: Any, kind: type, *args: Any) -> NoReturn:
-    self.raise_var(kind, [ConstantVar(arg) for arg in args])
+@extends(Operations)
+class Raising(Operations):
+    def raise_(self: Any, kind: type, *args: Any) -> NoReturn:
+        self.raise_var(kind, [ConstantVar(arg) for arg in args])
 
+    def raise_var(self: Any, kind: type, args: Any) -> NoReturn:
+        made = ExceptionVar(kind, fields=DictVar({}))
+        made.init_args = args
+        raise self.raised(made)
 
-@adds_to(Operations)
-def raise_var(self: Any, kind: type, args: Any) -> NoReturn:
-    made = ExceptionVar(kind, fields=DictVar({}))
-    made.init_args = args
-    raise self.raised(made)
+    def raised(self: Any, var: Any) -> ObservedException:
+        """The signal that `var` is raised here: its traceback begins, and what is being handled is
+        its context (CPython's _PyErr_SetObject)."""
+        if not isinstance(var, ObjectVar) or var.value is not None:
+            raise Break("exception", "raising an exception that was made before this frame")
+        var.slots["__traceback__"] = TracebackVar(
+            var.cls, (self.user_stack(), self.output.root.group_step)
+        )
+        context = link = self.handling()
+        if context is not None and context is not var:
+            seen = []
+            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
+                seen.append(link)
+                after = link.slots.get("__context__")
+                if after is var:
+                    link.slots["__context__"] = ConstantVar(None)
+                link = after
+            var.slots["__context__"] = context
+        return ObservedException(var)
 
-
-@adds_to(Operations)
-def raised(self: Any, var: Any) -> ObservedException:
-    """The signal that `var` is raised here: its traceback begins, and what is being handled is
-    its context (CPython's _PyErr_SetObject)."""
-    if not isinstance(var, ObjectVar) or var.value is not None:
-        raise Break("exception", "raising an exception that was made before this frame")
-    var.slots["__traceback__"] = TracebackVar(
-        var.cls, (self.user_stack(), self.output.root.group_step)
-    )
-    context = link = self.handling()
-    if context is not None and context is not var:
-        seen = []
-        while isinstance(link, ObjectVar) and link not in seen:  # no new circle
-            seen.append(link)
-            after = link.slots.get("__context__")
-            if after is var:
-                link.slots["__context__"] = ConstantVar(None)
-            link = after
-        var.slots["__context__"] = context
-    return ObservedException(var)
-
-
-@adds_to(Operations)
-def handling(self: Any) -> Any:
-    """The exception that is being handled here, or None: this frame's or a caller's, as far as
-    they are traced."""
-    frame = self
-    while frame is not None and not frame.handled:
-        frame = frame.parent
-    return frame and frame.handled[-1]
+    def handling(self: Any) -> Any:
+        """The exception that is being handled here, or None: this frame's or a caller's, as far as
+        they are traced."""
+        frame = self
+        while frame is not None and not frame.handled:
+            frame = frame.parent
+        return frame and frame.handled[-1]
 
 
 @opcode

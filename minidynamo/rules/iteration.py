@@ -15,52 +15,55 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rule, rules
-from ..variables.base import adds_to, current
+from ..variables.base import Variable, current, extends
 from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
+from ..variables.containers import SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar
-from ..variables.iterators import ItemIterator, SentinelVar
-from ..variables.more.iterators import LibraryIterator
+from ..variables.more.iterators import ItemIterator, LibraryIterator, SentinelVar
 from ..variables.objects import ObjectVar
 
 
-@adds_to(Operations)
-def run_c(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    """Call C code now that may call the tracer back: the program's exception only if the C code
-    itself raises."""
-    try:
-        return function(*args, **kwargs)
-    except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
-        if error.__traceback__.tb_next is not None:
-            raise
-        self.raise_(type(error), *error.args)
-
-
-@adds_to(Operations)
-def length_hint(self: Any, values: Any) -> None:
-    """What operator.length_hint() calls; the answer only saves CPython allocations."""
-    names: tuple[str, ...] = ("__len__", "__length_hint__")
-    if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-        values, names = values.object, ("__len__",)
-    if isinstance(values, SentinelVar):
-        values = values.object
-    if not isinstance(values, ObjectVar):
-        return
-    for name in names:
-        method = values.special(self, name)
-        if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
-            continue
+@extends(Operations)
+class Walking(Operations):
+    def run_c(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+        """Call C code now that may call the tracer back: the program's exception only if the C code
+        itself raises."""
         try:
-            found = method.call(self, [], {})
-        except ObservedException as raised:
-            if not issubclass(raised.var.python_type(), TypeError):
+            return function(*args, **kwargs)
+        except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
+            if error.__traceback__.tb_next is not None:
                 raise
-            continue
-        if found.identity() is NotImplemented:
-            continue
-        if found.python_type() is not int or found.as_constant() < 0:
-            raise Break("length", f"{name} of {values} gives no length")
-        return
+            self.raise_(type(error), *error.args)
+
+    def listed_fast(self, values: Variable) -> list[Variable]:
+        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
+        listed."""
+        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
+
+    def length_hint(self: Any, values: Any) -> None:
+        """What operator.length_hint() calls; the answer only saves CPython allocations."""
+        names: tuple[str, ...] = ("__len__", "__length_hint__")
+        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
+            values, names = values.object, ("__len__",)
+        if isinstance(values, SentinelVar):
+            values = values.object
+        if not isinstance(values, ObjectVar):
+            return
+        for name in names:
+            method = values.special(self, name)
+            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
+                continue
+            try:
+                found = method.call(self, [], {})
+            except ObservedException as raised:
+                if not issubclass(raised.var.python_type(), TypeError):
+                    raise
+                continue
+            if found.identity() is NotImplemented:
+                continue
+            if found.python_type() is not int or found.as_constant() < 0:
+                raise Break("length", f"{name} of {values} gives no length")
+            return
 
 
 class Iterable:
@@ -89,6 +92,7 @@ class Host:
         return self
 
     def __next__(self):
+        current().output.count_step()
         value = self.iterator.next(current())
         if value is None:
             raise StopIteration

@@ -19,7 +19,6 @@ import types
 import warnings
 from collections.abc import Callable
 
-from .. import polyfills
 from ..exceptions import Break
 from ..guards import constant_check
 from ..symbolic_eval.operations import on_host
@@ -34,6 +33,7 @@ from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
+from . import polyfills
 
 
 def traced(function: Callable) -> Callable:

@@ -13,17 +13,18 @@ from typing import Any
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..polyfills import NOTHING
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
 from ..variables.base import RealVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import ListVar, TupleVar, dict_pairs
+from ..variables.containers import ListVar, TupleVar
 from ..variables.functions import BOUND, BoundMethodVar, CallableVar, DeferredVar, MethodVar
 from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
 from ..variables.modules import PyModuleVar
-from ..variables.super import SuperVar
+from ..variables.more.container_methods import dict_pairs
+from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar
+from .polyfills import NOTHING
 
 
 @opcode

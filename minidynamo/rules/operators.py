@@ -14,14 +14,34 @@ from typing import Any, NoReturn
 
 from .. import config
 from ..exceptions import Break
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY, Operator, binary, compare
-from ..symbolic_eval.operators import compared_by_identity, comparison, in_place, last_comparison
-from ..symbolic_eval.operators import last_operand, left_operand, right_operand, unary_operand
+from ..symbolic_eval.operators import (
+    COMPARISONS,
+    OPERATORS,
+    UNARY,
+    Operator,
+    binary,
+    compare,
+    compared_by_identity,
+    comparison,
+    in_place,
+    last_comparison,
+    last_operand,
+    left_operand,
+    right_operand,
+    unary_operand,
+)
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar
-from ..variables.containers import SequenceVar_of, TupleVar
+from ..variables.containers import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    SequenceVar,
+    SequenceVar_of,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
 from ..variables.more.floats import FloatVar

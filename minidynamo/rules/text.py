@@ -12,17 +12,19 @@ from typing import Any
 from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
-from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.registry import ByClass, rule, rules
-from ..variables.base import Variable
+from ..variables.base import Variable, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
+from ..variables.containers import Container
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.lookup import lookup
 from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
+from ..variables.more.texts import TextVar, parts_of
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import TextVar, parts_of
+from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}
@@ -41,6 +43,15 @@ def text(tx: Any, value: Variable, how: str) -> str:
     if found is None:
         return tx.fold(CONVERT[how], value.as_constant()).value
     return found
+
+
+@extends(Operations)
+class Texts(Operations):
+    def text_of(self, variable: Variable) -> Any:
+        """str(variable) on the host."""
+        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
+            return variable.as_constant()
+        raise Break("string", f"the text of {variable}")
 
 
 @rule(str)

@@ -123,7 +123,9 @@ class ContextVar(Variable):
     enter it in the same one behind a graph break.
     """
 
-    __slots__ = ("make", "arg", "state")
+    make: Any
+    arg: Any
+    state: Any
 
     def getattr(self, tx, name):
         return MethodVar(self, name)

@@ -22,8 +22,8 @@ from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import RUNNING
-from ..variables.constant import ConstantVar
 from ..variables.binding import bind
+from ..variables.constant import ConstantVar
 from ..variables.iterators import GeneratorVar
 from ..variables.symbolic import data_dependent
 from . import calls, torch_rules

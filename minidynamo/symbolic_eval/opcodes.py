@@ -15,11 +15,10 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-
 from ..exceptions import Break
 from ..variables.base import NULL, Lazy, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, SequenceVar, SliceVar, TupleVar, dict_pairs
+from ..variables.containers import DictVar, ListVar, SequenceVar, SliceVar, TupleVar
 from ..variables.functions import CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
 
@@ -278,7 +277,7 @@ def CALL_KW(frame: Frame, n: int) -> None:
 
 @opcode
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
-    named = dict_pairs(frame, frame.stack.pop()) if flags & 1 else ()
+    named = frame.stack.pop().pairs(frame) if flags & 1 else ()
     kwargs = {key.as_constant(): value for key, value in named}
     function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))

@@ -15,18 +15,18 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from ..exceptions import Break, ObservedException
+from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container, SequenceVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
-from ..variables.iterators import ItemIterator, IteratorVar, SentinelVar, iterator_of
+from ..variables.containers import TupleVar
+from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import SymVar, data_dependent
+from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -45,9 +45,12 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
-    raised: Callable  # these three are added by minidynamo/rules
+    raised: Callable  # these are added by minidynamo/rules
     run_c: Callable
     sorted: Callable
+    has_attr: Callable
+    listed_fast: Callable
+    text_of: Callable
 
     # ---- raising and folding
     def raise_(self, kind: type, *args: Any) -> NoReturn:
@@ -73,6 +76,10 @@ class Operations:
     def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """The constant (or container of constants) that a call gives."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
+
+    def node(self: Any, function: Callable, args: Any, kwargs: Any = None) -> Variable:
+        """A call that becomes a node of the graph."""
+        return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
     def check_size(self, name: str, *values: Any) -> None:
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
@@ -132,21 +139,13 @@ class Operations:
         return iterator_of(self, variable)
 
     def iter_of_object(self: Any, variable: Any) -> Any:
+        """iter() of an object whose Python method `__iter__` gives an iterator that we know."""
         method = variable.special(self, "__iter__")
-        if method is not None:
-            in_c = isinstance(method, BoundMethodVar) and not isinstance(
-                method.function, FunctionVar
-            )
-            if in_c and variable.payload is not None:
-                return self.iter_of(variable.payload)
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             made = method.call(self, [], {})
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        method = variable.special(self, "__getitem__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            raise Break("iteration", f"iterating over {variable}, which C code indexes")
-        if method is not None:
-            return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
+            if isinstance(made, IteratorVar):
+                return made
+        raise Break("iteration", f"iterating over {variable}")
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
@@ -154,11 +153,6 @@ class Operations:
         items = values.iterate(self)
         self.length_hint(values)
         return list(items)
-
-    def listed_fast(self, values: Variable) -> list[Variable]:
-        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
-        listed."""
-        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
     def length_hint(self: Any, values: Any) -> None:
         """CPython asks how many to expect: a length of the program's own is called
@@ -168,15 +162,6 @@ class Operations:
             method.call(self, [], {})
 
     # ---- attributes
-    def has_attr(self: Any, variable: Variable, name: str) -> bool:
-        try:
-            variable.getattr(self, name)
-            return True
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), AttributeError):
-                return False
-            raise
-
     def method_of(self: Any, variable: Any, name: str) -> Variable:
         """What a variable has by its type, as a value: methods that are natively implemented, and
         all that a C type inherits."""
@@ -202,9 +187,3 @@ class Operations:
         if hasattr(type(found), "__get__"):
             return MethodVar(variable, name)
         return self.output.wrap_class_attribute(owner, found, name)
-
-    def text_of(self, variable: Variable) -> Any:
-        """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
-            return variable.as_constant()
-        raise Break("string", f"the text of {variable}")

@@ -15,10 +15,8 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 from __future__ import annotations
 
 import math
-import operator
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 import torch
@@ -26,28 +24,14 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
-from .base import Variable
+from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-
-PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-NOT_FINITE = (
-    sympy.nan,
-    sympy.oo,
-    -sympy.oo,
-    sympy.zoo,
-)  # sympy's rules for them are not those of floats
-CALLS = {  # builtins and math functions that stay symbolic
-    math.floor: math.floor,
-    math.ceil: math.ceil,
-    math.trunc: math.trunc,
-    abs: operator.abs,
-    round: round,
+# sympy's rules for them are not those of floats.
+NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
+CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
+    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
     float: torch.sym_float,
     int: lambda n: torch.SymInt(n.node.sym_int()),
     min: torch.sym_min,
@@ -61,8 +45,6 @@ class Unpinned(Variable):
     """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets
     the constant, which pins them."""
 
-    __slots__ = ()
-
     def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
 
@@ -73,11 +55,9 @@ class Unpinned(Variable):
         return self.as_constant()
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        return (
-            tx.output.wrap_pinned(self.python_type())
-            if name == "__class__"
-            else self.constant().getattr(tx, name)
-        )
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.python_type())
+        return self.constant().getattr(tx, name)
 
 
 def _of_constant(name: str) -> Callable:
@@ -92,10 +72,8 @@ class SymVar(Unpinned):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
     input of the graph."""
 
-    __slots__ = ("value", "node")
-
-    def __init__(self, value: Any, source: Source | None = None, node: Any = None) -> None:
-        self.source, self.mutated, self.value, self.node = source, False, value, node
+    value: Any
+    node: Any = None
 
     @property
     def fake(self) -> Any:
@@ -118,49 +96,6 @@ class SymVar(Unpinned):
         return f"symbolic {self.value}"
 
 
-class TextVar(Unpinned):
-    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together
-    when the program runs."""
-
-    __slots__ = ("parts",)
-    parts: list
-    cls = str
-
-    def as_constant(self) -> Any:
-        return "".join(
-            part if type(part) is str else format(part[0].as_constant(), part[1])
-            for part in self.parts
-        )
-
-    def identity(self) -> Any:
-        return self.as_constant()
-
-    def argument(self, part: Any) -> Any:
-        return self.as_constant()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        texts = [
-            part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"
-            for part in self.parts
-        ]
-        numbers = [part[0] for part in self.parts if type(part) is not str]
-        cg.start_call(lambda: cg.load_const("".join(texts).format))
-        for number in numbers:
-            number.reconstruct(cg)
-        cg.finish_call(len(numbers))
-
-
-def parts_of(value: Variable, specification: str = "") -> list | None:
-    """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
-    if type(value) is TextVar and not specification:
-        return value.parts
-    return (
-        [(value, specification)]
-        if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification)
-        else None
-    )
-
-
 def wrap_symbolic(value: Any) -> Variable:
     """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any
     more."""
@@ -169,11 +104,8 @@ def wrap_symbolic(value: Any) -> Variable:
 
 
 def is_number(variable: Variable) -> bool:
-    return (
-        type(variable) is SymVar
-        or type(variable) is ConstantVar
-        and type(variable.value) in (int, float, bool)
-    )
+    plain = type(variable) is ConstantVar and type(variable.value) in (int, float, bool)
+    return plain or type(variable) is SymVar
 
 
 def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | None:
@@ -182,11 +114,8 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
     if function is not None and all(map(is_number, variables)):
         try:
             value = function(*[variable.value for variable in variables])
-            if (
-                type(value) in SYMBOLIC
-                and not value.node.expr.has(*NOT_FINITE)
-                or type(value) in (int, float, bool)
-            ):
+            symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
+            if symbolic or type(value) in (int, float, bool):
                 return tx.output.wrap_result(value)
         except DataDependentDecision as error:
             raise data_dependent(error) from None
@@ -196,8 +125,5 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
 
 
 def data_dependent(error: Exception) -> Break:
-    return Break(
-        "data-dependent",
-        str(error),
-        "the value is only known when the program runs; keep the decision outside the compiled function",
-    )
+    hint = "the value is only known when the program runs; keep the decision outside"
+    return Break("data-dependent", str(error), hint)

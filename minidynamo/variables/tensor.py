@@ -13,120 +13,54 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from .. import config
 from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
-from .base import Variable
+from .base import Args, Codegen, Frame, Named, Variable
 from .constant import ConstantVar
 from .lookup import lookup
 from .objects import method_of_class
 
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-
-METADATA = {
-    "dtype",
-    "device",
-    "layout",
-    "ndim",
-    "requires_grad",
-    "is_leaf",
-    "is_cuda",
-    "is_cpu",
-    "is_sparse",
-    "is_quantized",
-    "is_meta",
-    "is_mps",
-    "is_xpu",
-    "is_mkldnn",
-    "is_nested",
-    "itemsize",
-    "nbytes",
-    "names",
-    "output_nr",
-    "is_sparse_csr",
-    "is_mtia",
-    "is_ipu",
-    "is_xla",
-    "is_vulkan",
-    "is_maia",
-    "retains_grad",
-}
-UNGUARDED = {
-    "is_leaf",
-    "retains_grad",
-    "output_nr",
-    "names",
-}  # not among the guards of every input: guarded when read
+METADATA = frozenset(
+    """
+    dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
+    is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
+    is_ipu is_xla is_vulkan is_maia retains_grad
+    """.split()
+)
+METADATA_METHODS = {"dim", "ndimension", "numel", "nelement", "stride"}
+# Not among the guards of every input: guarded when they are read.
+UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "names"}
 HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-VALUE_METHODS = {
-    "item",
-    "tolist",
-    "numpy",
-    "__int__",
-    "__float__",
-    "__bool__",
-    "__index__",
-    "__complex__",
-    "__array__",
-    "cpu_numpy",
-}
-BREAKING_METHODS = {
-    "backward",
-    "register_hook",
-    "_is_view",
-    "register_post_accumulate_grad_hook",
-    "retain_grad",
-    "share_memory_",
-    "data_ptr",
-    "storage",
-    "untyped_storage",
-    "storage_offset",
-    "__dlpack__",
-    "pin_memory",
-    "set_",
-    "apply_",
-    "map_",
-    "__reduce_ex__",
-    "__deepcopy__",
-    "record_stream",
-    "__setattr__",
-    "__delattr__",
-}
+VALUE_METHODS = frozenset(
+    """
+    item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__ cpu_numpy
+    """.split()
+)
+BREAKING_METHODS = frozenset(
+    """
+    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
+    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
+    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
+    """.split()
+)
 
 
 class TensorVar(Variable):
     """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter;
-    `real` for inputs."""
+    `value` the real one of an input."""
 
-    __slots__ = ("node", "fake", "cls", "value")
-
-    def __init__(
-        self,
-        node: torch.fx.Node,
-        fake: torch.Tensor,
-        cls: type = torch.Tensor,
-        source: Source | None = None,
-        value: torch.Tensor | None = None,
-    ) -> None:
-        self.source, self.mutated, self.node, self.fake, self.cls, self.value = (
-            source,
-            False,
-            node,
-            fake,
-            cls,
-            value,
-        )
+    node: torch.fx.Node
+    fake: torch.Tensor
+    cls: type = torch.Tensor
+    value: torch.Tensor | None = None
 
     def real(self) -> Any:
         raise Break("constant", "a tensor where a constant is needed")
@@ -135,9 +69,8 @@ class TensorVar(Variable):
         return self
 
     def truth(self, tx: Frame) -> bool:
-        return self._value_of(
-            tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside"
-        )
+        hint = "use torch.where, or keep the test outside"
+        return self._value_of(tx, bool, "a branch on a tensor's value", hint)
 
     def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
         """The value, where fake tensors know it (a constant made in the frame); else a break."""
@@ -155,43 +88,31 @@ class TensorVar(Variable):
             tx.raise_(TypeError, "len() of a 0-d tensor")
         return self.fake.shape[0]
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        if not self.fake.dim():
-            tx.raise_(TypeError, "iteration over a 0-d tensor")
-        return tx.output.call_graph(
-            tx, "call_method", "unbind", [self, ConstantVar(0)], {}
-        ).iterate(tx)
-
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
 
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
-        return result.truth(tx)
-
     def getattr(self, tx: Frame, name: str) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced
-        if name == "shape":
-            self.guard_shape(tx)
-            return tx.output.wrap_result(self.fake.shape)
+        special = getattr(self, "get_" + name, None)
+        if special is not None:
+            return special(tx)
         if name in METADATA:
             return self._metadata(tx, name)
-        if name == "grad":
-            return self._grad(tx)
-        if name == "grad_fn" and self._told(tx, "grad_fn") is None:
-            if self.value is not None:
-                tx.output.guard(self.source, ("FLAG", name), "{0}.grad_fn is None")
-            return ConstantVar(None)
         if name in VIEWS:
             return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.cls)
         return self._other_attribute(tx, name)
+
+    def get_shape(self, tx: Frame) -> Variable:
+        self.guard_shape(tx)
+        return tx.output.wrap_result(self.fake.shape)
+
+    def get___class__(self, tx: Frame) -> Variable:
+        return tx.output.wrap_pinned(self.cls)
 
     def _metadata(self, tx: Frame, name: str) -> Variable:
         """What a fake tensor tells, too: no node."""
@@ -248,28 +169,21 @@ class TensorVar(Variable):
     def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
-            tx.output.guard(
-                self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}", row=LAYOUT
-            )
+            check = f"{{0}}.shape == {tuple(self.value.shape)}"
+            tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
 
-    def _grad(self, tx: Frame) -> Variable:
-        if self.source is None or self.value is None:
-            if not self._told(tx, "requires_grad") or not self._told(tx, "is_leaf"):
-                return ConstantVar(None)
-            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
-        return tx.output.wrap(self.value.grad, self.source.attr("grad"))
-
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced.call(tx, args, kwargs)
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
+        if name in METADATA_METHODS:
+            values = [value.as_constant() for value in (*args, *kwargs.values())]
+            return tx.fold(getattr(self.fake, name), *values)
         if name in VALUE_METHODS:
-            return self._python_value(tx, name)
+            return self.python_value(tx, name)
         if name in BREAKING_METHODS:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
         if not callable(
@@ -278,24 +192,9 @@ class TensorVar(Variable):
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
-    def _python_value(self, tx: Frame, name: str) -> Variable:
+    def python_value(self, tx: Frame, name: str) -> Variable:
+        """item() and the like: known of a constant that was made in the frame."""
         hint = "the value leaves the graph; keep it a tensor"
-        if (
-            config.capture_scalar_outputs
-            and name in ("item", "__int__", "__float__", "__index__")
-            and not self.fake.is_complex()
-            and self.fake.dtype is not torch.bool
-            and tx.output.fake_mode.shape_env is not None
-        ):
-            value = tx.output.call_graph(tx, "call_method", "item", [self], {})
-            kind = {"__int__": int, "__index__": int, "__float__": float}.get(
-                name, value.python_type()
-            )
-            return (
-                value
-                if value.python_type() is kind
-                else tx.output.wrap_pinned(kind).call(tx, [value], {})
-            )
         value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
@@ -306,22 +205,7 @@ class TensorVar(Variable):
         self.guard_shape(tx)
         if dim is not None and dim.identity() is not None:
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return self.getattr(tx, "shape")
-
-    def method_dim(self, tx: Frame) -> Any:
-        return ConstantVar(self.fake.dim())
-
-    method_ndimension = method_dim
-
-    def method_numel(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.fake.numel())
-
-    method_nelement = method_numel
-
-    def method_stride(self, tx: Frame, dim: Variable | None = None) -> Any:
-        if dim is not None:
-            return tx.fold(lambda: self.fake.stride(dim.as_constant()))
-        return tx.output.wrap_result(self.fake.stride())
+        return self.get_shape(tx)
 
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))

@@ -36,8 +36,8 @@ def greedy_extendleft() -> None:
 
 @mutant("update-takes-all-first", f"{CONSUME}.*t.update.{{p}}")
 def greedy_update() -> None:
-    real = containers.dict_pairs
-    containers.dict_pairs = lambda tx, other, live=False: list(real(tx, other, live))
+    real = container_methods.dict_pairs
+    container_methods.dict_pairs = lambda tx, other, live=False: list(real(tx, other, live))
 
 
 @mutant("sort-leaves-the-list", f"{CONSUME}.*t.sort")

@@ -12,22 +12,16 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
 from ..registry import ARGUMENTS, BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
-    from ..base import Variable
 
 
 class FloatVar(Unpinned):
@@ -40,19 +34,10 @@ class FloatVar(Unpinned):
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
-    __slots__ = ("value", "tensor", "pin")
     cls = float
-
-    def __init__(
-        self, value: float, tensor: TensorVar, pin: Callable, source: Source | None = None
-    ) -> None:
-        self.source, self.mutated, self.value, self.tensor, self.pin = (
-            source,
-            False,
-            value,
-            tensor,
-            pin,
-        )
+    value: float
+    tensor: TensorVar
+    pin: Callable
 
     def is_constant(self) -> bool:
         return True
@@ -88,41 +73,18 @@ class FloatVar(Unpinned):
     def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensor: Any = tx.output.call_graph(
-            tx,
-            "call_function",
-            operation,
-            [v.tensor if isinstance(v, FloatVar) else v for v in operands],
-            {},
-        )
-        return FloatVar(
-            operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats]
-        )
+        tensors = [v.tensor if isinstance(v, FloatVar) else v for v in operands]
+        made: Any = tx.output.call_graph(tx, "call_function", operation, tensors, {})
+        value = operation(*[v.value for v in operands])
+        return FloatVar(value, made, lambda: [v.pin() for v in floats])
 
 
-ARITHMETIC = {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "true_divide",
-    "truediv",
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "add_",
-    "sub_",
-    "mul_",
-    "div_",
-    "true_divide_",
-    "_foreach_add",
-    "_foreach_mul",
-    "_foreach_div",
-    "_foreach_add_",
-    "_foreach_mul_",
-    "_foreach_div_",
-}
+ARITHMETIC = frozenset(
+    """
+    add sub mul div true_divide truediv iadd isub imul itruediv add_ sub_ mul_ div_ true_divide_
+    _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
+    """.split()
+)
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
@@ -137,13 +99,10 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
         and len(args) == 2
     ):
-        product = (
-            torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
-        )  # x + alpha * y
-        args, kwargs = (
-            [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})],
-            {},
-        )
+        # x + alpha * y
+        multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
+        product = tx.output.call_graph(tx, "call_function", multiply, [args[1], alpha], {})
+        args, kwargs = [args[0], product], {}
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
     constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
@@ -184,8 +143,8 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
         real = torch.tensor(value, dtype=torch.float64)
         fake = builder.fake_of(real)
         node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        tensor = TensorVar(node, node.meta["example_value"], float, source, real)
+        tensor = TensorVar(node, node.meta["example_value"], float, real, source=source)
         builder.inputs.append(tensor)
         pin = functools.partial(wrap_constant, builder, value, source)
-        builder.float_inputs[source] = FloatVar(value, tensor, pin, source)
+        builder.float_inputs[source] = FloatVar(value, tensor, pin, source=source)
     return builder.float_inputs[source]

@@ -7,26 +7,77 @@ In:   a TensorVar and arguments.   Out: a node of the graph, a constant, or a br
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
+from ... import config
 from ...exceptions import Break
-from ..base import Variable, adds_to
+from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..tensor import TensorVar
 
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
 
+@extends(TensorVar)
+class TensorMethods(TensorVar):
+    def get_grad(self, tx: Frame) -> Variable:
+        if self.value is not None:
+            return tx.output.wrap(self.value.grad, self.source.attr("grad"))
+        if self._told(tx, "requires_grad") and self._told(tx, "is_leaf"):
+            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
+        return ConstantVar(None)
 
-@adds_to(TensorVar, "setattr")
-def set_attribute(self: TensorVar, tx: Frame, name: str, value: Variable) -> None:
-    if name == "requires_grad" and sets_what_is(self, tx, value):
-        return
-    raise Break(
-        "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
-    )
+    def get_grad_fn(self, tx: Frame) -> Variable:
+        if self._told(tx, "grad_fn") is not None:
+            return self._other_attribute(tx, "grad_fn")
+        if self.value is not None:
+            tx.output.guard(self.source, ("FLAG", "grad_fn"), "{0}.grad_fn is None")
+        return ConstantVar(None)
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if name == "requires_grad" and sets_what_is(self, tx, value):
+            return
+        raise Break(
+            "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
+        )
+
+    def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        tensor = self.fake if self.value is None else self.value
+        self._told(tx, "requires_grad")
+        if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
+            raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
+        return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
+
+    def method_detach_(self, tx: Frame) -> Any:
+        self._told(tx, "requires_grad")  # eager refuses a view
+        return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
+
+    def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        if not args and not kwargs:
+            return ConstantVar(self.fake.type())
+        return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
+
+    def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
+        has tuples only, so that a torch.Size is given by its name."""
+        if args and getattr(args[0], "cls", None) is torch.Size:
+            kwargs = kwargs | {"size": args[0]}
+            args = args[1:]
+        return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
+
+    def method___hash__(self, tx: Frame) -> None:
+        raise Break("tensor method", "hash(tensor)")
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        if not self.fake.dim():
+            tx.raise_(TypeError, "iteration over a 0-d tensor")
+        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
+        return parts.iterate(tx)
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
+        return result.truth(tx)
 
 
 def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
@@ -40,38 +91,21 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
     )
 
 
-@adds_to(TensorVar)
-def method_requires_grad_(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-    tensor = self.fake if self.value is None else self.value
-    self._told(tx, "requires_grad")
-    if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
-        raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
-    return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
+def _as_scalar(name: str, kind: type | None) -> Callable:
+    """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run knows."""
+
+    def method(self: TensorVar, tx: Frame) -> Variable:
+        no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
+        in_graph = tx.output.fake_mode.shape_env is not None and config.capture_scalar_outputs
+        if no_number or not in_graph:
+            return self.python_value(tx, name)
+        value = tx.output.call_graph(tx, "call_method", "item", [self], {})
+        if kind is None or value.python_type() is kind:
+            return value
+        return tx.output.wrap_pinned(kind).call(tx, [value], {})
+
+    return method
 
 
-@adds_to(TensorVar)
-def method_detach_(self: TensorVar, tx: Frame) -> Any:
-    self._told(tx, "requires_grad")  # eager refuses a view
-    return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
-
-
-@adds_to(TensorVar)
-def method_type(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-    if not args and not kwargs:
-        return ConstantVar(self.fake.type())
-    return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
-
-
-@adds_to(TensorVar)
-def method_new(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-    """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
-    has tuples only, so that a torch.Size is given by its name."""
-    if args and getattr(args[0], "cls", None) is torch.Size:
-        kwargs = kwargs | {"size": args[0]}
-        args = args[1:]
-    return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
-
-
-@adds_to(TensorVar)
-def method___hash__(self: TensorVar, tx: Frame) -> None:
-    raise Break("tensor method", "hash(tensor)")
+for _name, _kind in (("item", None), ("__int__", int), ("__index__", int), ("__float__", float)):
+    setattr(TensorVar, f"method_{_name}", _as_scalar(_name, _kind))

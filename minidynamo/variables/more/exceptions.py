@@ -12,39 +12,27 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import runtime
-from ..exceptions import Break
-from .base import Variable
-from .constant import ConstantVar
-from .containers import TupleVar
-from .lookup import lookup
-from .objects import ObjectVar, wrap_object
-from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+from ... import runtime
+from ...exceptions import Break
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
+from ..constant import ConstantVar
+from ..containers import TupleVar
+from ..lookup import lookup
+from ..objects import INSTANCES, ObjectVar, wrap_object
+from ..registry import SHARED
+from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
-ANY_ARGUMENTS = (
-    StopIteration,
-    StopAsyncIteration,
-    SystemExit,
-    AttributeError,
-    NameError,
-    ImportError,
-)
+ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
+ANY_ARGUMENTS += (AttributeError, NameError, ImportError)
 
 
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the
     real one can tell more."""
 
-    __slots__ = ("kind", "where")
     kind: type
     where: tuple
     cls = types.TracebackType
@@ -55,11 +43,9 @@ class TracebackVar(Variable):
         )
 
 
-class ExceptionVar(ObjectVar):
+class ExceptionVar(ObjectOperations):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
-
-    __slots__ = ()
 
     def field_of_c(self, tx: Frame, name: str) -> Variable:
         if name not in self.slots:
@@ -128,15 +114,16 @@ class ExceptionVar(ObjectVar):
         super().generic_delattr(tx, name)
 
 
+INSTANCES.add(ExceptionVar)
+
+
 @SHARED.rule(test=lambda value: isinstance(value, BaseException))
 def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An exception that was made before this frame."""
     return wrap_object(builder, value, source, ExceptionVar)
 
 
-def initialise_exception(
-    cls: type, made: ObjectVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> None:
+def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:
     """BaseException.__init__, and those of C that take any arguments by position; the others look
     at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")

@@ -10,62 +10,51 @@ Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..exceptions import Break
-from .base import Variable
-from .classes import ClassVar
-from .functions import BOUND, BoundMethodVar
-from .lookup import METHODS, MISSING, lookup_in
-from .objects import ObjectVar, method_of_class
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
+from ...exceptions import Break
+from ..base import Codegen, Frame, Variable
+from ..classes import ClassVar
+from ..functions import BOUND, BoundMethodVar
+from ..lookup import METHODS, MISSING, lookup_in
+from ..objects import ObjectVar, method_of_class
 
 
 class SuperVar(Variable):
     """super(cls, obj)."""
 
-    __slots__ = ("start", "object")
     start: type
     object: Any
     cls = super
 
     def getattr(self, tx: Frame, name: str) -> Variable:
+        # Else to an instance, which may be a class whose metaclass this is about.
         bound_to_class = (
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
-        )  # else in a metaclass
-        mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
+        )
+        kind = self.object.value if bound_to_class else self.object.python_type()
+        mro = kind.__mro__
         owner, found = lookup_in(mro[0], mro[mro.index(self.start) + 1 :], name)
         if found is MISSING:
             return tx.method_of(self, name)
         if name == "__class__":  # its own, not the object's
             return tx.output.wrap_pinned(super)
         if name == "__new__":
-            return tx.output.wrap_pinned(
-                found.__func__ if isinstance(found, staticmethod) else found
-            )
+            return tx.output.wrap_pinned(getattr(found, "__func__", found))
         if not bound_to_class and isinstance(self.object, ObjectVar):
             if isinstance(found, property):
                 return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
             return self.object.class_attribute(tx, owner, found, name)
-        instance, cls = (
-            (None, self.object)
-            if bound_to_class
-            else (self.object, tx.output.wrap_pinned(self.object.python_type()))
-        )
         if isinstance(found, types.ClassMethodDescriptorType):
             raise Break("class", f"super().{name}, a class method in C")
         if isinstance(found, METHODS):
-            return method_of_class(tx, owner, found, name, instance, cls)
-        return (
-            tx.output.wrap_pinned(found)
-            if instance is None
-            else BoundMethodVar.of_descriptor(found, instance)
-            if type(found) in BOUND
-            else BoundMethodVar(tx.output.wrap_pinned(found), instance)
-        )
+            instance = None if bound_to_class else self.object
+            return method_of_class(tx, owner, found, name, instance, tx.output.wrap_pinned(kind))
+        if bound_to_class:
+            return tx.output.wrap_pinned(found)
+        if type(found) in BOUND:
+            return BoundMethodVar.of_descriptor(found, self.object)
+        return BoundMethodVar(tx.output.wrap_pinned(found), self.object)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(super, ClassVar(self.start), self.object)
