@@ -79,7 +79,10 @@ class ObjectVar(Variable):
             _, fallback = lookup(self.cls, "__getattr__")
             if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
                 raise
-            return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+            return self.fallback_getattr(tx, name, fallback)
+
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
+        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
