@@ -4,7 +4,7 @@ import collections
 import gc
 
 import pytest
-from minidynamo._guard_memo import Memo
+from minidynamo.extras._guard_memo import Memo
 
 
 class Thing:

@@ -3,7 +3,7 @@ right in kernels."""
 
 import pytest
 import torch
-from minidynamo._guard_memo import LayoutMemo, Memo
+from minidynamo.extras._guard_memo import LayoutMemo, Memo
 
 import minidynamo
 from minidynamo.extras.memo import layouts_are_watched

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from .._guard_memo import LayoutMemo, Memo, use_torch
+from ._guard_memo import LayoutMemo, Memo, use_torch
 from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
 

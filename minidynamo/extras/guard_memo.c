@@ -316,7 +316,7 @@ static PyMethodDef memo_methods[] = {
 
 static PyTypeObject MemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "minidynamo._guard_memo.Memo",
+    .tp_name = "minidynamo.extras._guard_memo.Memo",
     .tp_doc = "Memo([tensor]): `memo()` is True while nothing that was remembered has changed.",
     .tp_basicsize = sizeof(Memo),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
@@ -365,7 +365,7 @@ static PyMethodDef layout_memo_methods[] = {
 
 static PyTypeObject LayoutMemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "minidynamo._guard_memo.LayoutMemo",
+    .tp_name = "minidynamo.extras._guard_memo.LayoutMemo",
     .tp_doc = "LayoutMemo(): `memo(tensor)` is True for one that lies as the one that was remembered did.",
     .tp_basicsize = sizeof(LayoutMemo),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
@@ -414,7 +414,7 @@ static PyMethodDef functions[] = {
     {NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "minidynamo._guard_memo", "A memo of guard checks; see guards.py", -1, functions};
+    PyModuleDef_HEAD_INIT, "minidynamo.extras._guard_memo", "A memo of guard checks; see guards.py", -1, functions};
 
 PyMODINIT_FUNC
 PyInit__guard_memo(void)
