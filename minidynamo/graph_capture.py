@@ -45,7 +45,6 @@ from .symbolic_shapes import (
 )
 from .variables.base import Variable
 from .variables.builder import Builder
-from .variables.constant import ConstantVar
 from .variables.modules import GlobalsVar
 from .variables.registry import prepared
 from .variables.symbolic import SYMBOLIC, data_dependent
@@ -437,15 +436,6 @@ class OutputGraph(Builder):
             forgotten = learning and not made.is_inference() and not made.requires_grad
             if forgotten or any(id(tensor) in self.untold for tensor in given):
                 self.untold.add(id(made))
-
-    def call_state(self, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
-        """A change of the thread's state: made now for the ops that follow, and recorded."""
-        node = self.add_node(
-            tx, "call_function", setter, [ConstantVar(value) for value in values], {}, None
-        )
-        self.calls -= 1
-        setter(*values)
-        return node
 
     def add_node(
         self,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from . import runtime
 from .symbolic_inputs import symbols_of
 from .variables.symbolic import SymVar
 from .variables.tensor import TensorVar
@@ -38,8 +37,6 @@ def reserved_names() -> set[str]:
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
-    for _ in output.entered:
-        output.graph.call_function(runtime.leave)
     output.graph.output(tuple(variable.node for variable in outputs))
     output.inputs = used = used_inputs(output)
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")

@@ -21,7 +21,7 @@ import torch
 
 from miniinductor.sizes.printing import python_code
 
-from . import frame_hook, runtime
+from . import frame_hook, hooks, runtime
 from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
@@ -302,6 +302,8 @@ class Codegen:
         for iterator in self.late:
             self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
             self.emit("POP_TOP", None, -1)
+        for write in hooks.AFTER_WRITES:
+            write(self)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:
@@ -312,27 +314,6 @@ class Codegen:
             if type(variable) is CellVar and variable.mutated and variable not in own
         ]
         return own + others
-
-    def set_state(self, values: dict[tuple, Any], nesting: int = 0) -> None:
-        """The thread's grad mode and the like: those that the traced code left changed, or all as
-        they were before it."""
-        calls = [(setter, *key, final) for (setter, key), final in values.items()]
-        calls += [
-            (torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)
-        ] * abs(nesting)
-        for function, *args in calls:
-            self.call_object(function, *map(self.constant, args))
-            self.emit("POP_TOP", None, -1)
-
-    def enter_contexts(self) -> None:
-        """Those that the traced code entered and has not left: the graph, which may be none, leaves
-        them at its end."""
-        for context in self.output.entered:
-            self.set_state(context.state)
-            made = self.constant(context.make)
-            self.call_object(runtime.entered, made, ConstantVar(context.arg))
-            self.remember(context)
-            self.emit("POP_TOP", None, -1)
 
 
 @functools.lru_cache(1000)

@@ -8,67 +8,8 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
 
 import collections
 import gc
-import threading
 
 import torch
-import torch.fx
-
-CONTEXTS = {"InferenceMode": torch._C._InferenceMode, "device": torch.device}
-
-
-class Entered(threading.local):
-    """`managers`: the context managers of C that this thread's graphs have entered and not left."""
-
-    def __init__(self):
-        self.managers = []
-
-
-ENTERED = Entered()
-
-
-def entered(make, value):
-    """A context manager of C, entered: for the code behind a graph break to leave."""
-    made = make(value)
-    made.__enter__()
-    return made
-
-
-@torch.fx.node.has_side_effect
-def enter(kind, value):
-    """A node of the graph: enter inference mode (True) or a device; `leave` ends the last one."""
-    ENTERED.managers.append(entered(CONTEXTS[kind], value))
-
-
-@torch.fx.node.has_side_effect
-def leave():
-    ENTERED.managers.pop().__exit__(None, None, None)
-
-
-enter.ended_by = leave  # for whoever runs the graph node by node
-
-
-def unwind(depth):
-    """Leave what was entered since there were `depth` of them."""
-    while len(ENTERED.managers) > depth:
-        leave()
-
-
-def as_inference_tensors(compiled, places):
-    """`compiled`, whose results at `places` were made in inference mode by the program: tensors of
-    that kind, over the same memory."""
-
-    def run(*args):
-        results = list(compiled(*args))
-        with torch.inference_mode():
-            for n in places:
-                made = results[n]
-                if not made.is_inference():
-                    results[n] = torch.empty(0, dtype=made.dtype, device=made.device).set_(
-                        made.untyped_storage(), made.storage_offset(), made.shape, made.stride()
-                    )
-        return results
-
-    return run
 
 
 def new_object(cls, fields, slots, payload):
@@ -91,39 +32,10 @@ def new_object(cls, fields, slots, payload):
     return made
 
 
-def restoring(compiled, before):
-    """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was:
-    `before` is [(setter, key, value)]."""
-
-    def run(*args):
-        depth = len(ENTERED.managers)
-        try:
-            return compiled(*args)
-        except BaseException:
-            unwind(depth)
-            for setter, key, value in before:
-                setter(*key, value)
-            raise
-
-    return run
-
-
 def check_size(condition):
     """torch._check() of a size that only the run knows, in the graph."""
     if isinstance(condition, bool):
         torch._check(condition)
-
-
-def floats_as_tensors(compiled, places):
-    """`compiled`, whose arguments at `places` are floats here and 0-d tensors there."""
-
-    def run(*args):
-        args = list(args)
-        for n in places:
-            args[n] = torch.tensor(args[n], dtype=torch.float64)
-        return compiled(*args)
-
-    return run
 
 
 def new_exception(cls, args, fields, cause, context, suppress):

@@ -2,9 +2,9 @@
 can run the frame from the start.
 
 In:   the `OutputGraph` and its GraphModule, before a backend sees it.
-Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which
-      the replacement code calls then: it returns if the frame may run as plain Python, up to the
-      error with its own message and line or to the program's own handler.
+Out:  `around(compiled)`, which puts the tensors back where the graph raises, and the `handler` in
+      the replacement code, which calls `raised` then: it returns if the frame may run as plain
+      Python, up to the error with its own message and line or to the program's own handler.
 
         with torch.inference_mode():
             graph_break()
@@ -28,9 +28,11 @@ import sys
 import torch
 import torch.utils.checkpoint
 
-from .. import config, records
-from ..conversion import RECOVERIES, Recovery
+from .. import config, hooks, records
+from ..bytecode import Instruction
 from ..foreign import is_foreign, ours
+from ..reconstruct import Codegen
+from .thread_state import push_state
 
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
@@ -50,19 +52,17 @@ DRAWS = re.compile(
 )
 
 
-class Undo(Recovery):
+class Undo(hooks.Recovery):
     """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through
     a view.  `write`: the first node that does. `in_order`: the backend runs the nodes in the
     program's order.  `drawing`: it may draw random numbers.  `copying`: at the next run;
     `always_copying`: at each."""
 
-    def __init__(self, output, gm, function, in_order):
-        self.function, self.in_order, self.code, nodes = (
-            function,
-            in_order,
-            type(gm).forward.__code__,
-            list(output.graph.nodes),
-        )
+    def __init__(self, output, gm, function):
+        self.function = function
+        self.in_order = in_order = not output.generates_code
+        self.code = type(gm).forward.__code__
+        nodes = list(output.graph.nodes)
         writes = {}
         for node, fake in output.written:
             writes.setdefault(storage(fake), node)
@@ -123,6 +123,22 @@ class Undo(Recovery):
 
         return run
 
+    def handler(self, frame, call):
+        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        handler = Codegen(frame)
+        handler.emit("PUSH_EXC_INFO", None, 2)
+        handler.call_object(self.raised)
+        # `raised` raises: no longer handled
+        cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+        for instruction in handler.instructions:
+            instruction.exc = cleanup[0], 1, True
+        for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+            handler.emit(op, None, -1)
+        push_state(handler, frame.output.state_before)
+        for instruction in call:
+            instruction.exc = handler.instructions[0], 0, False
+        return cleanup + handler.instructions
+
     def raised(self):
         """The graph raised: return if the frame may run as plain Python, else raise again."""
         error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
@@ -153,7 +169,7 @@ class Undo(Recovery):
         )
 
 
-RECOVERIES.append(Undo)
+hooks.RECOVERIES.append(Undo)
 
 
 def state(tensor):

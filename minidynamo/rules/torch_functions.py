@@ -12,6 +12,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from .. import polyfills, runtime
 from ..exceptions import Break
+from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, refused, rule, rules, traced
 from ..symbolic_eval.torch_rules import at, call_leaf
 from ..variables.constant import NUMPY, ConstantVar
@@ -213,7 +214,7 @@ rules(
         torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
         torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
         torch.clear_autocast_cache: lambda tx: (
-            tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE
+            call_state(tx.output, tx, torch.clear_autocast_cache, []) and NONE
         ),
         # a label: the graph has its own.  # PyTorch: ignored too, with a warning
         torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(

@@ -1,8 +1,7 @@
 """Floats that change from call to call (a scheduler's learning rate): tensors in the graph.
 
 In:   a float at a source that had another value in an earlier call.
-Out:  a FloatVar: a placeholder of the graph; `runtime.floats_as_tensors` makes the tensor at each
-      call.
+Out:  a FloatVar: a placeholder of the graph; `floats_as_tensors` makes the tensor at each call.
 
     >>> wrap_float(builder, 0.1, source)        # a constant, guarded by its value, at first
 """
@@ -11,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import hooks
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
 from ..registry import ARGUMENTS, BY_VALUE
@@ -23,10 +24,13 @@ from ..symbolic import Unpinned
 from ..tensor import TensorVar
 
 if TYPE_CHECKING:
+    from ...conversion import Conversion
+    from ...convert_frame import FrameCompiler
     from ...graph_capture import OutputGraph
+    from ...guards import Guard
     from ...reconstruct import Codegen
     from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
+    from ...symbolic_eval.evaluator import Frame, RootFrame
     from ..base import Variable
 
 
@@ -189,3 +193,45 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
         pin = functools.partial(wrap_constant, builder, value, source)
         builder.float_inputs[source] = FloatVar(value, tensor, pin, source)
     return builder.float_inputs[source]
+
+
+# ---- which floats change, and the graph that takes them
+CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
+
+
+def note_float(compiler: FrameCompiler, code: types.CodeType, failed: Guard) -> None:
+    """A float that has changed is an input of the next graph."""
+    if failed.kind != "EQUALS" or "is float" not in failed.check:
+        return
+    if compiler.dynamic is False or compiler.backend_name == "eager":
+        return
+    names = compiler.floats.setdefault(code, set())
+    if names is not CONSTANT:
+        names.add(failed.source.name())
+
+
+def take_floats_as_constants(conversion: Conversion, frame: RootFrame) -> bool:
+    """A float that is no constant may be what broke the graph."""
+    if frame.split is None or not frame.output.float_inputs:
+        return False
+    conversion.compiler.floats[conversion.code] = CONSTANT
+    return True
+
+
+def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) -> Callable:
+    """`compiled`, with tensors in the place of the inputs that are floats for the program."""
+    inputs = enumerate(output.inputs)
+    places = [n for n, variable in inputs if type(variable) is TensorVar and variable.cls is float]
+
+    def run(*args: Any) -> Any:
+        tensors = list(args)
+        for n in places:
+            tensors[n] = torch.tensor(args[n], dtype=torch.float64)
+        return compiled(*tensors)
+
+    return run if places else compiled
+
+
+hooks.FAILED_GUARDS.append(note_float)
+hooks.LESSONS.append(take_floats_as_constants)
+hooks.ADAPTERS.append(floats_as_tensors)
