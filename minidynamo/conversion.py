@@ -115,7 +115,6 @@ class Conversion:
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
-                frame.output.check_generators()
                 tail = rebuild(frame)
             if self.policy.pin(pinned_sizes(frame.output)):
                 return None  # with those sizes as numbers

@@ -14,24 +14,20 @@ and `module_path`. Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
-import functools
 import linecache
-import operator
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
 from miniinductor.fake_mode import FakeMode
 
-from . import assumptions, config, graph_module, graph_values, symbolic_inputs
-from .assumptions import guard_operator
+from . import config, graph_module, graph_values, hooks, symbolic_inputs
 from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
 from .dynamic import SizePolicy
@@ -46,31 +42,16 @@ from .symbolic_shapes import (
 from .variables.base import Variable
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
-from .variables.registry import prepared
-from .variables.symbolic import SYMBOLIC, data_dependent
-from .variables.tensor import TensorVar
+from .variables.symbolic import data_dependent
 
-LITERAL_KEYS = (str, int, bool, type(None))
-PLAIN_OPERATORS = {
-    getattr(operator, "i" + name): getattr(operator, name)
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "lshift",
-        "rshift",
-    )
-}
-PLAIN_OPERATORS.update(
-    {operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor}
+
+GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
 )
-
-
+LITERAL_KEYS = (str, int, bool, type(None))
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -103,13 +84,6 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
 
 
 UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
-
-
-def is_new_number(result: Any) -> bool:
-    """Is it a number that only the run knows?"""
-    if not config.capture_scalar_outputs or type(result) not in SYMBOLIC:
-        return False
-    return not result.node.has_hint()
 
 
 class OutputGraph(Builder):
@@ -157,13 +131,12 @@ class OutputGraph(Builder):
         self.pair_guards: list[Guard] = []
         # source of a dictionary -> {name that must stay absent: line that asked}
         self.absent: dict[Source, dict[str, str]] = {}
-        self.global_hooks_guarded = False
-        # id -> (function of torch's, does it call what the program replaced)
-        self.read_functions: dict[int, tuple[Any, bool]] = {}
         self.memo = {}
         self.pinned_memo = {}
         self.sourced = []
         self.globals: dict[int, GlobalsVar] = {}
+        # id -> (function of torch's, does it call what the program replaced)
+        self.read_functions: dict[int, tuple[Any, bool]] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.members: dict[int, Any] = {}  # id of a member of an enumeration -> its MemberVar
         self.makers: dict[int, Any] = {}  # id of a stateless module made in the frame -> its maker
@@ -193,28 +166,8 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    def check_generators(self) -> None:
-        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it
-        go."""
-        for generator in self.generators:
-            if generator.must_be_closed():
-                raise Break(
-                    "generator",
-                    f"the generator {generator.frame.code.co_name} is left inside a try or with",
-                    "consume it, or close it",
-                    *generator.made,
-                )
-
     # ---- what lies in files of its own
     # (methods like the others: `output` is their `self`)
-    guard_state = assumptions.guard_state
-    guard_globals = assumptions.guard_globals
-    calls_replaced = assumptions.calls_replaced
-    lets_go = assumptions.lets_go
-    nothing_handled = assumptions.nothing_handled
-    guard_flag = assumptions.guard_flag
-    guard_offsets = assumptions.guard_offsets
-    guard_no_global_hooks = assumptions.guard_no_global_hooks
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
     symbolic_int = symbolic_inputs.symbolic_int
     add_symbols = symbolic_inputs.add_symbols
@@ -273,6 +226,25 @@ class OutputGraph(Builder):
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
+    def guard_no_global_hooks(self) -> None:
+        """No hooks are installed for all modules, and none must be later."""
+        table = torch.nn.modules.module
+        for name in GLOBAL_HOOKS:
+            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
+            if getattr(table, name):
+                raise Break("module", "global module hooks are installed")
+
+    def nothing_handled(self) -> bool:
+        """Does the frame run outside of all `except` blocks?  Guarded if so."""
+        if not self.handling:
+            self.guard(self.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
+        return not self.handling
+
+    def calls_replaced(self, function: Any, goes_on: Callable[[Any], bool]) -> bool:
+        """Does torch's `function`, which the graph would call whole, find something of the
+        program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""
+        return False
+
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
         alike = " is {" in check
@@ -285,13 +257,6 @@ class OutputGraph(Builder):
         if found is None:
             found = self.globals[id(values)] = GlobalsVar(values, self)
         return found
-
-    def as_input(self, source: Source) -> None:
-        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
-        the graph's state."""
-        if source.name() not in self.input_sources:
-            self.input_sources.add(source.name())
-            raise Break("restart", "a buffer is replaced in forward")
 
     # ---- inputs
     def unique_name(self, text: str) -> str:
@@ -348,29 +313,19 @@ class OutputGraph(Builder):
         kwargs: dict[str, Variable],
     ) -> Variable:
         """Run once with fake tensors, record, wrap the result."""
-        if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:
-            target = PLAIN_OPERATORS[target]  # `2 += tensor` is `2 + tensor`
-        if self.floats:
-            args, kwargs = prepared(tx, target, args, kwargs)
+        for prepare in hooks.BEFORE_NODES:
+            target, args, kwargs = prepare(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
-        if op == "call_function" and getattr(target, "__module__", None) == "_operator":
-            guard_operator(target, [*args, *kwargs.values()])
-        before = states(fake_args, fake_kwargs)
-        if "as_strided" in getattr(target, "__name__", target):
-            self.guard_offsets([tensor for tensor, _ in before])
+        given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
-        written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
-        if self.untold or torch.is_inference_mode_enabled():
-            self.note_untold([tensor for tensor, _ in before], result)
-        if is_new_number(result) and result.node._expr not in self.symbol_nodes:
-            self.add_unbacked(tx, self.add_node(tx, op, target, args, kwargs, result), result)
+        written = [tensor for tensor, state in given if state is None or state != state_of(tensor)]
+        for note in hooks.AFTER_FAKES:
+            note(self, target, [tensor for tensor, _ in given], result)
         if not holds_tensor(result):
-            self.guard_answer(op, target, args, kwargs, result)
-            if result is None and (op == "call_function" or written):
-                node = self.add_node(tx, op, target, args, kwargs, None)
-                self.written += [(node, tensor) for tensor in written]
-            return self.wrap_result(result)
+            if not hooks.ANSWERS:
+                raise Break("op", f"{describe(target)} gives no tensor")
+            return hooks.ANSWERS[-1](tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # an argument came back as it was: x.contiguous(), dropout(x, training=False)
@@ -408,34 +363,6 @@ class OutputGraph(Builder):
                 f"{describe(target)} failed while tracing: {type(error).__name__}: "
                 f"{text.splitlines()[0] if text else ''}",
             ) from None
-
-    def guard_answer(
-        self,
-        op: str,
-        target: Any,
-        args: Sequence[Variable],
-        kwargs: dict[str, Variable],
-        result: Any,
-    ) -> None:
-        """A call that gave no tensor: it read a flag of a tensor, or the process's state."""
-        if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
-            self.guard_state(functools.partial(target), result)
-        elif len(args) == 1 and not kwargs:
-            self.guard_flag(args[0], target if op == "call_method" else target.__name__)
-
-    def note_untold(self, given: list[torch.Tensor], result: Any) -> None:
-        """Remember results whose history their fakes do not tell.
-
-        In inference mode a view of a tensor that needs gradients needs them, too; fake tensors
-        forget that where the view is made of other operations (`view_as`, `flatten`)."""
-        inference = torch.is_inference_mode_enabled()
-        learning = inference and any(tensor.requires_grad for tensor in given)
-        for made in pytree.tree_leaves(result):
-            if not isinstance(made, torch.Tensor) or any(made is tensor for tensor in given):
-                continue
-            forgotten = learning and not made.is_inference() and not made.requires_grad
-            if forgotten or any(id(tensor) in self.untold for tensor in given):
-                self.untold.add(id(made))
 
     def add_node(
         self,

@@ -44,6 +44,15 @@ BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuil
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
 
 # --- the graph ------------------------------------------------------------------------------------
+# (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead
+BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
+# (output, target, tensors that it was given, result) of one that has run with fake tensors
+AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
+# (frame, op, target, args, kwargs, result, tensors that were written) -> the variable of a result
+# that holds no tensor; the last one is used
+ANSWERS: list[Callable[..., Any]] = []
+# what torch.fx has made of the graph
+GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]
 # (compiled graph, output, its results) -> what is called instead
 ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []

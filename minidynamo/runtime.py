@@ -9,8 +9,6 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
 import collections
 import gc
 
-import torch
-
 
 def new_object(cls, fields, slots, payload):
     """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
@@ -30,12 +28,6 @@ def new_object(cls, fields, slots, payload):
     for name, value in (slots or {}).items():
         object.__setattr__(made, name, value)
     return made
-
-
-def check_size(condition):
-    """torch._check() of a size that only the run knows, in the graph."""
-    if isinstance(condition, bool):
-        torch._check(condition)
 
 
 def new_exception(cls, args, fields, cause, context, suppress):

@@ -10,12 +10,13 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from .. import polyfills, runtime
+from .. import polyfills
 from ..exceptions import Break
 from ..extras.thread_state import call_state
+from ..guards import constant_check
 from ..symbolic_eval.registry import NONE, refused, rule, rules, traced
 from ..symbolic_eval.torch_rules import at, call_leaf
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import FloatVar
@@ -53,6 +54,19 @@ for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
     rule(_function)(functools.partial(_pad, _function))
 
 
+def _guard_globals(output, function):
+    """A backend will trace `function`, and take what its globals are now for constants."""
+    source = output.globals_of(function.__globals__).source
+    for name in function.__code__.co_names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        if is_constant_value(value):
+            output.guard(source.item(name), "GLOBAL", *constant_check(value))
+        elif callable(value):
+            output.guard(source.item(name), "GLOBAL", "{0} is {pin}", value)
+
+
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, *args, **kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a
@@ -67,7 +81,7 @@ def _autograd_function(tx, *args, **kwargs):
             if tx.output.generates_code and hasattr(
                 function := getattr(found, "__func__", found), "__code__"
             ):
-                tx.output.guard_globals(function)
+                _guard_globals(tx.output, function)
 
     def apply(*values, **named):
         return cls.apply(*values, **named)
@@ -106,6 +120,12 @@ rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
 rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
+def check_size(condition):
+    """torch._check() of a size that only the run knows, in the graph."""
+    if isinstance(condition, bool):
+        torch._check(condition)
+
+
 @rule(torch._check, torch._check_is_size)
 def _check(tx, *args, **kwargs):
     """What the program promises of a size that only the run knows is checked there, and a fact from
@@ -117,7 +137,7 @@ def _check(tx, *args, **kwargs):
             and not value.node.has_hint()
             and tx.output.shape_env.prove(value.node.expr) is None
         ):
-            tx.output.call_graph(tx, "call_function", runtime.check_size, [SymVar(value)], {})
+            tx.output.call_graph(tx, "call_function", check_size, [SymVar(value)], {})
             tx.output.shape_env.learn(value.node.expr)
             return NONE
         args = [ConstantVar(bool(value)), *args[1:]]

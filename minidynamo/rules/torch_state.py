@@ -8,6 +8,7 @@ import functools
 import torch
 
 from ..exceptions import Break
+from ..extras.rare_nodes import guard_state
 from ..extras.thread_state import call_state, enter, leave
 from ..symbolic_eval.registry import NONE, rule
 from ..symbolic_eval.torch_rules import STATES, at
@@ -59,7 +60,7 @@ def _fold(function, guarded, tx, *args, **kwargs):
     call = functools.partial(function, *[value.as_constant() for value in args], **named)
     result = tx.fold_pinned(call)
     if guarded:
-        tx.output.guard_state(call, result.as_constant())
+        guard_state(tx.output, call, result.as_constant())
     return result
 
 

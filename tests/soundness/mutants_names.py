@@ -83,6 +83,7 @@ def nothing_fixed() -> None:
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
+    from minidynamo.extras import replaced_functions  # noqa: F401  (before it is taken away)
     from minidynamo.graph_capture import OutputGraph
 
     OutputGraph.calls_replaced = lambda self, function, goes_on: False

@@ -19,7 +19,7 @@ import torch
 from ... import hooks
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
-from ..registry import ARGUMENTS, BY_VALUE
+from ..registry import BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
 
@@ -130,10 +130,10 @@ ARITHMETIC = {
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
-    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
+    """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
     one there, or else a constant."""
     if not any(isinstance(value, FloatVar) for value in (*args, *kwargs.values())):
-        return args, kwargs
+        return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
     if (
@@ -151,10 +151,10 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
     constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
-    return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
+    return target, [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
 
 
-ARGUMENTS.append(with_tensors)
+hooks.BEFORE_NODES.append(with_tensors)
 
 
 def _scaled(name: str, symbol: str) -> Callable:

@@ -1,4 +1,4 @@
-"""Methods of generators: send, throw, close.
+"""Methods of generators: send, throw, close; and one that is left at the end.
 
     >>> generator.call_method(tx, "send", [value], {})
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import hooks
 from ...exceptions import Break, ObservedException
 from ..base import Variable, adds_to
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
 if TYPE_CHECKING:
+    from ...reconstruct import Codegen
     from ...symbolic_eval.evaluator import Frame
 
 
@@ -74,3 +76,18 @@ def method_throw(self: GeneratorVar, tx: Frame, *exception: Variable) -> Variabl
     if yielded is None:
         tx.raise_(StopIteration)
     return yielded
+
+
+def check_generators(cg: Codegen) -> None:
+    """One that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+    for generator in cg.output.generators:
+        if generator.must_be_closed():
+            raise Break(
+                "generator",
+                f"the generator {generator.frame.code.co_name} is left inside a try or with",
+                "consume it, or close it",
+                *generator.made,
+            )
+
+
+hooks.BEFORE_VALUES.append(check_generators)

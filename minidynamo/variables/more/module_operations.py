@@ -22,7 +22,9 @@ from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
 
 if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
     from ...reconstruct import Codegen
+    from ...sources import Source
     from ...symbolic_eval.evaluator import Frame
 
 
@@ -69,6 +71,14 @@ def set_attribute(self: ModuleVar, tx: Frame, name: str, value: Variable) -> Non
         ObjectVar.setattr(self, tx, name, value)
 
 
+def as_input(output: OutputGraph, source: Source) -> None:
+    """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of the
+    graph's state."""
+    if source.name() not in output.input_sources:
+        output.input_sources.add(source.name())
+        raise Break("restart", "a buffer is replaced in forward")
+
+
 @adds_to(ModuleVar)
 def module_setattr(self: ModuleVar, tx: Frame, name: str, value: Variable) -> None:
     """nn.Module.__setattr__, where it only stores."""
@@ -83,7 +93,7 @@ def module_setattr(self: ModuleVar, tx: Frame, name: str, value: Variable) -> No
         raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
     buffers = self.table(tx, "_buffers")
     if name in buffers.items:
-        tx.output.as_input(buffers.source.item(name))
+        as_input(tx.output, buffers.source.item(name))
         buffers.store(tx, ConstantVar(name), value)
     else:
         self.generic_setattr(tx, name, value)
