@@ -234,7 +234,7 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
             check = f"this_function.__closure__[{n}] == EMPTY"
             output.pair_guards.append(Guard("EMPTY", (), check, {"EMPTY": types.CellType()}))
             content = None
-        variable = CellVar(content, None, name)
+        variable = CellVar(content, name)
         output.memo[id(cell)] = (variable, cell)
         closure.append(variable)
     return tuple(closure)

@@ -16,21 +16,12 @@ import types
 
 import torch
 
-LEAF_MODULES = (
-    "torch.nn.functional",
-    "torch._C._nn",
-    "torch.functional",
-    "torch._C._special",
-    "torch._C._linalg",
-    "torch._C._fft",
-    "torch.special",
-    "torch.linalg",
-    "torch.fft",
-    "torch._jit_internal",
-    "torch._C._VariableFunctions",
-    "torch._C._sparse",
-    "torch.sparse",
-    "torch._C._nested",
+LEAF_MODULES = tuple(
+    """
+    torch.nn.functional torch._C._nn torch.functional torch._C._special torch._C._linalg
+    torch._C._fft torch.special torch.linalg torch.fft torch._jit_internal
+    torch._C._VariableFunctions torch._C._sparse torch.sparse torch._C._nested
+    """.split()
 )
 MISSING = object()
 BUILTINS = dict(vars(builtins))

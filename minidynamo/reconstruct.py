@@ -44,7 +44,6 @@ BY_CALL = {
     "tuple_item": tuple.__getitem__,
     "stride": torch.Tensor.stride,
     "getattr": getattr,
-    "behind": runtime.behind,
 }  # kinds of sources -> function of the base and the key
 BY_ATTRIBUTE = {
     "attr": None,

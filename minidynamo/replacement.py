@@ -34,12 +34,10 @@ from .symbolic_eval import evaluator
 from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
 from .variables.constant import is_constant_value
-from .variables.exceptions import ExceptionVar
-from .variables.objects import ObjectVar
+from .variables.objects import INSTANCES, ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
-INSTANCES = (ObjectVar, ExceptionVar)  # not modules
 # Nothing follows these in the frame, or what follows belongs to them.
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.13 on

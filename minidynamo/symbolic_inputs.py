@@ -51,7 +51,7 @@ def symbolic_int(output: "OutputGraph", value: int, source: Source) -> SymVar:
     """An int of the arguments as a symbol of its own."""
     made = output.shape_env.create_symbol(value, source, duck=False)
     output.add_symbols()
-    return SymVar(made, source)
+    return SymVar(made, source=source)
 
 
 def add_symbols(output: "OutputGraph") -> None:
@@ -62,7 +62,7 @@ def add_symbols(output: "OutputGraph") -> None:
             row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
             value = output.shape_env.wrap(symbol)
             node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
-            output.inputs.append(SymVar(value, row.sources[0], node))
+            output.inputs.append(SymVar(value, node, source=row.sources[0]))
 
 
 def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:

@@ -25,11 +25,11 @@ from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.classes import ClassVar
-from ..variables.exceptions import initialise_exception
+from ..variables.more.exceptions import initialise_exception
 from ..variables.more.instances import allocate, initialise_payload, instantiate
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
-from ..variables.super import SuperVar
+from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)

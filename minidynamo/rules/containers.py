@@ -31,7 +31,7 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
     limit = maxlen.as_constant()
     if limit is not None and (type(limit) is not int or limit < 0):
         raise Break("arguments", "the maxlen of a deque")
-    made = DequeVar(list(values.iterate(tx)), limit)
+    made = DequeVar(list(values.iterate(tx)), maxlen=limit)
     made._changed()
     made.mutated = False
     return made

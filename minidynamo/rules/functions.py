@@ -11,7 +11,6 @@ import operator
 import sys
 import types
 
-from .. import polyfills
 from ..exceptions import Break
 from ..guards import constant_check
 from ..symbolic_eval.registry import callable_of_type, rule, rules, traced
@@ -22,6 +21,7 @@ from ..variables.functions import BoundMethodVar
 from ..variables.lookup import trusted
 from ..variables.more.partials import PartialVar
 from ..variables.objects import ObjectVar
+from . import polyfills
 
 
 @rule(functools.partial)

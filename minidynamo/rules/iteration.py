@@ -43,6 +43,7 @@ class Host:
         return self
 
     def __next__(self):
+        current().output.count_step()
         value = self.iterator.next(current())
         if value is None:
             raise StopIteration

@@ -6,11 +6,11 @@ In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 from typing import Any
 
 from ..exceptions import Break, ObservedException
-from ..polyfills import NOTHING
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
 from ..variables.functions import CallableVar
+from .polyfills import NOTHING
 
 
 def values_under(frame: Any, keys: Any, subject: Any) -> ConstantVar | TupleVar:

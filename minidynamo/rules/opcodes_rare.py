@@ -12,7 +12,8 @@ from typing import Any
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import LOAD_DEREF, effects, opcode, push_callable, pushes
-from ..variables.containers import ListVar, dict_pairs
+from ..variables.containers import ListVar
+from ..variables.more.container_methods import dict_pairs
 from ..variables.functions import CallableVar
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.text import text
 from ..variables.constant import ConstantVar
-from ..variables.symbolic import TextVar, parts_of
+from ..variables.more.texts import TextVar, parts_of
 
 
 def joined(parts: list[Any]) -> Any:

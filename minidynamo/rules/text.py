@@ -5,7 +5,6 @@ In, out: as in `symbolic_eval.text`, whose registry these handlers join.
 
 import types
 
-from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.text import CONVERT, text, text_of_class
 from ..variables.constant import ConstantVar
@@ -13,6 +12,7 @@ from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
+from ..variables.more.exceptions import new_exception
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
@@ -54,7 +54,7 @@ def of_exception(tx, value: ObjectVar, how: str) -> str | None:
         parts = ", ".join([text(tx, item, "repr") for item in args])
         return f"{value.cls.__name__}({parts})"
     constants = [item.as_constant() for item in args]
-    return str(runtime.new_exception(value.cls, constants, {}, None, None, False))
+    return str(new_exception(value.cls, constants, {}, None, None, False))
 
 
 @text_of_class(ClassVar, CallableVar, PyModuleVar)

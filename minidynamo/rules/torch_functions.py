@@ -10,7 +10,6 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from .. import polyfills
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..guards import constant_check
@@ -22,6 +21,7 @@ from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import FloatVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
+from . import polyfills
 
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms

@@ -4,6 +4,7 @@ with torch.no_grad(): ...        torch.get_default_dtype()        with torch.aut
 """
 
 import functools
+from typing import Any
 
 import torch
 
@@ -114,7 +115,9 @@ class ContextVar(Variable):
     enter it in the same one behind a graph break.
     """
 
-    __slots__ = ("make", "arg", "state")
+    make: Any
+    arg: Any
+    state: Any
 
     def getattr(self, tx, name):
         return MethodVar(self, name)

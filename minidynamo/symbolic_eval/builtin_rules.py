@@ -21,11 +21,8 @@ from ..variables.containers import (
     ListVar,
     TupleVar,
 )
-from ..variables.iterators import EnumerateVar, ZipVar
-from ..variables.classes import ClassVar
-from ..variables.super import SuperVar
 from .operators import COMPARISONS, OPERATORS, UNARY
-from .registry import refused, rule, rules
+from .registry import refused, rules
 
 if TYPE_CHECKING:
     from ..variables.base import Variable
@@ -47,23 +44,6 @@ def _getattr(tx, owner, name, default=None, /):
         if default is None or not issubclass(raised.var.python_type(), AttributeError):
             raise
         return default
-
-
-@rule(super)
-def _super(tx, *args, **kwargs):
-    cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
-    mro = (
-        args[1].value.__mro__ if cls is not None and isinstance(args[1], ClassVar) else ()
-    )  # None while the class is made
-    if (
-        cls is None
-        or mro is None
-        or not issubclass(args[1].value if cls in mro else args[1].python_type(), cls)
-    ):
-        raise Break(
-            "class", "super() with these arguments"
-        )  # plain Python says what is wrong with them
-    return SuperVar(cls, args[1])
 
 
 def _tuple(tx, values=EMPTY, /):
@@ -107,12 +87,6 @@ rules(
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
-        enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
-            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
-        ),
-        zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
-            [tx.iter_of(a) for a in values], strict.truth(tx)
-        ),
         type: lambda tx, value, *more, **kwargs: (
             refused("class", "making a class in a compiled frame")(tx)
             if more

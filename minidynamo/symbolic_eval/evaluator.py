@@ -25,7 +25,6 @@ from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
 from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
-from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent
 from . import builtin_rules, calls, torch_rules  # noqa: F401  (the first registers itself)
 from .code_info import code_info
@@ -257,9 +256,6 @@ class RootFrame(Frame):
 
 def raised_at(exception: Any) -> int | None:
     """The root's step at which an exception was raised while tracing; None for a real one."""
-    slots = getattr(exception, "slots", {})
-    return (
-        slots["__traceback__"].where[1]
-        if isinstance(slots.get("__traceback__"), TracebackVar)
-        else None
-    )
+    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    where = getattr(traceback, "where", None)
+    return where and where[1]

@@ -26,7 +26,6 @@ from ..variables.containers import (
     SequenceVar,
     SliceVar,
     TupleVar,
-    dict_pairs,
 )
 from ..variables.functions import (
     BOUND,
@@ -41,7 +40,6 @@ from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
 from ..variables.classes import ClassVar
 from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
-from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
 
 if TYPE_CHECKING:
@@ -171,7 +169,7 @@ def LOAD_METHOD(frame: Frame, name: str) -> None:
 def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
     """The method as its class keeps it, where CPython calls that with the object: what a method of
     C says of wrong arguments names the class that defines it, a bound one the object's."""
-    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
+    if isinstance(owner, (TensorVar, ClassVar, PyModuleVar)) or owner.cls is super:
         return None
     if isinstance(found, BoundMethodVar):
         inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
@@ -365,19 +363,7 @@ def callee(frame: Frame, args: list[Variable]) -> tuple[Variable, list[Variable]
 @opcode
 def CALL(frame: Frame, n: int) -> None:
     function, args = callee(frame, frame.popn(n))
-    if type(function) is ClassVar and function.value is super and not args:
-        args = zero_argument_super(frame)
     frame.stack.append(function.call(frame, args, {}))
-
-
-def zero_argument_super(frame: Frame) -> list[Variable]:
-    name = frame.code.co_varnames[0] if frame.code.co_argcount else ""
-    cell = frame.cells.get(name)
-    first = cell.load(frame) if cell is not None else frame.locals.get(name)
-    cls = frame.cells.get("__class__", CellVar()).load(frame)
-    if first is None or cls is None:
-        raise Break("class", "super() without a class or a first argument")
-    return [cls, first.realize(frame)]
 
 
 @opcode
@@ -391,11 +377,8 @@ def CALL_KW(frame: Frame, n: int) -> None:
 
 @opcode
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
-    kwargs = (
-        {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())}
-        if flags & 1
-        else {}
-    )
+    named = frame.stack.pop().pairs(frame) if flags & 1 else ()
+    kwargs = {key.as_constant(): value for key, value in named}
     function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
 

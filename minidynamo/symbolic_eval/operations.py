@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -23,20 +22,13 @@ from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     Container,
-    DictVar,
     SequenceVar,
     TupleVar,
 )
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
-from ..variables.iterators import (
-    ItemIterator,
-    IteratorVar,
-    SentinelVar,
-    iterator_of,
-)
-from ..variables.exceptions import ExceptionVar, TracebackVar
+from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
-from ..variables.objects import ObjectVar, method_of_class
+from ..variables.objects import method_of_class
 from ..variables.registry import BEFORE_FOLDING
 from ..variables.symbolic import SymVar, data_dependent
 from ..variables.tensor import TensorVar
@@ -55,37 +47,12 @@ class Operations:
         self.raise_var(kind, [ConstantVar(arg) for arg in args])
 
     def raise_var(self, kind: type, args: Any) -> NoReturn:
-        made = ExceptionVar(kind, fields=DictVar({}))
-        made.init_args = args
-        raise self.raised(made)
+        """The program raises here; coverage traces on, to the handler of it."""
+        raise Break("exception", f"a {kind.__name__} is raised")
 
-    def raised(self: Any, var: Any) -> ObservedException:
-        """The signal that `var` is raised here: its traceback begins, and what is being handled is
-        its context (CPython's _PyErr_SetObject)."""
-        if not isinstance(var, ObjectVar) or var.value is not None:
-            raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(
-            var.cls, (self.user_stack(), self.output.root.group_step)
-        )
-        context = link = self.handling()
-        if context is not None and context is not var:
-            seen = []
-            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
-                seen.append(link)
-                after = link.slots.get("__context__")
-                if after is var:
-                    link.slots["__context__"] = ConstantVar(None)
-                link = after
-            var.slots["__context__"] = context
-        return ObservedException(var)
-
-    def handling(self: Any) -> Any:
-        """The exception that is being handled here, or None: this frame's or a caller's, as far as
-        they are traced."""
-        frame = self
-        while frame is not None and not frame.handled:
-            frame = frame.parent
-        return frame and frame.handled[-1]
+    def raised(self, var: Variable) -> ObservedException:
+        """The signal that the exception `var` is raised here."""
+        raise Break("exception", f"{var} is raised")
 
     def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call now.  The program's exception if it raises."""
@@ -180,22 +147,13 @@ class Operations:
         return iterator_of(self, variable)
 
     def iter_of_object(self: Any, variable: Any) -> Any:
+        """iter() of an object whose Python method `__iter__` gives an iterator that we know."""
         method = variable.special(self, "__iter__")
-        if method is not None:
-            if (
-                isinstance(method, BoundMethodVar)
-                and not isinstance(method.function, FunctionVar)
-                and variable.payload is not None
-            ):
-                return self.iter_of(variable.payload)
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             made = method.call(self, [], {})
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        method = variable.special(self, "__getitem__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            raise Break("iteration", f"iterating over {variable}, which C code indexes")
-        if method is not None:
-            return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
+            if isinstance(made, IteratorVar):
+                return made
+        raise Break("iteration", f"iterating over {variable}")
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
@@ -209,30 +167,8 @@ class Operations:
         listed."""
         return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
-    def length_hint(self: Any, values: Any) -> None:
+    def length_hint(self, values: Variable) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names: tuple[str, ...] = ("__len__", "__length_hint__")
-        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-            values, names = values.object, ("__len__",)
-        if isinstance(values, SentinelVar):
-            values = values.object
-        if not isinstance(values, ObjectVar):
-            return
-        for name in names:
-            method = values.special(self, name)
-            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
-                continue
-            try:
-                found = method.call(self, [], {})
-            except ObservedException as raised:
-                if not issubclass(raised.var.python_type(), TypeError):
-                    raise
-                continue
-            if found.identity() is NotImplemented:
-                continue
-            if found.python_type() is not int or found.as_constant() < 0:
-                raise Break("length", f"{name} of {values} gives no length")
-            return
 
     def sorted(
         self: Any, values: list[Variable], key: Variable | None, reverse: Variable

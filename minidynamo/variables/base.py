@@ -14,20 +14,24 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast, dataclass_transform
 
 from ..exceptions import Break
 from ..foreign import ours
 
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+if TYPE_CHECKING:  # what the annotations of variables name
+    from ..graph_capture import OutputGraph as OutputGraph
+    from ..reconstruct import Codegen as Codegen
+    from ..sources import Source as Source
+    from ..symbolic_eval.evaluator import Frame as Frame
+else:
+    OutputGraph = Codegen = Source = Frame = Any
+Args = list["Variable"]  # the positional arguments of a call
+Named = dict[str, "Variable"]  # those with names
 
-RUNNING: list[
-    Any
-] = []  # the frames that are being evaluated, the innermost last (one compile at a time)
+# The frames that are being evaluated, the innermost last (one compile at a time).
+RUNNING: list[Any] = []
 
 
 def current() -> Frame:
@@ -35,51 +39,25 @@ def current() -> Frame:
     return RUNNING[-1]
 
 
-def _counting_walk(iterate: Callable) -> Callable:
-    def walk(self: Variable, tx: Frame) -> Iterator[Variable]:
-        return _counted(tx.output, iterate(self, tx))
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+class Fields:
+    """Its subclasses are dataclasses, compared by identity: their annotated names are what their
+    constructors take, in that order, and `source`."""
 
-    return walk
-
-
-def _counted(output: OutputGraph, values: Iterator[Variable]) -> Iterator[Variable]:
-    for value in values:
-        output.count_step()
-        yield value
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
 
 
-def _counting_step(next_value: Callable) -> Callable:
-    def step(self: Variable, tx: Frame) -> Variable | None:
-        tx.output.count_step()
-        return next_value(self, tx)
-
-    return step
-
-
-class Variable:
+class Variable(Fields):
     """One symbolic value.  `source` says where the real one came from (None: made in this
     frame)."""
 
-    __slots__ = ("source", "mutated")
-    source: Any  # a Source, or None
-    mutated: bool
-    cls: Any = None  # its Python type, if that is known
+    source: Any = field(default=None, kw_only=True)  # a Source, or None
+    mutated: bool = field(default=False, init=False)
+    cls = cast(Any, None)  # its Python type, if that is known
     native = False  # a method that the variable itself implements
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
-    payload: Any = None  # of an instance of a subclass of list, dict...: what it contains
-
-    def __init_subclass__(cls) -> None:
-        """Whatever walks in C code, with no instruction of the program between two steps, counts
-        its steps: `list(itertools.count())` must end here, too."""
-        for name, counting in (("iterate", _counting_walk), ("next", _counting_step)):
-            if name in cls.__dict__:
-                setattr(cls, name, counting(cls.__dict__[name]))
-
-    def __init__(self, *values: Any, source: Source | None = None) -> None:
-        """`values` go into the slots that the class adds, in their order."""
-        self.source, self.mutated = source, False
-        for name, value in zip(self.__slots__, values, strict=True):
-            setattr(self, name, value)
+    payload = cast(Any, None)  # of an instance of a subclass of list, dict...: what it contains
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -125,12 +103,10 @@ class Variable:
     # what object.__setattr__(self, name, value) and __delattr__ come to
     generic_setattr, generic_delattr = setattr, delattr
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise Break("call", f"calling {self} is not traced")
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
             try:
@@ -194,12 +170,14 @@ class Variable:
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
-def adds_to(cls: type[Variable], name: str = "") -> Callable[[Callable], Callable]:
-    """A decorator for files beside the core: the function is a method of `cls`, too."""
+def extends(cls: type) -> Callable[[type], type]:
+    """A decorator for files beside the core: what the class below it defines, `cls` has, too."""
 
-    def add(function: Callable) -> Callable:
-        setattr(cls, name or function.__name__, function)
-        return function
+    def add(methods: type) -> type:
+        for name, method in vars(methods).items():
+            if not name.startswith("__"):
+                setattr(cls, name, method)
+        return methods
 
     return add
 
@@ -208,10 +186,7 @@ class RealVar(Variable):
     """A value that tracing may look at: `value` is the object itself (a number, a class, a function
     of C, a module)."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        self.source, self.mutated, self.value = source, False, value
+    value: Any
 
     def python_type(self) -> type:
         return type(self.value)
@@ -237,10 +212,8 @@ class RealVar(Variable):
 class Lazy(Variable):
     """A real value with its source that was not looked at: no guard yet."""
 
-    __slots__ = ("value", "variable")
-
     def __init__(self, value: Any, source: Source) -> None:
-        self.source, self.mutated, self.value = source, False, value
+        self.value, self.source = value, source
         self.variable: Any = None
 
     def realize(self, tx: Frame) -> Variable:
@@ -264,11 +237,7 @@ def peek(variable: Variable) -> Variable:
 class OpaqueVar(RealVar):
     """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
 
-    __slots__ = ("broken",)
-
-    def __init__(self, value: Any, source: Source | None, broken: Break) -> None:
-        super().__init__(value, source)
-        self.broken = broken
+    broken: Break
 
     def _refuse(self, *args: Variable) -> Any:
         raise self.broken
@@ -286,8 +255,6 @@ class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
     save."""
 
-    __slots__ = ()
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.push_null()
 
@@ -298,7 +265,7 @@ class Null(Variable):
 class Handled(Variable):
     """What PUSH_EXC_INFO puts below `exception`, for POP_EXCEPT to restore (None: it has)."""
 
-    __slots__ = ("exception",)
+    exception: Any
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(None)

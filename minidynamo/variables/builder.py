@@ -54,7 +54,7 @@ class Builder:
             if broken.kind == "restart":
                 raise
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-            variable = OpaqueVar(value, source, broken)
+            variable = OpaqueVar(value, broken, source=source)
         self.memo[id(value)] = (variable, value)
         return variable
 
@@ -116,8 +116,8 @@ class Builder:
             items = {}
             for name, item in own.items():
                 items[name] = (ConstantVar(name), Lazy(item, source.item(name)))
-            known = self.memo[id(own)] = (DictVar(items, source=source), own)
-            known[0].real_keys = list(items)
+            fields = DictVar(items, source=source, real_keys=list(items))
+            known = self.memo[id(own)] = (fields, own)
             self.sourced.append(known[0])
         return known[0]
 

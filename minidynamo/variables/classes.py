@@ -9,45 +9,17 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 
 from __future__ import annotations
 
-import types
 import typing
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-
-from ..exceptions import Break
-from .base import RealVar
-from .functions import BoundMethodVar
-from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
-from .objects import method_of_class, truth_by_methods
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE, PINNED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
-
-OF_EVERY_CLASS = (
-    "__name__",
-    "__qualname__",
-    "__module__",
-    "__mro__",
-    "__bases__",
-    "__doc__",
-    "__class__",
-    "__dict__",
-    "__subclasses__",
-    "__flags__",
-    "__base__",
-    "mro",
-)  # these attributes are asked of `type`, and not of the bases
 
 
 class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
 
-    __slots__ = ()
+    getattr, truth = RealVar.generic_getattr, Variable.truth  # which a metaclass may say
 
     def is_constant(self) -> bool:
         return True
@@ -55,85 +27,7 @@ class ClassVar(RealVar):
     def as_constant(self) -> Any:
         return self.value
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        cls = self.value
-        if name in OF_EVERY_CLASS:
-            return self.own_attribute(tx, name)
-        owner, found = lookup(cls, name)
-        meta_owner, meta = lookup(type(cls), name)
-        if (
-            meta is not MISSING
-            and (found is MISSING or isinstance(meta, property))
-            and type(cls) is not type
-        ):
-            if isinstance(meta, types.FunctionType):
-                return BoundMethodVar(tx.output.wrap_pinned(meta), self)
-            if isinstance(meta, property):
-                return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
-        if found is MISSING:
-            if meta is not MISSING:
-                if not hasattr(type(meta), "__get__"):
-                    return tx.output.wrap_class_attribute(meta_owner, meta, name)
-                if callable(meta):
-                    return BoundMethodVar.of_descriptor(meta, self)
-                return self.own_attribute(tx, name)
-            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
-        if isinstance(found, METHODS):
-            return method_of_class(tx, owner, found, name, None, self)
-        if isinstance(found, property) or hasattr(type(found), "__get__"):
-            return tx.fold_pinned(getattr, cls, name)
-        return tx.output.wrap_class_attribute(owner, found, name)
-
-    def special(self, tx: Frame, name: str) -> Variable | None:
-        """The special method that the metaclass defines, bound, or None."""
-        owner, found = lookup(type(self.value), name)
-        if found is MISSING or found is None:
-            return None
-        if not isinstance(found, types.FunctionType):
-            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
-        return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
-
-    def truth(self, tx: Frame) -> bool:
-        return truth_by_methods(tx, self)
-
-    def own_attribute(self, tx: Frame, name: str) -> Variable:
-        """What `type` itself answers: a name, the bases, a docstring..."""
-        cls = self.value
-        if name == "__flags__":
-            raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
-        LOOKUPS.starts[cls] = True  # guards the MRO
-        value = tx.run_now(getattr, cls, name)
-        if can_change(cls) and (value is None or isinstance(value, (str, dict))):
-            return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
-        return tx.fold_pinned(getattr, cls, name)
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        if hasattr(self.value, "__class_getitem__"):
-            return tx.fold_pinned(lambda: self.value[key.as_constant()])
-        return super().getitem(tx, key)
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        self.refuse_metaclass(tx, "__iter__")
-        tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        self.refuse_metaclass(tx, "__contains__")
-        self.refuse_metaclass(tx, "__iter__")
-        return tx.fold(lambda: item.as_constant() in self.value).value
-
-    def length(self, tx: Frame) -> int:
-        self.refuse_metaclass(tx, "__len__")
-        return tx.fold(len, self.value).value
-
-    def refuse_metaclass(self, tx: Frame, name: str) -> None:
-        """Without this special method in the metaclass, Python complains."""
-        if self.special(tx, name) is not None:
-            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
 
     def __repr__(self) -> str:

@@ -16,40 +16,20 @@ import math
 import struct
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import constant_check
-from .base import RealVar
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE, Registry
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 try:
     import numpy
 
-    NUMBERS = {
-        getattr(numpy, name)
-        for name in (
-            "int8",
-            "int16",
-            "int32",
-            "int64",
-            "uint8",
-            "uint16",
-            "uint32",
-            "uint64",
-            "float16",
-            "float32",
-            "float64",
-        )
-    }
+    kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
+    NUMBERS = {getattr(numpy, name) for name in kinds.split()}
     NUMPY = NUMBERS | {numpy.bool_}
 except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
@@ -111,8 +91,6 @@ def bits(number: float) -> bytes:
 class ConstantVar(RealVar):
     """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
 
-    __slots__ = ()
-
     def is_constant(self) -> bool:
         return True
 
@@ -143,9 +121,7 @@ class ConstantVar(RealVar):
             raise Break("attribute", f"an attribute of {self}")
         return rule(tx.output, self.value)
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         if name == "join" and type(self.value) is str and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]
             tx.check_size("*", self.value, len(items))
@@ -168,11 +144,7 @@ class ConstantVar(RealVar):
         )
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        if isinstance(self.value, (str, bytes, range)):
-            return (ConstantVar(item) for item in self.value)
-        if hasattr(type(self.value), "__iter__"):
-            raise Break("iteration", f"iterating over a {type(self.value).__name__}")
-        tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
+        return tx.iter_of(self).rest(tx)
 
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
@@ -191,7 +163,7 @@ class ConstantVar(RealVar):
     def contains(self, tx: Frame, item: Variable) -> bool:
         return tx.fold(lambda: item.as_constant() in self.value).value
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
     def __repr__(self) -> str:

@@ -12,76 +12,33 @@ from __future__ import annotations
 
 import collections
 import functools
-import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import Any
 
 import torch
 
 from .. import runtime
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable, current, peek
+from .base import Codegen, Frame, Lazy, Variable, current, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 
 class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
 
-    __slots__ = ()
     shared = True
-
-    def hash_key(self, tx: Frame) -> Any:
-        if self.cls.__hash__ is None:
-            name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
-            tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
-        return super().hash_key(tx)
-
-    def method___len__(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.length(tx))
-
-    def method___iter__(self, tx: Frame) -> Any:
-        return tx.iter_of(self)
-
-    def method___getitem__(self, tx: Frame, key: Variable, /) -> Any:
-        return self.getitem(tx, key)
-
-    def method___setitem__(self, tx: Frame, key: Variable, value: Variable, /) -> None:
-        self.setitem(tx, key, value)
-
-    def method___delitem__(self, tx: Frame, key: Variable, /) -> None:
-        self.delitem(tx, key)
-
-    def method___contains__(self, tx: Frame, item: Variable, /) -> Any:
-        return ConstantVar(self.contains(tx, item))
-
-
-def whole(index: Variable) -> int:
-    """The int that C code takes as a place; plain Python complains of what is none."""
-    value = index.as_constant()
-    if not isinstance(value, int):
-        raise Break("arguments", f"{index} as a place in a sequence")
-    return value
 
 
 class SequenceVar(Container):
     """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more
     than another item in a place."""
 
-    __slots__ = ("items", "cls", "resized")
-
-    def __init__(self, items: list, cls: type, source: Source | None = None) -> None:
-        self.source = source
-        self.mutated = False
-        self.items = items
-        self.cls = cls
-        self.resized = 0
+    items: list
+    cls: Any
+    resized: int = field(default=0, init=False)
 
     def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]
@@ -108,6 +65,7 @@ class SequenceVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         index, resized = 0, self.resized
         while index < len(self.items):  # the list may grow while it is walked, as in Python
+            tx.output.count_step()
             yield self.item(tx, index)
             index += 1
             self.check_unchanged(tx, resized)
@@ -128,22 +86,15 @@ class SequenceVar(Container):
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         index = self.index_of(tx, key)
-        if isinstance(index, slice):
-            if index.step == 0:
-                tx.raise_(ValueError, "slice step cannot be zero")
-            whole = self.cls is tuple and range(len(self.items))[index] == range(
-                len(self.items)
-            )  # CPython makes no copy
-            return self if whole else SequenceVar_of(self.cls, self.items[index])
-        if not hasattr(index, "__index__"):
-            tx.raise_(
-                TypeError,
-                f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",
-            )
         try:
+            found = self.items[index]
+        except ours(IndexError, TypeError, ValueError) as error:
+            tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
+        if not isinstance(index, slice):
             return self.item(tx, index)
-        except ours(IndexError):
-            tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
+        if self.cls is tuple and found == self.items:
+            return self  # CPython makes no copy
+        return SequenceVar_of(self.cls, found)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
@@ -164,16 +115,10 @@ class SequenceVar(Container):
 class TupleVar(SequenceVar):
     """tuple, torch.Size, namedtuple."""
 
-    __slots__ = ()
-
-    def __init__(self, items: list, cls: type = tuple, source: Source | None = None) -> None:
-        super().__init__(items, cls, source)
+    cls: Any = tuple
 
     def hash_key(self, tx: Frame) -> Any:
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
-
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
 
     def is_literal(self) -> bool:
         """May it be a constant of the replacement code?"""
@@ -202,10 +147,7 @@ class TupleVar(SequenceVar):
 class ListVar(SequenceVar):
     """list."""
 
-    __slots__ = ()
-
-    def __init__(self, items: list, source: Source | None = None, cls: type = list) -> None:
-        super().__init__(items, cls, source)
+    cls: Any = list
 
     def is_constant(self) -> bool:
         return False
@@ -214,62 +156,8 @@ class ListVar(SequenceVar):
         self.mutated = True
         self.resized += 1
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        index = self.index_of(tx, key)
-        if isinstance(index, slice):
-            before, index = len(self.items), self._place(index)
-            assigned: Any = tx.listed_fast(value)
-            if index.step not in (None, 1) and len(self.items) != before:
-                raise Break("item", "a list that changes while a slice of it is assigned")
-        else:
-            assigned = value
-        try:
-            self.items[index] = assigned
-        except ours(IndexError, TypeError, ValueError) as error:
-            tx.raise_(type(error), *error.args)
-        self.mutated = True
-
-    def _place(self, index: slice) -> slice:
-        """Where a slice lies: CPython looks before it walks the values, which may change the
-        list."""
-        if index.step not in (None, 1):
-            return index
-        start, stop, _ = index.indices(len(self.items))
-        return slice(start, max(start, stop))
-
     def method_append(self, tx: Frame, value: Variable, /) -> None:
         self.items.append(value)
-        self._changed()
-
-    def method_extend(self, tx: Frame, values: Variable, /) -> None:
-        # Each item is there before the next is asked for: the iterator may look, or raise.
-        for value in self._others(tx, values):
-            self.method_append(tx, value)
-        if self.cls is list:
-            self.mutated = True
-
-    def _others(self, tx: Frame, values: Variable) -> Iterable[Variable]:
-        """What to walk when this list takes `values`: a copy, if that is the list itself."""
-        if values is self or getattr(values, "payload", None) is self:
-            return list(self.iterate(tx))
-        walk = values.iterate(tx)
-        if self.cls is list:
-            tx.length_hint(values)
-        return walk
-
-    def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
-        place = whole(index)
-        if not self.items:
-            tx.raise_(IndexError, "pop from empty list")
-        if not -len(self.items) <= place < len(self.items):
-            tx.raise_(IndexError, "pop index out of range")
-        value = self.item(tx, place)
-        del self.items[place]
-        self._changed()
-        return value
-
-    def method_clear(self, tx: Frame) -> None:
-        self.items.clear()
         self._changed()
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -296,25 +184,15 @@ class DictVar(Container):
     guards all keys.  Writes are kept in `written` and `deleted`, so that replay can store just the
     keys that changed."""
 
-    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed", "base")
-
-    def __init__(
-        self,
-        items: dict,
-        cls: type = dict,
-        source: Source | None = None,
-        factory: Variable | None = None,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.items = items
-        self.cls = cls
-        self.factory: Any = factory
-        self.written: dict[Any, Any] = {}
-        self.rewritten = False
-        self.real_keys: Any = list(items) if source is not None else ()
-        self.removed = 0  # how often a key was removed or moved
-        self.base: Any = None  # of an instance of a subclass: the class whose methods answer for it
+    items: dict
+    cls: type = dict
+    factory: Any = None
+    written: dict[Any, Any] = field(default_factory=dict, init=False)
+    rewritten: bool = field(default=False, init=False)
+    real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
+    removed: int = field(default=0, init=False)  # how often a key was removed or moved
+    # Of an instance of a subclass: the class whose methods answer for it.
+    base: Any = field(default=None, kw_only=True)
 
     def keys_check(self, tx: Frame) -> str:
         """How a guard reads the keys: the methods of a user's subclass are not asked."""
@@ -384,18 +262,6 @@ class DictVar(Container):
             self.written[host] = key  # (the next one that this entry meets may not have it)
         self.mutated = True
 
-    def remove(self, tx: Frame, key: Variable) -> None:
-        self.guard_keys(tx)  # replay writes all that are left
-        self.items.pop(key.hash_key(tx))
-        self.written[key.hash_key(tx)] = True
-        self.removed += 1
-        self.mutated = self.rewritten = True
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "default_factory" and self.cls is collections.defaultdict:
-            return self.factory.realize(tx) if self.factory is not None else ConstantVar(None)
-        return super().getattr(tx, name)
-
     def truth(self, tx: Frame) -> bool:
         return self.length(tx) > 0
 
@@ -426,11 +292,6 @@ class DictVar(Container):
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         self.store(tx, key, value)
 
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        if self.get(tx, key) is None:
-            tx.raise_var(KeyError, [key])
-        self.remove(tx, key)
-
     def contains(self, tx: Frame, key: Variable) -> bool:
         found = self.items.get(key.hash_key(tx))
         if found is not None and type(found[1]) is Lazy and self.source is not None:
@@ -457,27 +318,6 @@ class DictVar(Container):
 
     def method_items(self, tx: Frame) -> Any:
         return DictViewVar(self, "items")
-
-    def method_pop(self, tx: Frame, key: Variable, default: Variable | None = None, /) -> Any:
-        value = self.get(tx, key)
-        if value is None:
-            if default is not None:
-                return default
-            tx.raise_var(KeyError, [key])
-        self.remove(tx, key)
-        return value
-
-    def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
-        live = self.cls is collections.OrderedDict
-        for key, value in dict_pairs(tx, other, live) if other is not None else ():
-            self.store(tx, key, value)
-        for name, value in named.items():
-            self.store(tx, ConstantVar(name), value)
-
-    def method_clear(self, tx: Frame) -> None:
-        self.guard_keys(tx)
-        self.items.clear()
-        self.mutated = self.rewritten = True
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return {key.as_constant(): part(value) for key, value in self.pairs(current())}
@@ -510,45 +350,9 @@ def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
     return {name: (ConstantVar(name), value) for name, value in values.items()}
 
 
-def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
-    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
-    walks them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no
-    list of a mapping's keys first."""
-    payload = getattr(other, "payload", None)
-    if isinstance(other, DictVar):
-        yield from other.pairs(tx)
-    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
-        dict.__iter__,
-        collections.OrderedDict.__iter__,
-    ):
-        yield from payload.pairs(tx)
-    elif tx.has_attr(other, "keys"):
-        keys = other.call_method(tx, "keys", [], {})
-        for key in keys.iterate(tx) if live else tx.listed_fast(keys):
-            yield key, other.getitem(tx, key)
-    else:
-        if live and tx.has_attr(other, "items"):
-            other = other.call_method(tx, "items", [], {})
-        for n, pair in enumerate(other.iterate(tx)):
-            yield _pair(tx, pair, n, live)
-
-
-def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
-    items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else None
-    if items is None or live and len(items) != 2:
-        raise Break("arguments", f"the element #{n} of a dictionary's update is no pair")
-    if len(items) != 2:
-        tx.raise_(
-            ValueError,
-            f"dictionary update sequence element #{n} has length {len(items)}; 2 is required",
-        )
-    return items
-
-
 class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
 
-    __slots__ = ("dict", "kind")
     shared = False
     dict: DictVar
     kind: str
@@ -576,11 +380,6 @@ class DictViewVar(Container):
     def contains(self, tx: Frame, item: Variable) -> bool:
         return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "mapping":
-            return tx.call_class(types.MappingProxyType, [self.dict], {})
-        return super().getattr(tx, name)
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
 
@@ -588,7 +387,6 @@ class DictViewVar(Container):
 class SliceVar(Variable):
     """A slice with parts that are not constants (x[: tensor])."""
 
-    __slots__ = ("parts",)
     parts: list[Variable]
     cls = slice
     shared = True

@@ -11,39 +11,24 @@ from __future__ import annotations
 
 import functools
 import types
-import typing
-import weakref
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import Any
 
 import torch
 
-from .. import runtime
-from ..bytecode import emit
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, RealVar, Variable
+from .base import Args, Codegen, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar, is_constant_value
-from .containers import TupleVar, named
-from .lookup import trusted
-from .registry import BY_VALUE, PINNED, SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+from .registry import BY_VALUE, PINNED
 
 
 class CellVar(Variable):
     """A closure cell: `content` is None while unbound."""
 
-    __slots__ = ("content", "cell")
     cls = types.CellType
-
-    def __init__(
-        self, content: Variable | None = None, source: Source | None = None, cell: Any = None
-    ) -> None:
-        self.source, self.mutated, self.content, self.cell = source, False, content, cell
+    content: Any = None
+    cell: Any = None  # the real one; of the frame that is compiled: its name
 
     def load(self, tx: Frame) -> Any:
         if type(self.content) is Lazy:
@@ -53,124 +38,34 @@ class CellVar(Variable):
     def store(self, value: Variable) -> None:
         self.content, self.mutated = value, True
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "cell_contents":
-            if self.content is None:
-                tx.raise_(ValueError, "Cell is empty")
-            return self.load(tx)
-        return super().getattr(tx, name)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
-            cg.emit(emit.load_cell()[0].op, self.cell, 1)
-        elif self.source is not None:
-            cg.load_source(self.source)
-        else:
-            cg.call_object(types.CellType)
-            cg.remember(self)
-            if self.content is not None:  # after `remember`: a closure may refer to itself
-                cg.value(self.content)
-                cg.emit("COPY", 2, 1)
-                cg.emit("STORE_ATTR", "cell_contents", -2)
-
-    def replay(self, cg: Codegen) -> None:
-        if self.content is None:
-            cg.commit_call(runtime.empty, self)
-        elif isinstance(self.cell, str):
-            cg.value(self.content)
-            cg.commit("STORE_DEREF", self.cell)
-        else:
-            cg.value(self.content)
-            cg.value(self)
-            cg.commit("STORE_ATTR", "cell_contents")
-
 
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
 
-    __slots__ = (
-        "fn",
-        "code",
-        "globals",
-        "name",
-        "defaults",
-        "kwdefaults",
-        "closure",
-        "attrs",
-        "annotations",
-    )
     cls = types.FunctionType
-
-    def __init__(
-        self,
-        fn: Any,
-        code: types.CodeType,
-        globals_: dict,
-        name: str,
-        defaults: tuple = (),
-        kwdefaults: dict | None = None,
-        closure: tuple = (),
-        source: Source | None = None,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.fn = fn
-        self.code = code
-        self.globals = globals_
-        self.name = name
-        self.defaults = defaults
-        self.kwdefaults = kwdefaults or {}
-        self.closure = closure
-        self.attrs: Any = None  # its __dict__, once somebody asks
-        self.annotations: Any = None
-
-    def real(self) -> Any:
-        if self.fn is None or self.attrs is not None and self.attrs.mutated:
-            raise Break(
-                "constant", f"the function {self.name} was made in this frame; a real one is needed"
-            )
-        return self.fn
+    fn: Any
+    code: types.CodeType
+    globals: dict
+    name: str
+    defaults: tuple = ()
+    kwdefaults: dict = field(default_factory=dict)
+    closure: tuple = ()
+    attrs: Any = field(default=None, init=False)  # its __dict__, once somebody asks
+    annotations: Any = field(default=None, init=False)
 
     def identity(self) -> Any:
         return self if self.fn is None else self.fn
 
-    def hash_key(self, tx: Frame) -> Any:
-        return self.identity()
+    def real(self) -> Any:
+        if self.fn is None:
+            raise Break("constant", f"the function {self.name} was made in this frame")
+        return self.fn
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
 
-    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
-        return self if instance.identity() is None else BoundMethodVar(self, instance)
-
-    def argument(self, part: Any) -> Any:
-        return super().argument(part) if self.fn is None else self.fn
-
     def reconstruct(self, cg: Codegen) -> None:
-        if self.fn is not None:
-            cg.load_const(self.fn)
-            return
-        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
-        if not added and self.name == self.code.co_qualname:
-            self._made(cg)
-        else:
-            attributes = {} if self.attrs is None else self.attrs.items
-            cg.call_object(
-                runtime.new_function,
-                cg.emitter(self._made),
-                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
-                functools.partial(cg.mapping, named(self.kwdefaults)),
-                ConstantVar(self.name),
-                functools.partial(cg.mapping, attributes),
-                self.annotations or ConstantVar(None),
-            )
-        cg.remember(self)
-
-    def _made(self, cg: Codegen) -> None:
-        """The function, without what can be set later."""
-        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
-        closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
-        cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
+        cg.load_const(self.real())
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
@@ -179,70 +74,24 @@ class FunctionVar(Variable):
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
 
-    __slots__ = ("function", "instance", "cls")
-
-    def __init__(
-        self,
-        function: Any,
-        instance: Variable,
-        source: Source | None = None,
-        cls: type = types.MethodType,
-    ) -> None:
-        self.source, self.mutated, self.function, self.instance = source, False, function, instance
-        self.cls = cls
+    function: Any
+    instance: Variable
+    cls: type = types.MethodType
 
     @classmethod
     def of_descriptor(cls, found: Any, instance: Variable) -> BoundMethodVar:
         """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
         return cls(CallableVar(found), instance, cls=BOUND.get(type(found), types.MethodType))
 
-    def real(self) -> Any:
-        return getattr(self.instance.real(), self.function.real().__name__)
+    getattr = Variable.generic_getattr
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "__self__":
-            return self.instance
-        if self.cls is not types.MethodType:
-            return self.attribute_of_c(tx, name)
-        if name == "__func__":
-            return self.function
-        if name in NAMES_OF_METHODS:
-            return tx.method_of(self, name)
-        return self.function.getattr(tx, name)
-
-    def method_name(self) -> str:
-        """Of a method of a C type."""
-        return self.function.value.__name__
-
-    def attribute_of_c(self, tx: Frame, name: str) -> Variable:
-        """Its name and text are the descriptor's; the rest is what the type of the method has."""
-        if name in ("__name__", "__doc__", "__text_signature__") or (
-            name == "__objclass__" and self.cls is types.MethodWrapperType
-        ):
-            return self.function.getattr(tx, name)
-        return tx.method_of(self, name)
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
-
-    def hash_key(self, tx: Frame) -> Any:
-        return ("bound method", self.function.identity(), self.instance.identity())
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is types.MethodType:
-            cg.call_object(types.MethodType, self.function, self.instance)
-        else:
-            # With the type: descriptors of METH_METHOD functions read it without asking if it is
-            # there.
-            kind = self.instance.python_type()
-            get = type(self.function.value).__get__
-            cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
 
     def __repr__(self) -> str:
         return f"the method {getattr(self.function, 'name', self.function)}"
 
 
-NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked of the function
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
     types.WrapperDescriptorType: types.MethodWrapperType,
@@ -253,28 +102,11 @@ class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view,
     str.join...)."""
 
-    __slots__ = ("instance", "name")
     instance: Variable
     name: str
     native = True
 
-    def python_type(self) -> type:
-        for owner in self.instance.python_type().__mro__:
-            if self.name in owner.__dict__:
-                return BOUND.get(type(owner.__dict__[self.name]), types.BuiltinMethodType)
-        return types.BuiltinMethodType
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "__name__":
-            return ConstantVar(self.name)
-        if name == "__self__":
-            return self.instance
-        return super().getattr(tx, name)
-
-    def method_name(self) -> str:
-        return self.name
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -289,12 +121,11 @@ class DeferredVar(Variable):
     """An attribute that tracing could not read: reading is put off to the call, where the graph can
     break."""
 
-    __slots__ = ("instance", "name", "broken")
     instance: Variable
     name: str
     broken: Break
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise self.broken
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -306,19 +137,11 @@ class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
     rules decide."""
 
-    __slots__ = ()
-
     def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.fold_pinned(getattr, self.value, name)
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
-        return tx.fold_pinned(lambda: self.value[key.real()])
-
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
-
-    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
-        return BoundMethodVar(self, instance)
 
     def __repr__(self) -> str:
         name = (
@@ -393,13 +216,8 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
         tuple(defaults),
         kwdefaults,
         tuple(closure),
-        source,
+        source=source,
     )
-
-
-@SHARED.rule(types.CellType)
-def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
-    return cell_of(builder, cell, source)
 
 
 def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
@@ -411,33 +229,8 @@ def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
         except ours(ValueError):
             builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
             content = None
-        known = builder.memo[id(cell)] = (CellVar(content, source, cell), cell)
+        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
     return known[0]
-
-
-@BY_VALUE.rule(*C_CALLABLES)
-def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """What C code gives is held by reference; a method of an object is its name on that object."""
-    kind = type(value)
-    if kind is types.BuiltinMethodType and not isinstance(
-        value.__self__, (types.ModuleType, type, type(None))
-    ):
-        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
-        builder.guard(source, "METHOD", check, kind)
-        return MethodVar(builder.wrap(value.__self__, source.attr("__self__")), value.__name__)
-    if kind is types.BuiltinFunctionType:
-        builder.guard(source, "EQ", "{0} == {pin}", value)
-    else:
-        same = "{0} == {pin}" if kind is types.MethodWrapperType else "{0} is {pin}"
-        builder.guard(source, "ID", same, value)
-    return builder.wrap_pinned(value)
-
-
-@SHARED.rule(types.MethodType)
-def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    function = builder.wrap(value.__func__, source.attr("__func__"))
-    instance = builder.wrap(value.__self__, source.attr("__self__"))
-    return BoundMethodVar(function, instance, source)
 
 
 @PINNED.rule(types.FunctionType)
@@ -456,31 +249,6 @@ def constant_at_once(default: Lazy) -> Variable:
     return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 
-def is_typing(value: Any) -> bool:
-    """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
-    aliases = (types.GenericAlias, typing._Final)
-    return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
-
-
-def is_fixed_callable(value: Any) -> bool:
-    """A callable of C without attributes of its own: operator.itemgetter(0)."""
-    kind = type(value)
-    plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
-    return callable(value) and plain and not isinstance(value, weakref.ref)
-
-
 @PINNED.rule(*C_CALLABLES, test=lambda value: isinstance(value, C_CALLABLES), order=30)
-@PINNED.rule(test=is_typing, order=40)
-@PINNED.rule(test=is_fixed_callable, order=60)
 def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
     return CallableVar(value)
-
-
-def is_class_method(value: Any) -> bool:
-    return type(value) is types.MethodType and isinstance(value.__self__, type)
-
-
-@PINNED.rule(test=is_class_method, order=70)
-def pinned_class_method(builder: OutputGraph, value: Any) -> Variable:
-    function = builder.wrap_pinned(value.__func__)
-    return BoundMethodVar(function, builder.wrap_pinned(value.__self__))

@@ -9,22 +9,18 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import builtins
 import collections
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import Any, cast
 
 from .. import runtime
-from ..exceptions import Break, ObservedException, SkipFrame
-from .base import Variable
+from ..exceptions import Break, SkipFrame
+from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
 from .objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..symbolic_eval.evaluator import Frame
 
 ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
 
@@ -41,9 +37,8 @@ def iterator_of(tx: Frame, variable: Variable) -> Variable:
 class IteratorVar(Variable):
     """Something with __next__."""
 
-    __slots__ = ()
     shared = True
-    cls: Any = type(iter(()))
+    cls = cast(Any, type(iter(())))
 
     def next(self, tx: Frame) -> Variable | None:
         raise NotImplementedError
@@ -51,6 +46,7 @@ class IteratorVar(Variable):
     def rest(self, tx: Frame) -> Iterator[Variable]:
         """What is left, for who has asked for this iterator."""
         while (value := self.next(tx)) is not None:
+            tx.output.count_step()
             yield value
 
     iterate = rest
@@ -69,14 +65,12 @@ class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1)
     from its last down."""
 
-    __slots__ = ("sequence", "index", "step", "resized")
     sequence: SequenceVar
-    index: int
-    step: int
-    resized: int
+    index: int = 0
+    step: int = 1
 
-    def __init__(self, sequence: SequenceVar, index: int = 0, step: int = 1) -> None:
-        super().__init__(sequence, index, step, sequence.resized)
+    def __post_init__(self) -> None:
+        self.resized = self.sequence.resized
 
     def next(self, tx: Frame) -> Variable | None:
         self.sequence.check_unchanged(tx, self.resized)
@@ -111,35 +105,41 @@ class SequenceIterator(IteratorVar):
         )
 
 
-class ItemIterator(IteratorVar):
-    """Over an object that has __getitem__ alone."""
+class ConstantIterator(IteratorVar):
+    """Over text, bytes or a range: `index` comes next."""
 
-    __slots__ = ("object", "index")
-    object: Variable
-    index: int
-    cls = type(iter(type("Items", (), {"__getitem__": None})()))
+    values: Any
+    index: int = 0
 
     def next(self, tx: Frame) -> Variable | None:
-        try:
-            value = self.object.getitem(tx, ConstantVar(self.index))
-        except ObservedException as raised:
-            if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
-                raise
-            self.object, self.index = TupleVar([]), 0  # exhausted for good
+        found = self.values[self.index : self.index + 1]
+        if not found:
             return None
         self.index += 1
-        return value
+        return ConstantVar(found[0])
+
+    def python_type(self) -> type:
+        return type(iter(self.values))
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
+        parts = self.values, self.index, 1
+        cg.call_object(runtime.iterator_at, *map(ConstantVar, parts))
+
+
+def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
+    if not hasattr(type(constant.value), "__iter__"):
+        tx.raise_(TypeError, f"{type(constant.value).__name__!r} object is not iterable")
+    if not isinstance(constant.value, (str, bytes, range)):
+        raise Break("iteration", f"iterating over a {type(constant.value).__name__}")
+    return ConstantIterator(constant.value)
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as an
+    """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as an
     iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
 
-    __slots__ = ("left", "cls")
     left: Iterator[Variable]
+    cls: type
 
     def next(self, tx: Frame) -> Variable | None:
         return next(self.left, None)
@@ -158,11 +158,7 @@ class HostIterator(IteratorVar):
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
 
-    __slots__ = ("walked", "left", "size", "taken", "removed", "cls")
-
     def __init__(self, tx: Frame, walked: Any) -> None:
-        self.source = None
-        self.mutated = False
         self.walked = walked
         self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
@@ -219,118 +215,11 @@ class KeysIterator(IteratorVar):
         cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
-class RangeIterator(IteratorVar):
-    __slots__ = ("left",)
-    left: range
-    cls = type(iter(range(0)))
-
-    def next(self, tx: Frame) -> Variable | None:
-        if not self.left:
-            return None
-        value, self.left = self.left[0], self.left[1:]
-        return ConstantVar(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.left)
-        cg.emit("GET_ITER", effect=0)
-
-
-class EnumerateVar(IteratorVar):
-    __slots__ = ("inner", "count")
-    inner: Any
-    count: int
-    cls = enumerate
-
-    def next(self, tx: Frame) -> Variable | None:
-        value = self.inner.next(tx)
-        if value is None:
-            return None
-        self.count += 1
-        return TupleVar([ConstantVar(self.count - 1), value])
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(enumerate, self.inner, ConstantVar(self.count))
-
-
-class ZipVar(IteratorVar):
-    __slots__ = ("inners", "strict")
-    inners: list
-    strict: bool
-    cls = zip
-
-    def next(self, tx: Frame) -> Variable | None:
-        values = []
-        for n, inner in enumerate(self.inners):
-            value = inner.next(tx)
-            if value is None:
-                if self.strict:
-                    self._check(tx, n)
-                return None
-            values.append(value)
-        return TupleVar(values) if values else None
-
-    def _check(self, tx: Frame, n: int) -> None:
-        """strict=True, and the argument number `n` has come to its end."""
-        if n:
-            before = f"arguments 1-{n}" if n > 1 else "argument 1"
-            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than {before}")
-        for m, inner in enumerate(self.inners[1:], 1):
-            if inner.next(tx) is not None:
-                before = f"arguments 1-{m}" if m > 1 else "argument 1"
-                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than {before}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.strict:
-            raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
-        cg.call_object(zip, *self.inners)
-
-
-class SentinelVar(IteratorVar):
-    """Objects with a Python __next__."""
-
-    __slots__ = ("object",)
-    object: Variable
-
-    def next(self, tx: Frame) -> Variable | None:
-        try:
-            return self.object.call_method(tx, "__next__", [], {})
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), StopIteration):
-                return None
-            raise
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def method___next__(self, tx: Frame) -> Variable:
-        return self.object.call_method(tx, "__next__", [], {})
-
-    def identity(self) -> Any:
-        return self.object.identity()
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return self.object.getattr(tx, name)
-
-    def python_type(self) -> type:
-        return self.object.python_type()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.object)
-
-
-def _iterator_of_constant(tx: Frame, variable: ConstantVar) -> IteratorVar:
-    if type(variable.value) is range:
-        return RangeIterator(variable.value)
-    items = variable.iterate(tx)
-    return HostIterator(items, type(iter(variable.value)))
-
-
 ITERATORS.update(
     {
         IteratorVar: lambda tx, iterator: iterator,
-        SentinelVar: lambda tx, made: tx.iter_of_object(made.object),  # as often as Python asks
         SequenceVar: lambda tx, sequence: SequenceIterator(sequence),
-        ConstantVar: _iterator_of_constant,
+        ConstantVar: iterator_of_constant,
         ObjectVar: lambda tx, instance: tx.iter_of_object(instance),
         DictVar: KeysIterator,
         DictViewVar: KeysIterator,
@@ -342,16 +231,12 @@ IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
 
-    __slots__ = ("frame", "made", "done", "started", "running")
+    cls = types.GeneratorType
     frame: Any
     made: tuple
-    done: bool
-    started: bool
-    running: bool
-    cls = types.GeneratorType
-
-    def __init__(self, frame: Frame, made: tuple) -> None:
-        super().__init__(frame, made, False, False, False)
+    done: bool = field(default=False, init=False)
+    started: bool = field(default=False, init=False)
+    running: bool = field(default=False, init=False)
 
     def next(self, tx: Frame) -> Variable | None:
         return self.send(tx, ConstantVar(None))
@@ -385,22 +270,8 @@ class GeneratorVar(IteratorVar):
         return not self.passes_by(operations, entry[0])
 
     def passes_by(self, operations: list, place: int) -> bool:
-        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
-
-        GeneratorExit, which closing raises, runs none of it then."""
-        if operations[place].op != "PUSH_EXC_INFO":
-            return False
-        place += 1
-        while (
-            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
-        ):
-            caught = vars(builtins).get(operations[place].arg)
-            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
-                return False
-            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
-                return False
-            place = operations[place + 2].arg
-        return operations[place].op == "RERAISE"
+        """Does the handler at `place` let the GeneratorExit of closing pass?"""
+        return False
 
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(

@@ -21,12 +21,10 @@ import operator
 import types
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..guards import literal
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
+from .base import OutputGraph
 
 MISSING = object()
 TRUSTED_PACKAGES = frozenset(

@@ -14,29 +14,20 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .base import RealVar
-from .constant import ConstantVar
-from .lookup import MISSING, lookup, trusted
+from ..exceptions import Break
+from .base import Codegen, Frame, OutputGraph, RealVar, Source, Variable
+from .lookup import trusted
 from .registry import BY_VALUE, PINNED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-    from .base import Variable
 
 
 class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
-    __slots__ = ()
-
     def getattr(self, tx: Frame, name: str) -> Variable:
         if name not in self.value.__dict__ and not trusted(self.value.__name__):
-            return self._other(tx, name)
+            return self.other(tx, name)
         value = tx.run_now(getattr, self.value, name)
         if (
             trusted(self.value.__name__) and self.value is not sys
@@ -55,27 +46,8 @@ class PyModuleVar(RealVar):
             return written[name]
         return tx.output.wrap(value, pin.item(name))
 
-    def _other(self, tx: Frame, name: str) -> Any:
-        """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
-        output = tx.output
-        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
-        written = output.globals_of(self.value.__dict__).written
-        if name in written:
-            return written[name]
-        output.guard_absent(entries, name)
-        if lookup(type(self.value), name)[1] is not MISSING:
-            value = tx.run_now(getattr, self.value, name)
-            if name == "__dict__":
-                return output.wrap_pinned(value)
-            return output.wrap(value, output.tree.pinned(self.value).attr(name))
-        if "__getattr__" in self.value.__dict__:
-            function = output.wrap(self.value.__getattr__, entries.item("__getattr__"))
-            return function.call(tx, [ConstantVar(name)], {})
-        output.guard_absent(entries, "__getattr__")
-        return tx.run_now(getattr, self.value, name)  # raises
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        tx.output.globals_of(self.value.__dict__).written[name] = value
+    def other(self, tx: Frame, name: str) -> Variable:
+        raise Break("attribute", f"{self}.{name}, which is not among its globals")
 
     def __repr__(self) -> str:
         return f"module {self.value.__name__}"

@@ -9,25 +9,19 @@ Mirrors torch/_dynamo/variables/nn_module.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
-from ..polyfills import call_with_hooks
-from .base import Variable
+from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar
+from .containers import DictVar
 from .lookup import MISSING, lookup
 from .objects import ObjectVar
 from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -36,8 +30,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs
     `forward`."""
-
-    __slots__ = ()
 
     def table(self, tx: Frame, name: str) -> DictVar:
         found = self.fields.get(tx, ConstantVar(name))
@@ -70,7 +62,7 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
         output = tx.output
@@ -86,19 +78,12 @@ class ModuleVar(ObjectVar):
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
         if any(hooks.values()):
-            if self.value._backward_hooks or self.value._backward_pre_hooks:
-                raise Break("module", f"backward hooks of {self.cls.__name__}")
-            return output.wrap_pinned(call_with_hooks).call(
-                tx,
-                [
-                    self,
-                    TupleVar(list(args)),
-                    DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()}),
-                ],
-                {},
-            )
+            return self.call_with_hooks(tx, args, kwargs)
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        raise Break("module", f"hooks of {self.cls.__name__}")
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)
@@ -120,4 +105,5 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
         builder.modules.append(value)
     plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
-    return ModuleVar(kind, value, source, builder.fields_of(value, source.instance_dict(plain)))
+    fields = builder.fields_of(value, source.instance_dict(plain))
+    return ModuleVar(kind, value, fields, source=source)

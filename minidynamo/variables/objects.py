@@ -14,27 +14,19 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 from __future__ import annotations
 
 import collections
-import functools
 import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any, NoReturn
 
 import torch
 
-from .. import runtime
 from ..exceptions import Break, ObservedException
-from .base import Variable, current
+from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar, named
 from .functions import BoundMethodVar, CallableVar
-from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
+from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
 
 
 def method_of_class(
@@ -69,27 +61,14 @@ def truth_by_methods(tx: Frame, variable: Any) -> bool:
 class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
 
-    __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
     shared = True
-
-    def __init__(
-        self,
-        cls: type,
-        value: Any = None,
-        source: Source | None = None,
-        fields: DictVar | None = None,
-        payload: Variable | None = None,
-        pinned: bool = False,
-    ) -> None:
-        self.source = source
-        self.mutated = False
-        self.cls = cls
-        self.value = value
-        self.fields: Any = fields  # its __dict__, a DictVar
-        self.payload: Any = payload  # the contents of a subclass of list, dict, tuple, set
-        self.slots: dict[str, Any] = {}
-        self.init_args: list[Variable] | None = None  # of an exception
-        self.pinned = pinned
+    cls: type
+    value: Any = None
+    fields: Any = None  # its __dict__, a DictVar
+    payload: Any = None  # the contents of a subclass of list, dict, tuple, set
+    pinned: bool = False
+    slots: dict[str, Any] = field(default_factory=dict, init=False)
+    init_args: list[Variable] | None = field(default=None, init=False)  # of an exception
 
     def identity(self) -> Any:
         return self if self.value is None else self.value
@@ -98,47 +77,9 @@ class ObjectVar(Variable):
         """The `self` that methods, properties and descriptors are given."""
         return self
 
-    def real(self) -> Any:
-        if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
-            raise Break(
-                "constant", f"{self} was made or changed in this frame; a real object is needed"
-            )
-        if self.source is not None and self.source.kind != "pinned":
-            output = current().output
-            if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
-                output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
-                output.modules.append(self.value)
-            else:
-                output.guard(self.source, "ID", "{0} is {pin}", self.value)
-        return self.value
-
     def immutable(self) -> bool:
-        """May C code be called on the real object while tracing?  What C hashes by value does not
-        change (a pattern, a Decimal)."""
-        method = lookup(self.cls, "__hash__")[1]
-        return (
-            self.pinned
-            or self.source is not None
-            and self.source.kind == "pinned"
-            or isinstance(method, types.WrapperDescriptorType)
-            and method is not object.__hash__
-        )
-
-    def hash_key(self, tx: Frame) -> Any:
-        _, method = lookup(self.cls, "__hash__")
-        if method is object.__hash__:
-            return self.identity()
-        if self.value is not None and self.pinned:
-            return self.value
-        if isinstance(method, types.FunctionType):
-            return (
-                ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values()))
-                if "__dataclass_params__" in dir(self.cls)
-                else super().hash_key(tx)
-            )
-        if method is None:
-            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
-        return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
+        """May C code be called on the real object while tracing?"""
+        return False
 
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
@@ -164,7 +105,7 @@ class ObjectVar(Variable):
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
         if found is not MISSING and not isinstance(found, METHODS):
-            data = self.data_descriptor(tx, owner, found, name)
+            data = self.data_descriptor(tx, found, name)
             if data is not None:
                 return data
         if self.fields is not None:
@@ -178,87 +119,37 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx: Frame, name: str) -> NoReturn:
-        in_c = not self.cls.__flags__ & HEAP_TYPE
-        if in_c and self.value is not None and hasattr(self.value, name):
-            raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
         tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
-    def data_descriptor(
-        self, tx: Frame, owner: type | None, found: Any, name: str
-    ) -> Variable | None:
-        """What a data descriptor of the class gives, or None if `found` is none."""
-        if isinstance(found, property):
-            if found.fget is None:
-                tx.raise_(
-                    AttributeError,
-                    f"property {name!r} of {self.cls.__name__!r} object has no getter",
-                )
+    def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
+        """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
+        if isinstance(found, property) and found.fget is not None:
             return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
-        if isinstance(found, types.DynamicClassAttribute) and found.fget is not None:
-            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
-        if isinstance(found, types.MemberDescriptorType):
-            return self.slot(tx, name)
-        if isinstance(found, types.GetSetDescriptorType):
-            return self.field_of_c(tx, name)
-        kind = type(found)
-        if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
-            if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
-                return tx.output.wrap_pinned(found).call_method(
-                    tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
-                )
-            raise Break(
-                "attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}"
-            )
-        return None
+        return self.field(tx, found, name) if hasattr(type(found), "__set__") else None
 
-    def field_of_c(self, tx: Frame, name: str) -> Variable:
-        """What C code computes when it is read."""
-        if name == "__dict__" and self.fields is not None:
-            return self.fields
-        if name in self.slots:
-            return self.slots[name]
-        if self.value is not None:
-            return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
-        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
-
-    def slot(self, tx: Frame, name: str) -> Variable:
-        """What lies in one of the object's slots."""
-        if name in self.slots:
-            if self.slots[name] is None:
-                self.missing(tx, name)
-            return self.slots[name].realize(tx)
-        if self.value is None or not hasattr(self.value, name):
-            if self.value is not None and self.source is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
-            self.missing(tx, name)
-        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
-
-    def class_attribute(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable:
-        """A non-data class attribute, bound to this instance."""
+    def class_attribute(self, tx: Frame, owner: Any, found: Any, name: str) -> Variable:
+        """What a class attribute gives that goes after the instance's `__dict__`."""
         if isinstance(found, METHODS):
-            return method_of_class(
-                tx, owner, found, name, self.receiver(), tx.output.wrap_pinned(self.cls)
-            )
-        if isinstance(found, functools.cached_property):
-            value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
-            self.fields.store(tx, ConstantVar(name), value)
-            return value
-        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar.of_descriptor(found, self.receiver())
-        if isinstance(found, types.BuiltinFunctionType):
-            return tx.output.wrap_class_attribute(owner, found, name)
-        getter = lookup(type(found), "__get__")[1]
-        if isinstance(getter, types.FunctionType):
-            return tx.output.wrap_pinned(found).call_method(
-                tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
-            )
-        if getter is not MISSING:
-            if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
-                return BoundMethodVar(tx.output.wrap_pinned(found), self)
-            raise Break(
-                "attribute", f"the descriptor {type(found).__name__} of {self.cls.__name__}.{name}"
-            )
+            cls = tx.output.wrap_pinned(self.cls)
+            return method_of_class(tx, owner, found, name, self.receiver(), cls)
+        if hasattr(type(found), "__get__"):
+            return self.bound(tx, found, name)
+        lookup(type(found), "__get__")  # guards that it gets none
         return tx.output.wrap_class_attribute(owner, found, name)
+
+    # Other descriptors: slots, fields that C code keeps, those of Python classes (coverage).
+    def field(self, tx: Frame, found: Any, name: str) -> Variable | None:
+        raise self.unknown(found, name)
+
+    def bound(self, tx: Frame, found: Any, name: str) -> Variable:
+        raise self.unknown(found, name)
+
+    def set_field(self, tx: Frame, owner: Any, found: Any, name: str, value: Variable) -> None:
+        raise self.unknown(found, name)
+
+    def unknown(self, found: Any, name: str) -> Break:
+        kind = type(found).__name__
+        return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         _, setter = lookup(self.cls, "__setattr__")
@@ -270,35 +161,12 @@ class ObjectVar(Variable):
     def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         """object.__setattr__."""
         owner, found = lookup(self.cls, name)
-        if isinstance(found, property):
-            if found.fset is None:
-                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
-                tx.raise_(AttributeError, text)
-            tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
-        elif self.is_slot(owner, found, name):
-            self.slots[name] = value
-            self.mutated = True
-        elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
-            tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        elif found is not MISSING and hasattr(type(found), "__set__") or self.pinned:
-            raise Break("attribute", f"setting .{name} of {self}")
-        elif self.fields is not None:
+        if lookup(type(found), "__set__")[1] is not MISSING:
+            self.set_field(tx, owner, found, name, value)
+        elif self.fields is not None and not self.pinned:
             self.fields.store(tx, ConstantVar(name), value)
-        elif found is MISSING and self.cls.__module__ != "builtins":
-            self.missing(tx, name)
         else:
             raise Break("attribute", f"setting .{name} of {self}")
-
-    def is_slot(self, owner: Any, found: Any, name: str) -> bool:
-        """Is this attribute one of the program's slots?  A context's `to_save` is written like
-        one."""
-        if isinstance(found, types.GetSetDescriptorType):
-            return owner is torch._C._FunctionBase
-        if not isinstance(found, types.MemberDescriptorType):
-            return False
-        if owner is not torch._C._FunctionBase and name not in vars(owner).get("__slots__", ()):
-            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-        return True
 
     # ---- operations, through the class
     def special(self, tx: Frame, name: str) -> Variable | None:
@@ -313,7 +181,7 @@ class ObjectVar(Variable):
             return None
         return self.class_attribute(tx, owner, found, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
@@ -327,41 +195,17 @@ class ObjectVar(Variable):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         return self.getattr(tx, name).call(tx, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.value is not None:
-            cg.load_const(self.value)
-            return
-        slots = {name: value for name, value in self.slots.items() if value is not None}
-        cg.call_object(
-            runtime.new_object,
-            cg.constant(self.cls),
-            self.push_fields(cg),
-            functools.partial(cg.mapping, named(slots)),
-            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
-        )
-
-    def push_fields(self, cg: Codegen) -> Callable[[], None]:
-        """What pushes a dict of its `__dict__`."""
-        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
-
-    def replay(self, cg: Codegen) -> None:
-        if not self.mutated or self.source is None:
-            return
-        for name, value in self.slots.items():
-            if value is None:
-                cg.commit_call(object.__delattr__, self, ConstantVar(name))
-            else:
-                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
     def __repr__(self) -> str:
         return f"{self.cls.__name__} object" + (
             f" {self.source.name()}" if self.source is not None and not self.pinned else ""
         )
+
+
+# Whose objects lie in one piece, made in the frame or from outside: not modules.
+INSTANCES: set[type[ObjectVar]] = {ObjectVar}
 
 
 def wrap_object(
@@ -378,7 +222,7 @@ def wrap_object(
         fields = builder.fields_of(value, source.instance_dict(plain))
     if isinstance(value, torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    variable = variable_class(kind, value, source, fields)
+    variable = variable_class(kind, value, fields, source=source)
     for base, payload_of in PAYLOADS.items():
         if isinstance(value, base):
             variable.payload = payload_of(builder, value, source, base)

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 import torch
@@ -27,15 +26,9 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
-from .base import Variable
+from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-
-PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NOT_FINITE = (
     sympy.nan,
@@ -62,8 +55,6 @@ CALLS = {  # builtins and math functions that stay symbolic
 class Unpinned(Variable):
     """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets
     the constant, which pins them."""
-
-    __slots__ = ()
 
     def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
@@ -94,10 +85,8 @@ class SymVar(Unpinned):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
     input of the graph."""
 
-    __slots__ = ("value", "node")
-
-    def __init__(self, value: Any, source: Source | None = None, node: Any = None) -> None:
-        self.source, self.mutated, self.value, self.node = source, False, value, node
+    value: Any
+    node: Any = None
 
     @property
     def fake(self) -> Any:
@@ -118,49 +107,6 @@ class SymVar(Unpinned):
 
     def __repr__(self) -> str:
         return f"symbolic {self.value}"
-
-
-class TextVar(Unpinned):
-    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together
-    when the program runs."""
-
-    __slots__ = ("parts",)
-    parts: list
-    cls = str
-
-    def as_constant(self) -> Any:
-        return "".join(
-            part if type(part) is str else format(part[0].as_constant(), part[1])
-            for part in self.parts
-        )
-
-    def identity(self) -> Any:
-        return self.as_constant()
-
-    def argument(self, part: Any) -> Any:
-        return self.as_constant()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        texts = [
-            part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"
-            for part in self.parts
-        ]
-        numbers = [part[0] for part in self.parts if type(part) is not str]
-        cg.start_call(lambda: cg.load_const("".join(texts).format))
-        for number in numbers:
-            number.reconstruct(cg)
-        cg.finish_call(len(numbers))
-
-
-def parts_of(value: Variable, specification: str = "") -> list | None:
-    """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
-    if type(value) is TextVar and not specification:
-        return value.parts
-    return (
-        [(value, specification)]
-        if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification)
-        else None
-    )
 
 
 def wrap_symbolic(value: Any) -> Variable:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,110 +23,44 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
-from .base import Variable
+from .base import Args, Codegen, Frame, Named, Variable
 from .constant import ConstantVar
 from .lookup import lookup
 from .objects import method_of_class
 
-if TYPE_CHECKING:
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
-
-METADATA = {
-    "dtype",
-    "device",
-    "layout",
-    "ndim",
-    "requires_grad",
-    "is_leaf",
-    "is_cuda",
-    "is_cpu",
-    "is_sparse",
-    "is_quantized",
-    "is_meta",
-    "is_mps",
-    "is_xpu",
-    "is_mkldnn",
-    "is_nested",
-    "itemsize",
-    "nbytes",
-    "names",
-    "output_nr",
-    "is_sparse_csr",
-    "is_mtia",
-    "is_ipu",
-    "is_xla",
-    "is_vulkan",
-    "is_maia",
-    "retains_grad",
-}
-UNGUARDED = {
-    "is_leaf",
-    "retains_grad",
-    "output_nr",
-    "names",
-}  # not among the guards of every input: guarded when read
+METADATA = frozenset(
+    """
+    dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
+    is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
+    is_ipu is_xla is_vulkan is_maia retains_grad
+    """.split()
+)
+# Not among the guards of every input: guarded when they are read.
+UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "names"}
 HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-VALUE_METHODS = {
-    "item",
-    "tolist",
-    "numpy",
-    "__int__",
-    "__float__",
-    "__bool__",
-    "__index__",
-    "__complex__",
-    "__array__",
-    "cpu_numpy",
-}
-BREAKING_METHODS = {
-    "backward",
-    "register_hook",
-    "_is_view",
-    "register_post_accumulate_grad_hook",
-    "retain_grad",
-    "share_memory_",
-    "data_ptr",
-    "storage",
-    "untyped_storage",
-    "storage_offset",
-    "__dlpack__",
-    "pin_memory",
-    "set_",
-    "apply_",
-    "map_",
-    "__reduce_ex__",
-    "__deepcopy__",
-    "record_stream",
-    "__setattr__",
-    "__delattr__",
-}
+VALUE_METHODS = frozenset(
+    """
+    item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__ cpu_numpy
+    """.split()
+)
+BREAKING_METHODS = frozenset(
+    """
+    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
+    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
+    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
+    """.split()
+)
 
 
 class TensorVar(Variable):
     """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter;
-    `real` for inputs."""
+    `value` the real one of an input."""
 
-    __slots__ = ("node", "fake", "cls", "value")
-
-    def __init__(
-        self,
-        node: torch.fx.Node,
-        fake: torch.Tensor,
-        cls: type = torch.Tensor,
-        source: Source | None = None,
-        value: torch.Tensor | None = None,
-    ) -> None:
-        self.source, self.mutated, self.node, self.fake, self.cls, self.value = (
-            source,
-            False,
-            node,
-            fake,
-            cls,
-            value,
-        )
+    node: torch.fx.Node
+    fake: torch.Tensor
+    cls: type = torch.Tensor
+    value: torch.Tensor | None = None
 
     def real(self) -> Any:
         raise Break("constant", "a tensor where a constant is needed")
@@ -259,9 +193,7 @@ class TensorVar(Variable):
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
 
-    def call_method(
-        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced.call(tx, args, kwargs)

@@ -14,21 +14,16 @@ import collections
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy, Variable
+from .base import Lazy, OutputGraph, Source, Variable
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, TupleVar
 from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
-    from .base import Variable
 
 
 def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:
@@ -37,7 +32,9 @@ def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list)
     length = "len({0})" if exact else "list.__len__({0})"  # a program's class may have its own
     builder.guard(source, "LENGTH", f"{length} == {len(values)}")
     child = "item" if exact else "list_item"
-    return ListVar([Lazy(item, source.child(child, n)) for n, item in enumerate(values)], source)
+    return ListVar(
+        [Lazy(item, source.child(child, n)) for n, item in enumerate(values)], source=source
+    )
 
 
 def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tuple) -> TupleVar:
@@ -47,7 +44,7 @@ def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tupl
     builder.guard(source, "LENGTH", f"{length} == {tuple.__len__(value)}")
     child = "item" if type(value) is kind else "tuple_item"
     items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
-    return TupleVar(items, kind, source)
+    return TupleVar(items, kind, source=source)
 
 
 def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict) -> DictVar:
@@ -67,11 +64,10 @@ def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict)
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
         factory = Lazy(value.default_factory, source.attr("default_factory"))
-    made = DictVar(items, type(value) if exact else base, source, factory)
-    made.real_keys = [key for key, _ in pairs]
-    if not exact:
-        made.base = base
-    return made
+    keys = [key for key, _ in pairs]
+    kind = type(value) if exact else base
+    answering = None if exact else base
+    return DictVar(items, kind, factory, source=source, real_keys=keys, base=answering)
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:
@@ -133,18 +129,3 @@ def guard_no_attributes(builder: OutputGraph, value: Any, source: Source) -> Non
 SHARED.rule(list)(wrapped(list_of))
 SHARED.rule(tuple, torch.Size)(wrapped(tuple_of))
 SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict_of))
-
-
-def is_named_tuple(value: Any) -> bool:
-    kind = type(value)
-    return (
-        isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
-    )
-
-
-@SHARED.rule(test=is_named_tuple)
-def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
-    items = enumerate(tuple.__iter__(value))
-    return TupleVar(
-        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source
-    )

@@ -12,7 +12,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_M
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,12 +23,9 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT, Guard
 from ..sources import module_path
+from .base import OutputGraph, Source
 from .registry import SHARED
 from .tensor import TensorVar
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..sources import Source
 
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
@@ -89,7 +86,7 @@ def wrap_parameter(
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
     node.meta["module_path"] = module_name(source).rpartition(".")[0]
-    return TensorVar(node, fake, kind, source, value)
+    return TensorVar(node, fake, kind, value, source=source)
 
 
 def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> TensorVar:
@@ -102,7 +99,7 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
     else:
         fake = builder.fake_of(value)
     node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-    variable = TensorVar(node, fake, kind, source, value)
+    variable = TensorVar(node, fake, kind, value, source=source)
     builder.inputs.append(variable)
     if symbolic:
         builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()

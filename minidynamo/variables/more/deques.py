@@ -2,7 +2,7 @@
 
 In:   items, and the most that it may hold.   Out: its methods, on variables.
 
-    >>> DequeVar([a, b], 2).call_method(tx, "append", [c], {})      # a goes
+    >>> DequeVar([a, b], maxlen=2).call_method(tx, "append", [c], {})      # a goes
 
 Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
 """
@@ -10,33 +10,33 @@ Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ... import runtime
-from ..base import Lazy, Variable
+from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
-from ..containers import ListVar, SequenceVar, whole
-from .container_methods import method_insert
+from ..containers import SequenceVar
 from ..registry import SHARED
 from ..wrap_containers import wrapped
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
+from .container_methods import ListMethods, whole
 
 
-class DequeVar(ListVar):
+def replace_items(target: Any, contents: Any) -> None:
+    """Contents of a deque."""
+    target.clear()
+    target.extend(contents)
+
+
+def replace_each(target: Any, contents: Any) -> None:
+    """Items of a deque in their places: who walks it may go on."""
+    for n, value in enumerate(contents):
+        target[n] = value
+
+
+class DequeVar(ListMethods):
     """A deque of at most `maxlen` items (None: as many as come)."""
 
-    __slots__ = ("maxlen",)
-
-    def __init__(
-        self, items: list, maxlen: int | None = None, source: Source | None = None
-    ) -> None:
-        super().__init__(items, source, collections.deque)
-        self.maxlen = maxlen
+    cls: type = collections.deque
+    maxlen: int | None = None
 
     argument = Variable.argument  # no function of torch's takes one
 
@@ -84,7 +84,7 @@ class DequeVar(ListVar):
     def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
         if self.maxlen is not None and len(self.items) >= self.maxlen:
             tx.raise_(IndexError, "deque already at its maximum size")
-        method_insert(self, tx, index, value)
+        super().method_insert(tx, index, value)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         if not self.items:
@@ -95,14 +95,14 @@ class DequeVar(ListVar):
         return self.method_pop(tx, ConstantVar(0))
 
     def method_copy(self, tx: Frame) -> DequeVar:
-        return DequeVar(list(self.items), self.maxlen)
+        return DequeVar(list(self.items), maxlen=self.maxlen)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(self.cls, cg.emitter(self.contents), ConstantVar(self.maxlen))
 
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
-            helper = runtime.replace_items if self.resized else runtime.replace_each
+            helper = replace_items if self.resized else replace_each
             cg.commit_call(helper, self, cg.emitter(self.contents))
 
 
@@ -112,4 +112,4 @@ def deque_of(builder: OutputGraph, value: Any, source: Source) -> DequeVar:
     builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
     builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
     items = [Lazy(item, source.child("item", n)) for n, item in enumerate(value)]
-    return DequeVar(items, value.maxlen, source)
+    return DequeVar(items, maxlen=value.maxlen, source=source)

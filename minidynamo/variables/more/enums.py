@@ -10,24 +10,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..base import Args, Frame, Named, OutputGraph, Variable
 from ..classes import ClassVar
 from ..constant import MEMBERS, ConstantVar
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED
 
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...symbolic_eval.evaluator import Frame
-    from ..base import Variable
-
 
 class EnumVar(ClassVar):
     """An enumeration."""
-
-    __slots__ = ()
 
     def guard_members(self, tx: Frame) -> None:
         """The members of the enumeration are these."""
@@ -53,7 +47,7 @@ class EnumVar(ClassVar):
         self.guard_members(tx)
         return tx.fold(len, self.value).value
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         self.guard_members(tx)
         return super().call(tx, args, kwargs)
 
@@ -67,8 +61,6 @@ class MemberVar(ObjectVar):
     """A member of an enumeration, where its attributes are read; everywhere else it is a
     constant."""
 
-    __slots__ = ()
-
     def receiver(self) -> Variable:
         return ConstantVar(self.value)
 
@@ -80,5 +72,5 @@ def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     if known is None:
         source = builder.tree.pinned(value)
         fields = builder.fields_of(value, source.instance_dict())
-        known = builder.members[id(value)] = MemberVar(type(value), value, source, fields)
+        known = builder.members[id(value)] = MemberVar(type(value), value, fields, source=source)
     return known

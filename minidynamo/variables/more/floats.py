@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import hooks
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
 
+
 if TYPE_CHECKING:
     from ...conversion import Conversion
     from ...convert_frame import FrameCompiler
-    from ...graph_capture import OutputGraph
     from ...guards import Guard
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame, RootFrame
-    from ..base import Variable
+    from ...symbolic_eval.evaluator import RootFrame
 
 
 class FloatVar(Unpinned):
@@ -44,19 +42,10 @@ class FloatVar(Unpinned):
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
-    __slots__ = ("value", "tensor", "pin")
     cls = float
-
-    def __init__(
-        self, value: float, tensor: TensorVar, pin: Callable, source: Source | None = None
-    ) -> None:
-        self.source, self.mutated, self.value, self.tensor, self.pin = (
-            source,
-            False,
-            value,
-            tensor,
-            pin,
-        )
+    value: float
+    tensor: TensorVar
+    pin: Callable
 
     def is_constant(self) -> bool:
         return True
@@ -104,29 +93,12 @@ class FloatVar(Unpinned):
         )
 
 
-ARITHMETIC = {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "true_divide",
-    "truediv",
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "add_",
-    "sub_",
-    "mul_",
-    "div_",
-    "true_divide_",
-    "_foreach_add",
-    "_foreach_mul",
-    "_foreach_div",
-    "_foreach_add_",
-    "_foreach_mul_",
-    "_foreach_div_",
-}
+ARITHMETIC = frozenset(
+    """
+    add sub mul div true_divide truediv iadd isub imul itruediv add_ sub_ mul_ div_ true_divide_
+    _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
+    """.split()
+)
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
@@ -188,10 +160,10 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
         real = torch.tensor(value, dtype=torch.float64)
         fake = builder.fake_of(real)
         node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        tensor = TensorVar(node, node.meta["example_value"], float, source, real)
+        tensor = TensorVar(node, node.meta["example_value"], float, real, source=source)
         builder.inputs.append(tensor)
         pin = functools.partial(wrap_constant, builder, value, source)
-        builder.float_inputs[source] = FloatVar(value, tensor, pin, source)
+        builder.float_inputs[source] = FloatVar(value, tensor, pin, source=source)
     return builder.float_inputs[source]
 
 

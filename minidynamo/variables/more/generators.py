@@ -7,75 +7,84 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import builtins
 
 from ... import hooks
 from ...exceptions import Break, ObservedException
-from ..base import Variable, adds_to
+from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
-if TYPE_CHECKING:
-    from ...reconstruct import Codegen
-    from ...symbolic_eval.evaluator import Frame
 
+@extends(GeneratorVar)
+class GeneratorMethods(GeneratorVar):
+    def method_send(self, tx: Frame, value: Variable) -> Variable:
+        if not self.started and value.identity() is not None:
+            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
+        over, yielded = self.done, self.send(tx, value)
+        if yielded is None:
+            returned = self.frame.returned
+            tx.raise_var(StopIteration, [] if over or returned.identity() is None else [returned])
+        return yielded
 
-@adds_to(GeneratorVar)
-def method_send(self: GeneratorVar, tx: Frame, value: Variable) -> Variable:
-    if not self.started and value.identity() is not None:
-        tx.raise_(TypeError, "can't send non-None value to a just-started generator")
-    over, yielded = self.done, self.send(tx, value)
-    if yielded is None:
-        returned = self.frame.returned
-        tx.raise_var(StopIteration, [] if over or returned.identity() is None else [returned])
-    return yielded
+    def method___next__(self, tx: Frame) -> Variable:
+        return self.method_send(tx, ConstantVar(None))
 
-
-@adds_to(GeneratorVar)
-def method___next__(self: GeneratorVar, tx: Frame) -> Variable:
-    return method_send(self, tx, ConstantVar(None))
-
-
-@adds_to(GeneratorVar)
-def method_close(self: GeneratorVar, tx: Frame) -> None:
-    if self.started and not self.done:
-        try:
-            tx.raise_(GeneratorExit)
-        except ObservedException as leave:
+    def method_close(self, tx: Frame) -> None:
+        if self.started and not self.done:
             try:
-                method_throw(self, tx, leave.var)
-            except ObservedException as raised:
-                if not issubclass(raised.var.python_type(), (GeneratorExit, StopIteration)):
-                    raise
-            else:
-                tx.raise_(RuntimeError, "generator ignored GeneratorExit")
-    self.done = True
-
-
-@adds_to(GeneratorVar)
-def method_throw(self: GeneratorVar, tx: Frame, *exception: Variable) -> Variable:
-    raised = exception[0]
-    if len(exception) > 1 and exception[1].identity() is not None:
-        raised = exception[1]
-    if isinstance(raised.identity(), type):
-        raised = raised.call(tx, [], {})
-    if not self.started or self.done:
+                tx.raise_(GeneratorExit)
+            except ObservedException as leave:
+                try:
+                    self.method_throw(tx, leave.var)
+                except ObservedException as raised:
+                    if not issubclass(raised.var.python_type(), (GeneratorExit, StopIteration)):
+                        raise
+                else:
+                    tx.raise_(RuntimeError, "generator ignored GeneratorExit")
         self.done = True
-        raise tx.raised(raised)
-    operations, at = self.frame.info.operations, self.frame.pc
-    if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
-        raise Break(
-            "generator", "throwing into a generator that waits for another one (yield from)"
-        )
-    try:
-        yielded = self.frame.resume_generator(tx, None, throw=raised)
-    except BaseException:
-        self.done = True
-        raise
-    self.done = yielded is None
-    if yielded is None:
-        tx.raise_(StopIteration)
-    return yielded
+
+    def method_throw(self, tx: Frame, *exception: Variable) -> Variable:
+        raised = exception[0]
+        if len(exception) > 1 and exception[1].identity() is not None:
+            raised = exception[1]
+        if isinstance(raised.identity(), type):
+            raised = raised.call(tx, [], {})
+        if not self.started or self.done:
+            self.done = True
+            raise tx.raised(raised)
+        operations, at = self.frame.info.operations, self.frame.pc
+        if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
+            raise Break(
+                "generator", "throwing into a generator that waits for another one (yield from)"
+            )
+        try:
+            yielded = self.frame.resume_generator(tx, None, throw=raised)
+        except BaseException:
+            self.done = True
+            raise
+        self.done = yielded is None
+        if yielded is None:
+            tx.raise_(StopIteration)
+        return yielded
+
+    def passes_by(self, operations: list, place: int) -> bool:
+        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
+
+        GeneratorExit, which closing raises, runs none of it then."""
+        if operations[place].op != "PUSH_EXC_INFO":
+            return False
+        place += 1
+        while (
+            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
+        ):
+            caught = vars(builtins).get(operations[place].arg)
+            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+                return False
+            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
+                return False
+            place = operations[place + 2].arg
+        return operations[place].op == "RERAISE"
 
 
 def check_generators(cg: Codegen) -> None:

@@ -12,22 +12,18 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...exceptions import Break
 from ...symbolic_eval.registry import class_with_base
-from ..base import Variable
+from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
-from ..exceptions import ExceptionVar, initialise_exception
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, MISSING, can_change, lookup
 from ..objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
-
+from .exceptions import ExceptionVar, initialise_exception
 
 CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
     collections.OrderedDict: lambda: DictVar({}, collections.OrderedDict),
@@ -51,9 +47,7 @@ def guard_concrete(tx: Frame, cls: type) -> None:
 
 
 @class_with_base(object)
-def instantiate(
-    tx: Frame, cls: type, args: list[Variable], kwargs: dict[str, Variable]
-) -> Variable:
+def instantiate(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
     """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
     refuse_uninstantiable(tx, cls)
     new = lookup(cls, "__new__")[1]
@@ -84,8 +78,8 @@ def initialise(
     tx: Frame,
     made: ObjectVar,
     cls: type,
-    args: list[Variable],
-    kwargs: dict[str, Variable],
+    args: Args,
+    kwargs: Named,
     own_new: bool,
 ) -> None:
     """`__init__`: the program's, or that of the C type from which the class inherits."""
@@ -127,9 +121,7 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     raise Break("class", f"{cls.__name__} is allocated by C code")
 
 
-def initialise_payload(
-    tx: Frame, payload: Any, args: list[Variable], kwargs: dict[str, Variable]
-) -> None:
+def initialise_payload(tx: Frame, payload: Any, args: Args, kwargs: Named) -> None:
     """dict.__init__, list.__init__, set.__init__."""
     if isinstance(payload, DictVar):
         payload.call_method(tx, "update", args, kwargs)

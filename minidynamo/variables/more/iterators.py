@@ -1,4 +1,5 @@
-"""Iterators that few programs make: map, filter, iter(function, sentinel), those of itertools.
+"""Iterators that few programs make: enumerate, zip, map, filter, iter(function, sentinel), those of
+itertools, objects with `__next__` or `__getitem__` alone.
 
 In:   variables.   Out: as in `variables.iterators`.
 
@@ -7,29 +8,134 @@ In:   variables.   Out: as in `variables.iterators`.
 
 from __future__ import annotations
 
+import collections
+import operator
+import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...exceptions import Break
+from ... import runtime
+from ...exceptions import Break, ObservedException
+from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
-from ..base import Variable
+from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
-from ..functions import CallableVar
-from ..iterators import IteratorVar, ZipVar
+from ..functions import BoundMethodVar, CallableVar, FunctionVar
+from ..iterators import ITERATORS, IteratorVar
+from ..lookup import type_text
+from ..objects import ObjectVar
 
-if TYPE_CHECKING:
-    from ...reconstruct import Codegen
-    from ...symbolic_eval.evaluator import Frame
+
+class ItemIterator(IteratorVar):
+    """Over an object that has __getitem__ alone."""
+
+    object: Variable
+    index: int
+    cls = type(iter(type("Items", (), {"__getitem__": None})()))
+
+    def next(self, tx: Frame) -> Variable | None:
+        try:
+            value = self.object.getitem(tx, ConstantVar(self.index))
+        except ObservedException as raised:
+            if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
+                raise
+            self.object, self.index = TupleVar([]), 0  # exhausted for good
+            return None
+        self.index += 1
+        return value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
+
+
+class EnumerateVar(IteratorVar):
+    inner: Any
+    count: int
+    cls = enumerate
+
+    def next(self, tx: Frame) -> Variable | None:
+        value = self.inner.next(tx)
+        if value is None:
+            return None
+        self.count += 1
+        return TupleVar([ConstantVar(self.count - 1), value])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(enumerate, self.inner, ConstantVar(self.count))
+
+
+class ZipVar(IteratorVar):
+    inners: list
+    strict: bool
+    cls = zip
+
+    def next(self, tx: Frame) -> Variable | None:
+        values = []
+        for n, inner in enumerate(self.inners):
+            value = inner.next(tx)
+            if value is None:
+                if self.strict:
+                    self._check(tx, n)
+                return None
+            values.append(value)
+        return TupleVar(values) if values else None
+
+    def _check(self, tx: Frame, n: int) -> None:
+        """strict=True, and the argument number `n` has come to its end."""
+        if n:
+            before = f"arguments 1-{n}" if n > 1 else "argument 1"
+            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than {before}")
+        for m, inner in enumerate(self.inners[1:], 1):
+            if inner.next(tx) is not None:
+                before = f"arguments 1-{m}" if m > 1 else "argument 1"
+                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than {before}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.strict:
+            raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
+        cg.call_object(zip, *self.inners)
+
+
+class SentinelVar(IteratorVar):
+    """Objects with a Python __next__."""
+
+    object: Variable
+
+    def next(self, tx: Frame) -> Variable | None:
+        try:
+            return self.object.call_method(tx, "__next__", [], {})
+        except ObservedException as raised:
+            if issubclass(raised.var.python_type(), StopIteration):
+                return None
+            raise
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
+    def method___next__(self, tx: Frame) -> Variable:
+        return self.object.call_method(tx, "__next__", [], {})
+
+    def identity(self) -> Any:
+        return self.object.identity()
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        return self.object.getattr(tx, name)
+
+    def python_type(self) -> type:
+        return self.object.python_type()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.object)
 
 
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make
     it if it outlives the trace."""
 
-    __slots__ = ("steps", "made", "cls")
     steps: Iterator
     made: tuple
+    cls: type
 
     def next(self, tx: Frame) -> Variable | None:
         value = tx.run_c(next, self.steps, None)
@@ -47,7 +153,6 @@ class LibraryIterator(IteratorVar):
 
 
 class MapVar(IteratorVar):
-    __slots__ = ("function", "rows")
     function: Variable
     rows: ZipVar
     cls = map
@@ -61,13 +166,12 @@ class MapVar(IteratorVar):
 
 
 class FilterVar(IteratorVar):
-    __slots__ = ("function", "inner")
     function: Variable
     inner: IteratorVar
     cls = filter
 
     def next(self, tx: Frame) -> Variable | None:
-        while (value := self.inner.next(tx)) is not None:
+        for value in self.inner.rest(tx):
             kept = value
             if self.function.identity() is not None:
                 kept = self.function.call(tx, [value], {})
@@ -82,7 +186,6 @@ class FilterVar(IteratorVar):
 class CallIterator(IteratorVar):
     """iter(function, sentinel)."""
 
-    __slots__ = ("function", "sentinel")
     function: Variable | None
     sentinel: Variable
     cls = type(iter(int, 0))
@@ -105,6 +208,12 @@ class CallIterator(IteratorVar):
 
 rules(
     {
+        enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
+            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
+        ),
+        zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
+            [tx.iter_of(a) for a in values], strict.truth(tx)
+        ),
         iter: lambda tx, values, *sentinel: (
             CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
         ),
@@ -114,3 +223,66 @@ rules(
         filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
     }
 )
+# As often as Python asks it.
+ITERATORS[SentinelVar] = lambda tx, made: tx.iter_of_object(made.object)
+
+
+@extends(Operations)
+class Walking(Operations):
+    def iter_of_object(self: Any, variable: Any) -> Any:
+        method = variable.special(self, "__iter__")
+        if method is not None:
+            if (
+                isinstance(method, BoundMethodVar)
+                and not isinstance(method.function, FunctionVar)
+                and variable.payload is not None
+            ):
+                return self.iter_of(variable.payload)
+            made = method.call(self, [], {})
+            return made if isinstance(made, IteratorVar) else SentinelVar(made)
+        method = variable.special(self, "__getitem__")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
+            raise Break("iteration", f"iterating over {variable}, which C code indexes")
+        if method is not None:
+            return ItemIterator(variable, 0)
+        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
+
+    def length_hint(self: Any, values: Any) -> None:
+        """What operator.length_hint() calls; the answer only saves CPython allocations."""
+        names: tuple[str, ...] = ("__len__", "__length_hint__")
+        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
+            values, names = values.object, ("__len__",)
+        if isinstance(values, SentinelVar):
+            values = values.object
+        if not isinstance(values, ObjectVar):
+            return
+        for name in names:
+            method = values.special(self, name)
+            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
+                continue
+            try:
+                found = method.call(self, [], {})
+            except ObservedException as raised:
+                if not issubclass(raised.var.python_type(), TypeError):
+                    raise
+                continue
+            if found.identity() is NotImplemented:
+                continue
+            if found.python_type() is not int or found.as_constant() < 0:
+                raise Break("length", f"{name} of {values} gives no length")
+            return
+
+
+runtime.LIKE |= {  # of the class of that name over these values
+    type(iter("a")).__name__: lambda values: runtime.advanced("a" + "".join(values), 1),
+    type(iter("\u00e9")).__name__: lambda values: runtime.advanced("\u00e9" + "".join(values), 1),
+    "bytes_iterator": lambda values: iter(bytes(values)),
+    "set_iterator": lambda values: iter({*values}),
+    "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
+    "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
+    "dict_itemiterator": lambda values: iter(dict(values).items()),
+    "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
+    "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
+    "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
+    "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
+}

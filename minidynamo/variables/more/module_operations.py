@@ -7,31 +7,25 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Variable, adds_to
+from ...rules import polyfills
+from ..base import Args, Codegen, Frame, Named, Source, Variable, extends
 from ..constant import ConstantVar
-from ..containers import TupleVar
-from ..lookup import lookup
+from ..containers import DictVar, TupleVar, named
+from ..lookup import MISSING, lookup
+from ..modules import PyModuleVar
 from ..nn_modules import ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
 
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
-
 
 class ModuleListVar(TupleVar):
     """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
-
-    __slots__ = ()
 
     def is_constant(self) -> bool:
         return False
@@ -50,50 +44,77 @@ class ModuleListVar(TupleVar):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
-@adds_to(ModuleVar)
-def getitem(self: ModuleVar, tx: Frame, key: Variable) -> Variable:
-    if (
-        self.cls is torch.nn.ModuleList
-        and key.is_constant()
-        and isinstance(key.as_constant(), slice)
-    ):
-        children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
-        return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
-    return ObjectVar.getitem(self, tx, key)
+@extends(ModuleVar)
+class ModuleOperations(ModuleVar):
+    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        if self.value._backward_hooks or self.value._backward_pre_hooks:
+            raise Break("module", f"backward hooks of {self.cls.__name__}")
+        given = [self, TupleVar(list(args)), DictVar(named(kwargs))]
+        return tx.output.wrap_pinned(polyfills.call_with_hooks).call(tx, given, {})
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if (
+            self.cls is torch.nn.ModuleList
+            and key.is_constant()
+            and isinstance(key.as_constant(), slice)
+        ):
+            children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
+            return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
+        return ObjectVar.getitem(self, tx, key)
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        setter = lookup(self.cls, "__setattr__")[1]
+        if setter is NN_MODULE["__setattr__"]:
+            self.module_setattr(tx, name, value)
+        else:
+            ObjectVar.setattr(self, tx, name, value)
+
+    def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """nn.Module.__setattr__, where it only stores."""
+        kind = value.python_type()
+        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Break(
+                "module",
+                f"assigning a {kind.__name__} to self.{name} in forward",
+                "assign it in __init__",
+            )
+        if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
+            raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
+        buffers = self.table(tx, "_buffers")
+        if name in buffers.items:
+            self.become_input(tx, buffers.source.item(name))
+            buffers.store(tx, ConstantVar(name), value)
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def become_input(self, tx: Frame, source: Source) -> None:
+        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
+        the graph's state."""
+        if source.name() not in tx.output.input_sources:
+            tx.output.input_sources.add(source.name())
+            raise Break("restart", "a buffer is replaced in forward")
 
 
-@adds_to(ModuleVar, "setattr")
-def set_attribute(self: ModuleVar, tx: Frame, name: str, value: Variable) -> None:
-    setter = lookup(self.cls, "__setattr__")[1]
-    if setter is NN_MODULE["__setattr__"]:
-        module_setattr(self, tx, name, value)
-    else:
-        ObjectVar.setattr(self, tx, name, value)
+@extends(PyModuleVar)
+class PythonModules(PyModuleVar):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        tx.output.globals_of(self.value.__dict__).written[name] = value
 
-
-def as_input(output: OutputGraph, source: Source) -> None:
-    """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of the
-    graph's state."""
-    if source.name() not in output.input_sources:
-        output.input_sources.add(source.name())
-        raise Break("restart", "a buffer is replaced in forward")
-
-
-@adds_to(ModuleVar)
-def module_setattr(self: ModuleVar, tx: Frame, name: str, value: Variable) -> None:
-    """nn.Module.__setattr__, where it only stores."""
-    kind = value.python_type()
-    if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
-        raise Break(
-            "module",
-            f"assigning a {kind.__name__} to self.{name} in forward",
-            "assign it in __init__",
-        )
-    if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
-        raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
-    buffers = self.table(tx, "_buffers")
-    if name in buffers.items:
-        as_input(tx.output, buffers.source.item(name))
-        buffers.store(tx, ConstantVar(name), value)
-    else:
-        self.generic_setattr(tx, name, value)
+    def other(self, tx: Frame, name: str) -> Any:
+        """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
+        output = tx.output
+        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        written = output.globals_of(self.value.__dict__).written
+        if name in written:
+            return written[name]
+        output.guard_absent(entries, name)
+        if lookup(type(self.value), name)[1] is not MISSING:
+            value = tx.run_now(getattr, self.value, name)
+            if name == "__dict__":
+                return output.wrap_pinned(value)
+            return output.wrap(value, output.tree.pinned(self.value).attr(name))
+        if "__getattr__" in self.value.__dict__:
+            function = output.wrap(self.value.__getattr__, entries.item("__getattr__"))
+            return function.call(tx, [ConstantVar(name)], {})
+        output.guard_absent(entries, "__getattr__")
+        return tx.run_now(getattr, self.value, name)  # raises

@@ -7,44 +7,151 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 
 from __future__ import annotations
 
+import collections
+import functools
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from ...exceptions import Break
-from ..base import Variable, adds_to
+from ..base import Codegen, Frame, Variable, current, extends
 from ..constant import ConstantVar
+from ..containers import TupleVar, named
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
-
-if TYPE_CHECKING:
-    from ...symbolic_eval.evaluator import Frame
+from .descriptors import Descriptors
 
 
-@adds_to(ObjectVar, "delattr")
-def delete_attribute(self: ObjectVar, tx: Frame, name: str) -> None:
-    _, deleter = lookup(self.cls, "__delattr__")
-    if isinstance(deleter, types.FunctionType):
-        tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
-    else:
-        self.generic_delattr(tx, name)
+def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
+    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
+    traced, not run again."""
+    base: Any = next(
+        (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
+    )
+    made = base.__new__(cls)
+    if payload is not None:
+        if isinstance(made, dict):
+            for key, value in payload.items():
+                base.__setitem__(made, key, value)
+        else:
+            (list.extend if base is list else set.update)(made, payload)
+    if fields:
+        object.__getattribute__(made, "__dict__").update(fields)
+    for name, value in (slots or {}).items():
+        object.__setattr__(made, name, value)
+    return made
 
 
-@adds_to(ObjectVar)
-def generic_delattr(self: ObjectVar, tx: Frame, name: str) -> None:
-    if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
-        self.slot(tx, name)
-        self.slots[name], self.mutated = None, True
-    elif self.fields is None or self.pinned:
-        raise Break("attribute", f"deleting .{name} of {self}")
-    elif self.fields.get(tx, ConstantVar(name)) is None:
-        self.missing(tx, name)
-    else:
-        self.fields.remove(tx, ConstantVar(name))
+@extends(ObjectVar)
+class ObjectOperations(Descriptors):
+    def delattr(self, tx: Frame, name: str) -> None:
+        _, deleter = lookup(self.cls, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
+        else:
+            self.generic_delattr(tx, name)
 
+    def generic_delattr(self, tx: Frame, name: str) -> None:
+        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
+            self.slot(tx, name)
+            self.slots[name], self.mutated = None, True
+        elif self.fields is None or self.pinned:
+            raise Break("attribute", f"deleting .{name} of {self}")
+        elif self.fields.get(tx, ConstantVar(name)) is None:
+            self.missing(tx, name)
+        else:
+            self.fields.remove(tx, ConstantVar(name))
 
-@adds_to(ObjectVar)
-def length(self: ObjectVar, tx: Frame) -> int:
-    return through(self, tx, "__len__", []).as_constant()
+    def length(self, tx: Frame) -> int:
+        return through(self, tx, "__len__", []).as_constant()
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if lookup(self.cls, "__getitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
+        return through(self, tx, "__getitem__", [key])
+
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+        if lookup(self.cls, "__setitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
+        through(self, tx, "__setitem__", [key, value])
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        through(self, tx, "__delitem__", [key])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        if self.special(tx, "__contains__") is not None:
+            return through(self, tx, "__contains__", [item]).truth(tx)
+        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
+            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
+        return Variable.contains(self, tx, item)
+
+    def real(self) -> Any:
+        if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
+            raise Break(
+                "constant", f"{self} was made or changed in this frame; a real object is needed"
+            )
+        if self.source is not None and self.source.kind != "pinned":
+            output = current().output
+            if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
+                output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
+                output.modules.append(self.value)
+            else:
+                output.guard(self.source, "ID", "{0} is {pin}", self.value)
+        return self.value
+
+    def immutable(self) -> bool:
+        """May C code be called on the real object while tracing?  What C hashes by value does not
+        change (a pattern, a Decimal)."""
+        method = lookup(self.cls, "__hash__")[1]
+        return (
+            self.pinned
+            or self.source is not None
+            and self.source.kind == "pinned"
+            or isinstance(method, types.WrapperDescriptorType)
+            and method is not object.__hash__
+        )
+
+    def hash_key(self, tx: Frame) -> Any:
+        _, method = lookup(self.cls, "__hash__")
+        if method is object.__hash__:
+            return self.identity()
+        if self.value is not None and self.pinned:
+            return self.value
+        if isinstance(method, types.FunctionType):
+            return (
+                ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values()))
+                if "__dataclass_params__" in dir(self.cls)
+                else super().hash_key(tx)
+            )
+        if method is None:
+            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
+        return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        slots = {name: value for name, value in self.slots.items() if value is not None}
+        cg.call_object(
+            new_object,
+            cg.constant(self.cls),
+            self.push_fields(cg),
+            functools.partial(cg.mapping, named(slots)),
+            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
+        )
+
+    def push_fields(self, cg: Codegen) -> Callable[[], None]:
+        """What pushes a dict of its `__dict__`."""
+        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated or self.source is None:
+            return
+        for name, value in self.slots.items():
+            if value is None:
+                cg.commit_call(object.__delattr__, self, ConstantVar(name))
+            else:
+                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:
@@ -54,31 +161,3 @@ def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Vari
             tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
         raise Break("C function", f"{name} of a {self.cls.__name__}")
     return method.call(tx, args, {})
-
-
-@adds_to(ObjectVar)
-def getitem(self: ObjectVar, tx: Frame, key: Variable) -> Variable:
-    if lookup(self.cls, "__getitem__")[1] is MISSING:
-        tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
-    return through(self, tx, "__getitem__", [key])
-
-
-@adds_to(ObjectVar)
-def setitem(self: ObjectVar, tx: Frame, key: Variable, value: Variable) -> None:
-    if lookup(self.cls, "__setitem__")[1] is MISSING:
-        tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
-    through(self, tx, "__setitem__", [key, value])
-
-
-@adds_to(ObjectVar)
-def delitem(self: ObjectVar, tx: Frame, key: Variable) -> None:
-    through(self, tx, "__delitem__", [key])
-
-
-@adds_to(ObjectVar)
-def contains(self: ObjectVar, tx: Frame, item: Variable) -> bool:
-    if self.special(tx, "__contains__") is not None:
-        return through(self, tx, "__contains__", [item]).truth(tx)
-    if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
-        raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
-    return Variable.contains(self, tx, item)

@@ -10,24 +10,17 @@ Mirrors torch/_dynamo/variables/functions.py (FunctoolsPartialVariable).
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..base import Variable
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..registry import SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 class PartialVar(Variable):
     """functools.partial; `value` is the real one that came from outside."""
 
-    __slots__ = ("function", "args", "kwargs", "value")
     function: Variable
     args: list[Variable]
     kwargs: dict[str, Variable]
@@ -58,7 +51,7 @@ class PartialVar(Variable):
                 return own
         return super().getattr(tx, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -11,24 +11,27 @@ import collections
 import gc
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...exceptions import Break
+from ...reconstruct import BY_CALL
+from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import SHARED
 
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ..base import Variable
+
+def behind(proxy: Any, _: object) -> Any:
+    """The dict of a mappingproxy."""
+    return gc.get_referents(proxy)[0]
+
+
+BY_CALL["behind"] = behind
 
 
 class ProxyVar(Container):
     """types.MappingProxyType: reads of the dict behind it."""
 
-    __slots__ = ("dict",)
     dict: Any
     cls = types.MappingProxyType
     shared = False
@@ -37,19 +40,9 @@ class ProxyVar(Container):
         cg.call_object(types.MappingProxyType, self.dict)
 
 
-for _name in (
-    "truth",
-    "length",
-    "iterate",
-    "getitem",
-    "get",
-    "contains",
-    "method_get",
-    "method_keys",
-    "method_values",
-    "method_items",
-    "method_copy",
-):
+OF_THE_DICT = "truth length iterate getitem get contains"
+OF_THE_DICT += " method_get method_keys method_values method_items method_copy"
+for _name in OF_THE_DICT.split():
     setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
 
 ITERATORS[ProxyVar] = KeysIterator

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import Any
 
-from ... import runtime
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
-from ..base import Variable
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
@@ -25,11 +25,11 @@ from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrapped
 from .instances import CONTENTS
 
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...reconstruct import Codegen
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
+
+def write_set(target: Any, writes: Any) -> None:
+    """What a frame did to a set, once more: its order depends on that."""
+    for name, *values in writes:
+        getattr(set, name)(target, *values)
 
 
 class SetVar(Container):
@@ -39,16 +39,16 @@ class SetVar(Container):
     the order of a set depends on its past.  `written`: (method, its argument) of each write to a
     set from outside, to be repeated.  `walked`: the program has seen the order."""
 
-    __slots__ = ("items", "cls", "table", "written", "walked", "popped")
+    items: dict
+    cls: type = set
+    table: Any = None
+    written: list[tuple] = field(default_factory=list, init=False)
+    walked: bool = field(default=False, init=False)
+    popped: bool = field(default=False, init=False)
 
-    def __init__(
-        self, items: dict, cls: type = set, source: Source | None = None, table: set | None = None
-    ) -> None:
-        self.source, self.mutated, self.items, self.cls = source, False, items, cls
-        self.table = added(items) if table is None else table
-        self.written: list[tuple] = []
-        self.walked = False
-        self.popped = False
+    def __post_init__(self) -> None:
+        if self.table is None:
+            self.table = added(self.items)
 
     @classmethod
     def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
@@ -207,7 +207,7 @@ class SetVar(Container):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
-            cg.commit_call(runtime.write_set, self, TupleVar(writes))
+            cg.commit_call(write_set, self, TupleVar(writes))
 
     def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this
@@ -273,7 +273,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
     items = [builder.wrap_pinned(item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
-    return SetVar(hosts, type(value), source, type(value)(hosts))
+    return SetVar(hosts, type(value), type(value)(hosts), source=source)
 
 
 @RESULTS.rule(set, frozenset)

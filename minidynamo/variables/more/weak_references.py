@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...exceptions import Break
-from ..base import OpaqueVar, RealVar, Variable
+from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
 from ..registry import BY_VALUE, SHARED
-
-if TYPE_CHECKING:
-    from ...graph_capture import OutputGraph
-    from ...sources import Source
-    from ...symbolic_eval.evaluator import Frame
 
 
 def lets_go(output: OutputGraph, value: Any) -> bool:
@@ -50,7 +45,6 @@ class WeakRefVar(RealVar):
     """A weak reference from outside.  A call of it gives the object, which something alive must
     still hold: see `lets_go`."""
 
-    __slots__ = ()
     hash_key, real = Variable.hash_key, Variable.real
 
     def getattr(self, tx: Frame, name: str) -> Variable:
@@ -58,7 +52,7 @@ class WeakRefVar(RealVar):
             return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
         return tx.method_of(self, name)
 
-    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if args or kwargs:
             raise Break("arguments", "the arguments of a weak reference")
         found = self.value()
@@ -77,11 +71,11 @@ def is_weak_reference(value: Any) -> bool:
 
 @SHARED.rule(test=is_weak_reference)
 def wrap_weak_reference(builder: OutputGraph, value: Any, source: Source) -> WeakRefVar:
-    return WeakRefVar(value, source)
+    return WeakRefVar(value, source=source)
 
 
 @BY_VALUE.rule(*weakref.ProxyTypes)
 def wrap_weak_proxy(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """Whatever one asks a proxy it is asked of its object: only its type is known."""
     builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-    return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))
+    return OpaqueVar(value, Break("object", "a weak proxy is not traced"), source=source)

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
-from .. import runtime
-from ..exceptions import Break
-from .base import Variable
-from .constant import ConstantVar
-from .containers import TupleVar
-from .lookup import lookup
-from .objects import ObjectVar, wrap_object
-from .registry import SHARED
-
-if TYPE_CHECKING:
-    from ..graph_capture import OutputGraph
-    from ..reconstruct import Codegen
-    from ..sources import Source
-    from ..symbolic_eval.evaluator import Frame
+from ...exceptions import Break, ObservedException
+from ...symbolic_eval.operations import Operations
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
+from ..constant import ConstantVar
+from ..containers import DictVar, TupleVar
+from ..lookup import lookup
+from ..objects import INSTANCES, ObjectVar, wrap_object
+from ..registry import SHARED
+from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -40,11 +35,24 @@ ANY_ARGUMENTS = (
 )
 
 
+def new_exception(
+    cls: Any, args: Any, fields: Any, cause: Any, context: Any, suppress: bool
+) -> Any:
+    """An exception that the traced program made."""
+    made = cls.__new__(cls, *args)
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(
+        made, *args
+    )  # sets .args, and StopIteration's .value
+    if fields:
+        made.__dict__.update(fields)
+    made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
+    return made
+
+
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the
     real one can tell more."""
 
-    __slots__ = ("kind", "where")
     kind: type
     where: tuple
     cls = types.TracebackType
@@ -55,11 +63,9 @@ class TracebackVar(Variable):
         )
 
 
-class ExceptionVar(ObjectVar):
+class ExceptionVar(ObjectOperations):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
-
-    __slots__ = ()
 
     def field_of_c(self, tx: Frame, name: str) -> Variable:
         if name not in self.slots:
@@ -113,7 +119,7 @@ class ExceptionVar(ObjectVar):
             cg.value(self.slots["__traceback__"])  # refuses, unless it was set to None
             cg.emit("POP_TOP", None, -1)
         cg.call_object(
-            runtime.new_exception,
+            new_exception,
             cg.constant(self.cls),
             functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
             self.push_fields(cg),
@@ -128,15 +134,16 @@ class ExceptionVar(ObjectVar):
         super().generic_delattr(tx, name)
 
 
+INSTANCES.add(ExceptionVar)
+
+
 @SHARED.rule(test=lambda value: isinstance(value, BaseException))
 def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An exception that was made before this frame."""
     return wrap_object(builder, value, source, ExceptionVar)
 
 
-def initialise_exception(
-    cls: type, made: ObjectVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> None:
+def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:
     """BaseException.__init__, and those of C that take any arguments by position; the others look
     at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
@@ -148,3 +155,39 @@ def initialise_exception(
     ):
         raise Break("class", f"{cls.__name__} is made by C code")
     made.init_args = list(args)
+
+
+@extends(Operations)
+class Raising(Operations):
+    def raise_var(self, kind: type, args: Any) -> NoReturn:
+        made = ExceptionVar(kind, fields=DictVar({}))
+        made.init_args = args
+        raise self.raised(made)
+
+    def raised(self: Any, var: Any) -> ObservedException:
+        """The signal that `var` is raised here: its traceback begins, and what is being handled is
+        its context (CPython's _PyErr_SetObject)."""
+        if not isinstance(var, ObjectVar) or var.value is not None:
+            raise Break("exception", "raising an exception that was made before this frame")
+        var.slots["__traceback__"] = TracebackVar(
+            var.cls, (self.user_stack(), self.output.root.group_step)
+        )
+        context = link = self.handling()
+        if context is not None and context is not var:
+            seen = []
+            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
+                seen.append(link)
+                after = link.slots.get("__context__")
+                if after is var:
+                    link.slots["__context__"] = ConstantVar(None)
+                link = after
+            var.slots["__context__"] = context
+        return ObservedException(var)
+
+    def handling(self: Any) -> Any:
+        """The exception that is being handled here, or None: this frame's or a caller's, as far as
+        they are traced."""
+        frame = self
+        while frame is not None and not frame.handled:
+            frame = frame.parent
+        return frame and frame.handled[-1]

@@ -1,0 +1,111 @@
+"""Attributes of instances that their classes compute or keep elsewhere: descriptors and slots.
+
+In:   what `lookup` found on the class, which has `__get__` or `__set__`.
+Out:  what reading it gives; what writing it does.
+
+    >>> point.getattr(tx, "x")          # class Point: __slots__ = ("x",)
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any, NoReturn
+
+import torch
+
+from ...exceptions import Break
+from ..base import Frame, Variable, extends
+from ..constant import ConstantVar
+from ..functions import BoundMethodVar
+from ..lookup import HEAP_TYPE, lookup, type_text
+from ..objects import ObjectVar
+
+
+@extends(ObjectVar)
+class Descriptors(ObjectVar):
+    def field(self, tx: Frame, found: Any, name: str) -> Variable | None:
+        if isinstance(found, types.MemberDescriptorType):
+            return self.slot(tx, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.field_of_c(tx, name)
+        if isinstance(found, property):
+            text = f"property {name!r} of {self.cls.__name__!r} object has no getter"
+            tx.raise_(AttributeError, text)
+        if isinstance(found, types.DynamicClassAttribute) and found.fget is not None:
+            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
+        if not hasattr(type(found), "__get__"):
+            return None
+        if isinstance(lookup(type(found), "__get__")[1], types.FunctionType):
+            return self.got(tx, found)
+        raise self.unknown(found, name)
+
+    def got(self, tx: Frame, found: Any) -> Variable:
+        """What a descriptor's own `__get__`, in Python, gives."""
+        args = [self.receiver(), tx.output.wrap_pinned(self.cls)]
+        return tx.output.wrap_pinned(found).call_method(tx, "__get__", args, {})
+
+    def bound(self, tx: Frame, found: Any, name: str) -> Variable:
+        if isinstance(found, functools.cached_property):
+            value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
+            self.fields.store(tx, ConstantVar(name), value)
+            return value
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return BoundMethodVar.of_descriptor(found, self.receiver())
+        if isinstance(lookup(type(found), "__get__")[1], types.FunctionType):
+            return self.got(tx, found)
+        if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
+            return BoundMethodVar(tx.output.wrap_pinned(found), self)
+        raise self.unknown(found, name)
+
+    def set_field(self, tx: Frame, owner: Any, found: Any, name: str, value: Variable) -> None:
+        if isinstance(found, property):
+            if found.fset is None:
+                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
+                tx.raise_(AttributeError, text)
+            tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
+        elif self.is_slot(owner, found, name):
+            self.slots[name], self.mutated = value, True
+        elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
+            tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
+        else:
+            raise self.unknown(found, name)
+
+    def missing(self, tx: Frame, name: str) -> NoReturn:
+        in_c = not self.cls.__flags__ & HEAP_TYPE
+        if in_c and self.value is not None and hasattr(self.value, name):
+            raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
+        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
+
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
+        """What C code computes when it is read."""
+        if name == "__dict__" and self.fields is not None:
+            return self.fields
+        if name in self.slots:
+            return self.slots[name]
+        if self.value is not None:
+            return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def slot(self, tx: Frame, name: str) -> Variable:
+        """What lies in one of the object's slots."""
+        if name in self.slots:
+            if self.slots[name] is None:
+                self.missing(tx, name)
+            return self.slots[name].realize(tx)
+        if self.value is None or not hasattr(self.value, name):
+            if self.value is not None and self.source is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
+            self.missing(tx, name)
+        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+
+    def is_slot(self, owner: Any, found: Any, name: str) -> bool:
+        """Is this attribute one of the program's slots?  A context's `to_save` is written like
+        one."""
+        if isinstance(found, types.GetSetDescriptorType):
+            return owner is torch._C._FunctionBase
+        if not isinstance(found, types.MemberDescriptorType):
+            return False
+        if owner is not torch._C._FunctionBase and name not in vars(owner).get("__slots__", ()):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        return True

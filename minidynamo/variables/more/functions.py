@@ -1,0 +1,334 @@
+"""Functions and methods as values: their attributes, and code that makes them again.
+
+In:   a function, method or closure cell, and a name.
+Out:  the attribute, guarded if the function is from outside; the function, after a graph break.
+
+    >>> function.getattr(tx, "__name__")
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+import weakref
+from typing import Any
+
+from ...bytecode import emit
+from ...exceptions import Break
+from ...foreign import ours
+from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
+from ..constant import ConstantVar
+from ..containers import DictVar, TupleVar, named
+from ..functions import (
+    BOUND,
+    C_CALLABLES,
+    BoundMethodVar,
+    CallableVar,
+    CellVar,
+    FunctionVar,
+    MethodVar,
+    cell_of,
+    pinned_callable,
+)
+from ..lookup import trusted
+from ..registry import BY_VALUE, PINNED, SHARED
+
+
+def new_function(
+    template: Any, defaults: Any, kwdefaults: Any, name: str, attributes: Any, annotations: Any
+) -> Any:
+    template.__defaults__ = defaults
+    template.__kwdefaults__ = kwdefaults or None
+    template.__qualname__ = name
+    template.__name__ = name.rpartition(".")[2]
+    if annotations is not None:
+        template.__annotations__ = annotations
+    for attribute, value in (attributes or {}).items():
+        setattr(template, attribute, value)
+    return template
+
+
+def empty(cell: types.CellType) -> None:
+    del cell.cell_contents
+
+
+def written(name: str) -> bool:
+    """Is this a field of every function that a program may replace?"""
+    try:
+        setattr(written, name, getattr(written, name))
+    except ours(AttributeError, TypeError):
+        return False
+    return True
+
+
+WRITABLE = frozenset(filter(written, dir(written)))
+
+
+NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked of the function
+
+
+@extends(FunctionVar)
+class FunctionAttributes(FunctionVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
+            return self.attrs.get(tx, ConstantVar(name))
+        if name == "__dict__":
+            return dict_of(self, tx)
+        if self.fn is not None:
+            return real_attribute(self, tx, name)
+        if name in MADE_HERE:
+            return MADE_HERE[name](self)
+        return Variable.getattr(self, tx, name)
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if self.fn is not None:
+            raise Break("attribute", f"setting .{name} of the function {self.name}")
+        if name in ("__name__", "__qualname__"):
+            self.name = value.as_constant()
+        elif name == "__annotations__":
+            self.annotations = value
+        dict_of(self, tx).store(tx, ConstantVar(name), value)
+
+    def real(self) -> Any:
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
+            raise Break(
+                "constant", f"the function {self.name} was made in this frame; a real one is needed"
+            )
+        return self.fn
+
+    def hash_key(self, tx: Frame) -> Any:
+        return self.identity()
+
+    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
+        return self if instance.identity() is None else BoundMethodVar(self, instance)
+
+    def argument(self, part: Any) -> Any:
+        return Variable.argument(self, part) if self.fn is None else self.fn
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.fn is not None:
+            cg.load_const(self.fn)
+            return
+        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
+        if not added and self.name == self.code.co_qualname:
+            self._made(cg)
+        else:
+            attributes = {} if self.attrs is None else self.attrs.items
+            cg.call_object(
+                new_function,
+                cg.emitter(self._made),
+                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
+                functools.partial(cg.mapping, named(self.kwdefaults)),
+                ConstantVar(self.name),
+                functools.partial(cg.mapping, attributes),
+                self.annotations or ConstantVar(None),
+            )
+        cg.remember(self)
+
+    def _made(self, cg: Codegen) -> None:
+        """The function, without what can be set later."""
+        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
+        closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
+        cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
+
+
+def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
+    try:
+        value = getattr(self.fn, name)
+    except ours(AttributeError) as error:
+        tx.raise_(AttributeError, *error.args)
+    if name in ("__globals__", "__closure__"):
+        raise Break("attribute", f"function.{name} is not traced")
+    source = self.source or tx.output.tree.pinned(self.fn)
+    if name not in WRITABLE and hasattr(types.FunctionType, name):
+        return tx.output.wrap_pinned(value)
+    return tx.output.wrap(value, source.attr(name))
+
+
+def annotations_of(self: FunctionVar) -> Variable:
+    self.annotations = self.annotations or DictVar({})
+    return self.annotations
+
+
+def dict_of(self: FunctionVar, tx: Frame) -> DictVar:
+    if self.attrs is None and self.fn is None:
+        self.attrs = DictVar({})
+    elif self.attrs is None:
+        source = self.source or tx.output.tree.pinned(self.fn)
+        self.attrs = tx.output.wrap(vars(self.fn), source.attr("__dict__"))
+    return self.attrs
+
+
+MADE_HERE = {  # attributes of a function that was made in this frame
+    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
+    "__qualname__": lambda f: ConstantVar(f.name),
+    "__code__": lambda f: ConstantVar(f.code),
+    "__doc__": lambda f: ConstantVar(
+        next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
+    ),
+    "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
+    "__annotations__": annotations_of,
+    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
+}
+
+
+@extends(CellVar)
+class CellMethods(CellVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "cell_contents":
+            if self.content is None:
+                tx.raise_(ValueError, "Cell is empty")
+            return self.load(tx)
+        return Variable.getattr(self, tx, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
+            cg.emit(emit.load_cell()[0].op, self.cell, 1)
+        elif self.source is not None:
+            cg.load_source(self.source)
+        else:
+            cg.call_object(types.CellType)
+            cg.remember(self)
+            if self.content is not None:  # after `remember`: a closure may refer to itself
+                cg.value(self.content)
+                cg.emit("COPY", 2, 1)
+                cg.emit("STORE_ATTR", "cell_contents", -2)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.content is None:
+            cg.commit_call(empty, self)
+        elif isinstance(self.cell, str):
+            cg.value(self.content)
+            cg.commit("STORE_DEREF", self.cell)
+        else:
+            cg.value(self.content)
+            cg.value(self)
+            cg.commit("STORE_ATTR", "cell_contents")
+
+
+@extends(BoundMethodVar)
+class MethodAttributes(BoundMethodVar):
+    def real(self) -> Any:
+        return getattr(self.instance.real(), self.function.real().__name__)
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__self__":
+            return self.instance
+        if self.cls is not types.MethodType:
+            return self.attribute_of_c(tx, name)
+        if name == "__func__":
+            return self.function
+        if name in NAMES_OF_METHODS:
+            return tx.method_of(self, name)
+        return self.function.getattr(tx, name)
+
+    def method_name(self) -> str:
+        """Of a method of a C type."""
+        return self.function.value.__name__
+
+    def attribute_of_c(self, tx: Frame, name: str) -> Variable:
+        """Its name and text are the descriptor's; the rest is what the type of the method has."""
+        if name in ("__name__", "__doc__", "__text_signature__") or (
+            name == "__objclass__" and self.cls is types.MethodWrapperType
+        ):
+            return self.function.getattr(tx, name)
+        return tx.method_of(self, name)
+
+    def hash_key(self, tx: Frame) -> Any:
+        return ("bound method", self.function.identity(), self.instance.identity())
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is types.MethodType:
+            cg.call_object(types.MethodType, self.function, self.instance)
+        else:
+            # With the type: descriptors of METH_METHOD functions read it without asking if it is
+            # there.
+            kind = self.instance.python_type()
+            get = type(self.function.value).__get__
+            cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
+
+
+@extends(MethodVar)
+class NativeMethods(MethodVar):
+    def python_type(self) -> type:
+        for owner in self.instance.python_type().__mro__:
+            if self.name in owner.__dict__:
+                return BOUND.get(type(owner.__dict__[self.name]), types.BuiltinMethodType)
+        return types.BuiltinMethodType
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__name__":
+            return ConstantVar(self.name)
+        if name == "__self__":
+            return self.instance
+        return Variable.getattr(self, tx, name)
+
+    def method_name(self) -> str:
+        return self.name
+
+
+@extends(CallableVar)
+class CallableMethods(CallableVar):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
+        return tx.fold_pinned(lambda: self.value[key.real()])
+
+    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
+        return BoundMethodVar(self, instance)
+
+
+@SHARED.rule(types.CellType)
+def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
+    return cell_of(builder, cell, source)
+
+
+@BY_VALUE.rule(*C_CALLABLES)
+def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """What C code gives is held by reference; a method of an object is its name on that object."""
+    kind = type(value)
+    if kind is types.BuiltinMethodType and not isinstance(
+        value.__self__, (types.ModuleType, type, type(None))
+    ):
+        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
+        builder.guard(source, "METHOD", check, kind)
+        return MethodVar(builder.wrap(value.__self__, source.attr("__self__")), value.__name__)
+    if kind is types.BuiltinFunctionType:
+        builder.guard(source, "EQ", "{0} == {pin}", value)
+    else:
+        same = "{0} == {pin}" if kind is types.MethodWrapperType else "{0} is {pin}"
+        builder.guard(source, "ID", same, value)
+    return builder.wrap_pinned(value)
+
+
+@SHARED.rule(types.MethodType)
+def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    function = builder.wrap(value.__func__, source.attr("__func__"))
+    instance = builder.wrap(value.__self__, source.attr("__self__"))
+    return BoundMethodVar(function, instance, source=source)
+
+
+def is_typing(value: Any) -> bool:
+    """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
+    aliases = (types.GenericAlias, typing._Final)
+    return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+
+
+def is_fixed_callable(value: Any) -> bool:
+    """A callable of C without attributes of its own: operator.itemgetter(0)."""
+    kind = type(value)
+    plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
+    return callable(value) and plain and not isinstance(value, weakref.ref)
+
+
+def is_class_method(value: Any) -> bool:
+    return type(value) is types.MethodType and isinstance(value.__self__, type)
+
+
+@PINNED.rule(test=is_class_method, order=70)
+def pinned_class_method(builder: OutputGraph, value: Any) -> Variable:
+    function = builder.wrap_pinned(value.__func__)
+    return BoundMethodVar(function, builder.wrap_pinned(value.__self__))
+
+
+PINNED.rule(test=is_typing, order=40)(pinned_callable)
+PINNED.rule(test=is_fixed_callable, order=60)(pinned_callable)

@@ -1,0 +1,85 @@
+"""super(): attributes of an object, found behind one of its classes.
+
+In:   a class and an object.   Out: what the classes after it define, bound to the object.
+
+    >>> SuperVar(Child, instance).getattr(tx, "forward")
+
+Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ...exceptions import Break
+from ...symbolic_eval.registry import rule
+from ..base import Codegen, Frame, Variable
+from ..classes import ClassVar
+from ..functions import BOUND, BoundMethodVar
+from ..lookup import METHODS, MISSING, lookup_in
+from ..objects import ObjectVar, method_of_class
+
+
+class SuperVar(Variable):
+    """super(cls, obj)."""
+
+    start: type
+    object: Any
+    cls = super
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        # Else to an instance, which may be a class whose metaclass this is about.
+        bound_to_class = (
+            isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
+        )
+        kind = self.object.value if bound_to_class else self.object.python_type()
+        mro = kind.__mro__
+        owner, found = lookup_in(mro[0], mro[mro.index(self.start) + 1 :], name)
+        if found is MISSING:
+            return tx.method_of(self, name)
+        if name == "__class__":  # its own, not the object's
+            return tx.output.wrap_pinned(super)
+        if name == "__new__":
+            return tx.output.wrap_pinned(getattr(found, "__func__", found))
+        if not bound_to_class and isinstance(self.object, ObjectVar):
+            if isinstance(found, property):
+                return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
+            return self.object.class_attribute(tx, owner, found, name)
+        if isinstance(found, types.ClassMethodDescriptorType):
+            raise Break("class", f"super().{name}, a class method in C")
+        if isinstance(found, METHODS):
+            instance = None if bound_to_class else self.object
+            return method_of_class(tx, owner, found, name, instance, tx.output.wrap_pinned(kind))
+        if bound_to_class:
+            return tx.output.wrap_pinned(found)
+        if type(found) in BOUND:
+            return BoundMethodVar.of_descriptor(found, self.object)
+        return BoundMethodVar(tx.output.wrap_pinned(found), self.object)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(super, ClassVar(self.start), self.object)
+
+
+@rule(super)
+def make_super(tx: Frame, *args: Variable) -> SuperVar:
+    cls, instance = args or zero_arguments(tx)
+    if isinstance(cls, ClassVar):
+        kind: Any = instance.value if isinstance(instance, ClassVar) else None
+        mro = () if kind is None else kind.__mro__  # None while the class is made
+        if mro is not None:
+            kind = kind if cls.value in mro else instance.python_type()
+            if issubclass(kind, cls.value):
+                return SuperVar(cls.value, instance)
+    raise Break("class", "super() with these arguments")  # plain Python says what is wrong
+
+
+def zero_arguments(frame: Frame) -> list[Variable]:
+    """What super() means: the class around the method, and its first argument."""
+    name = frame.code.co_varnames[0] if frame.code.co_argcount else ""
+    cell = frame.cells.get(name)
+    first = cell.load(frame) if cell is not None else frame.locals.get(name)
+    cls = frame.cells["__class__"].load(frame) if "__class__" in frame.cells else None
+    if first is None or cls is None:
+        raise Break("class", "super() without a class or a first argument")
+    return [cls, first.realize(frame)]

@@ -1,0 +1,58 @@
+"""f-strings with symbolic numbers: put together when the program runs.
+
+In:   a formatted value.   Out: a TextVar, which pins its numbers only if the text is looked at.
+
+    >>> TextVar(["size ", (SymVar(n), "")])         # f"size {n}"
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..base import Codegen, Variable
+from ..symbolic import SymVar, Unpinned
+
+PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
+
+
+class TextVar(Unpinned):
+    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together
+    when the program runs."""
+
+    cls = str
+    parts: list
+
+    def as_constant(self) -> Any:
+        return "".join(
+            part if type(part) is str else format(part[0].as_constant(), part[1])
+            for part in self.parts
+        )
+
+    def identity(self) -> Any:
+        return self.as_constant()
+
+    def argument(self, part: Any) -> Any:
+        return self.as_constant()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        texts = [
+            part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"
+            for part in self.parts
+        ]
+        numbers = [part[0] for part in self.parts if type(part) is not str]
+        cg.start_call(lambda: cg.load_const("".join(texts).format))
+        for number in numbers:
+            number.reconstruct(cg)
+        cg.finish_call(len(numbers))
+
+
+def parts_of(value: Variable, specification: str = "") -> list | None:
+    """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
+    if type(value) is TextVar and not specification:
+        return value.parts
+    return (
+        [(value, specification)]
+        if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification)
+        else None
+    )
