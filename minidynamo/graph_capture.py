@@ -45,12 +45,9 @@ from .variables.modules import GlobalsVar
 from .variables.symbolic import data_dependent
 
 
-GLOBAL_HOOKS = (
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-)
+GLOBAL_HOOKS = [
+    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
 LITERAL_KEYS = (str, int, bool, type(None))
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
@@ -71,6 +68,11 @@ def state_of(tensor: torch.Tensor) -> Any:
 def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
     """Sizes to compare without a guard: symbolic ones by their expressions."""
     return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
+
+
+def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
+    """Those of the tensors that are not as they were."""
+    return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
 
 
 def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tensor, Any]]:
@@ -319,7 +321,7 @@ class OutputGraph(Builder):
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
-        written = [tensor for tensor, state in given if state is None or state != state_of(tensor)]
+        written = changed(given)
         for note in hooks.AFTER_FAKES:
             note(self, target, [tensor for tensor, _ in given], result)
         if not holds_tensor(result):

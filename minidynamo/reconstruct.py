@@ -26,7 +26,6 @@ from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
 from .variables.constant import ConstantVar
-from .variables.containers import TupleVar, named
 from .variables.functions import CellVar
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.constants: dict[int, Any] = {}  # id of a variable -> the literal that stands for it
         self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         self.inside: set[int] = set()  # ids of the variables that are the contents of an object
@@ -139,17 +137,6 @@ class Codegen:
         """What pushes as `reconstruct`, a method that is given this object, does."""
         return functools.partial(reconstruct, self)
 
-    def call_object_kw(
-        self, function: Any, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> None:
-        self.push_null()
-        self.load_const(function)
-        if V >= (3, 13):
-            self.emit("SWAP", 2)
-        self.value(TupleVar(args))
-        self.mapping(named(kwargs))
-        self.emit("CALL_FUNCTION_EX", 1, -3)
-
     def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
         self.temps.append(name)
@@ -204,10 +191,6 @@ class Codegen:
                 lambda: self.load_source(source.base),
                 lambda: self.load_const("__dict__" if kind == "raw_dict" else key),
             )
-            return
-        if kind == "call":
-            self.start_call(lambda: self.load_source(source.base))
-            self.finish_call(0)
             return
         self.load_source(source.base)
         if kind in BY_ATTRIBUTE:
