@@ -13,6 +13,7 @@ torch/_dynamo/convert_frame.py (paper section 3.4).
 import contextlib
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,30 +39,20 @@ if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
 
 
+@dataclass
 class Conversion:
-    """What one attempt learns and the next one knows.
+    """What one attempt learns and the next one knows."""
 
-    `forced`: step of the root frame -> why it is split there; `input_sources`: names of tensors
-    that must be placeholders; `outputs`: one a try, to be forgotten together."""
-
-    def __init__(
-        self,
-        compiler: "FrameCompiler",
-        function: Any,
-        code: types.CodeType,
-        args: Sequence[Any],
-        record: FrameRecord,
-        policy: SizePolicy,
-    ) -> None:
-        self.compiler = compiler
-        self.function = function
-        self.code = code
-        self.args = args
-        self.record = record
-        self.policy = policy
-        self.forced: dict[int, Break] = {}
-        self.input_sources: set[str] = set()
-        self.outputs: list[OutputGraph] = []
+    compiler: "FrameCompiler"
+    function: Any
+    code: types.CodeType
+    args: Sequence[Any]
+    record: FrameRecord
+    policy: SizePolicy
+    forced: dict[int, Break] = field(default_factory=dict)  # step of the root -> why it is split
+    # names of tensors that must be placeholders
+    input_sources: set[str] = field(default_factory=set)
+    outputs: list[OutputGraph] = field(default_factory=list)  # one a try, forgotten together
 
     def run(self) -> CacheEntry | None:
         frame, tail = self.traced()
@@ -86,12 +77,7 @@ class Conversion:
         check = record.guard_function.check
         watching = watch(output.modules, self.code, check) if output.modules else []
         return CacheEntry(
-            check,
-            record.replacement_code,
-            self.compiler,
-            record,
-            owner_of(self.args),
-            watching,
+            check, record.replacement_code, self.compiler, record, owner_of(self.args), watching
         )
 
     def forget(self) -> None:

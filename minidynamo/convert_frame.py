@@ -28,10 +28,8 @@ from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .originals import unusable
 from .records import FrameRecord, debug, internal_error
 from .skipping import runs_unhooked, skip_reason
-from .symbolic_eval.registry import RULES
 
 LOCK = threading.RLock()
 COMPILING = threading.local()
@@ -102,8 +100,6 @@ class FrameCompiler:
         records.counters["frames"][code.co_name] += 1
         conversion = Conversion(self, function, code, args, record, policy)
         try:
-            if replaced := unusable(RULES):
-                raise SkipFrame(f"{replaced} is the program's own")
             entry = conversion.run()
         except Unsupported:
             raise

@@ -35,10 +35,7 @@ from .exceptions import Break
 from .foreign import ours
 from .guards import Guard, has_long_text, literal
 from .sources import Source, SourceTree, module_path, numbered
-from .symbolic_shapes import (
-    DataDependentDecision,
-    ShapeEnv,
-)
+from .symbolic_shapes import DataDependentDecision, ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
@@ -184,12 +181,7 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(
-        self,
-        source: Source,
-        kind: Any,
-        check: str,
-        value: Any = None,
-        row: str | None = None,
+        self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
     ) -> None:
         """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.
 
@@ -206,14 +198,7 @@ class OutputGraph(Builder):
                     text, pins = pin.key, {pin.key: value}
                 check = check.replace(field, text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(
-            name,
-            source,
-            check,
-            pins,
-            self.line(),
-            row,
-        )
+        source.guards[kind] = Guard(name, source, check, pins, self.line(), row)
 
     def guard_absent(self, source: Source, name: str) -> None:
         """The dictionary at `source` has no `name`, and must have none later."""
@@ -307,12 +292,7 @@ class OutputGraph(Builder):
             self.module_stack.pop()
 
     def call_graph(
-        self,
-        tx: Any,
-        op: str,
-        target: Any,
-        args: Sequence[Variable],
-        kwargs: dict[str, Variable],
+        self, tx: Any, op: str, target: Any, args: Sequence[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
         """Run once with fake tensors, record, wrap the result."""
         for prepare in hooks.BEFORE_NODES:

@@ -270,11 +270,7 @@ class Codegen:
         first."""
         start = self.depth
         self.inside = {id(variable.payload) for variable in self.output.sourced}
-        for written in (
-            *self.output.sourced,
-            *self.output.globals.values(),
-            *self.mutated_cells(),
-        ):
+        for written in (*self.output.sourced, *self.output.globals.values(), *self.mutated_cells()):
             written.replay(self)
         for op, arg in reversed(self.commits):
             if op == "CALL":

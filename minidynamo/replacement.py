@@ -133,7 +133,7 @@ def call_graph(head: Codegen, graph: GraphCall, results: list[str]) -> list[Inst
 def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> None:
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
     check_cells(frame, position)
-    slots = push_stack(tail, frame)
+    begin_handling = push_stack(tail, frame)
     frame.kept = frozenset(
         name
         for name, value in frame.locals.items()
@@ -145,14 +145,19 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
     for name in reversed(stores):
         tail.store_fast(name)
     unbind(tail, frame, live)
-    for item in frame.stack if slots else ():
-        if item is base.NULL:
-            tail.push_null()
-            continue
-        tail.load_fast(slots.pop(0))
-        if kind_of(item) == HANDLED:
-            tail.emit("PUSH_EXC_INFO", effect=1)
-            tail.emit("POP_TOP", effect=-1)
+    begin_handling()
+
+
+def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None]:
+    """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in locals,
+    and pushed by what this gives."""
+    if not any(kind_of(item) == HANDLED for item in frame.stack):
+        for item in frame.stack:
+            tail.value(item)
+        return lambda: None
+    if not hooks.HANDLING:
+        raise SkipFrame("a graph break where an exception is handled")
+    return hooks.HANDLING[-1](tail, frame)
 
 
 def check_cells(frame: "evaluator.RootFrame", position: int) -> None:
@@ -163,21 +168,6 @@ def check_cells(frame: "evaluator.RootFrame", position: int) -> None:
         unbound = empty and frame.info.may_be_unbound(position, name)
         if unbound or frame.info.may_be_deleted(position, name):
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
-
-
-def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> list[str]:
-    """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in the
-    locals of these names until nothing can raise any more."""
-    slots: list[str] = []
-    handling = any(kind_of(item) == HANDLED for item in frame.stack)
-    for item in frame.stack:
-        if not handling:
-            tail.value(item)
-        elif item is not base.NULL:
-            tail.value(item.exception if kind_of(item) == HANDLED else item)
-            slots.append(tail.temp())
-            tail.store_fast(slots[-1])
-    return slots
 
 
 def push_locals(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> list[str]:
@@ -235,7 +225,7 @@ def assembled(
     if frame.split is None:
         body = body[:start] + prefix + handler + (body[start:] if handler else [])
     else:
-        more = Continuations(frame, body, *frame.info.natives[frame.split[0]])
+        more = CONTINUATIONS[-1](frame, body, *frame.info.natives[frame.split[0]])
         body = more.body(start, prefix, handler)
         varnames += more.names
         depth += more.depth
@@ -309,26 +299,9 @@ class Continuations:
 
     def caught(self) -> list[Instruction]:
         """The call of what follows in the handler around the instruction, if there is one."""
-        exc = self.natives[self.end].exc
-        if not exc or self.leaves(exc):
-            return []
-        handler, depth, lasti = exc
-        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
-        call = self.call(self.index[id(handler)], kinds, self.natives[self.end].pos)
-        assert call is not None
-        for instruction in self.natives[self.begin : self.end + 1]:
-            instruction.exc = call[0], depth, lasti
-        return call
-
-    def leaves(self, exc: Any) -> bool:
-        """Does this handler only end the handling of another exception, and let its own leave the
-        frame?"""
-        while exc is not None and exc[0].op != "PUSH_EXC_INFO":
-            n = self.index[id(exc[0])]
-            while self.natives[n].op != "RERAISE":
-                n += 1
-            exc = self.natives[n].exc
-        return exc is None
+        if self.natives[self.end].exc:
+            raise SkipFrame("a graph break inside of a try or with")
+        return []
 
     def after(
         self, where: int, jump: bool = False, exhausted: bool = False
@@ -396,6 +369,9 @@ class Continuations:
         for instruction in out:
             instruction.pos = pos
         return out
+
+
+CONTINUATIONS: list[type[Continuations]] = [Continuations]  # the last one is used
 
 
 def kind_of(item: object) -> str:

@@ -2,26 +2,67 @@
 
 In:   a function or operator of torch's that the graph would call whole; a finished graph.
 Out:  whether it finds something of the program's, which is guarded; a graph whose text calls the
-      functions that were captured, whatever their names mean later.
+      functions that were captured, whatever their names mean later.  A frame is left alone where
+      something is replaced that our own code needs (`len`, `torch.Tensor.shape`).
 
 What a program calls by its own code is looked at where it is looked up, see `originals.py`.
 """
 
+import builtins
 import dis
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.fx
 
 from .. import hooks
-from ..exceptions import Break
+from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
-from ..originals import replaced_in_module, replaced_in_tensor
+from ..originals import (
+    BUILTINS,
+    MISSING,
+    NN_MODULE,
+    TENSOR,
+    replaced_in_module,
+    replaced_in_tensor,
+)
+from ..symbolic_eval.registry import RULES
 from ..variables.lookup import lookup
 from ..variables.tensor import TensorVar
+
+
+FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
+    name
+    for name in dir(torch._C.TensorBase)
+    if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
+)
+
+
+@contextmanager
+def nothing_needed_replaced(output: OutputGraph) -> Iterator[None]:
+    if replaced := unusable():
+        raise SkipFrame(f"{replaced} is the program's own")
+    yield
+
+
+def unusable() -> str:
+    """What our own code needs and the program has replaced: a field of tensors (`shape`), a builtin
+    function that has a rule, how a graph's module finds its parameters; or ''."""
+    if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
+        return "torch.nn.Module.__getattr__"
+    for name, found in vars(builtins).items():
+        was = BUILTINS.get(name, found)
+        if found is not was and was in RULES:
+            return f"builtins.{name}"
+    fields = vars(torch.Tensor)
+    for name in FIELDS.intersection(fields):
+        if fields[name] is not TENSOR.get(name, MISSING):
+            return f"torch.Tensor.{name}"
+    return ""
 
 
 @functools.cache
@@ -116,5 +157,6 @@ def call_by_object(made: torch.fx.GraphModule) -> None:
 
 
 setattr(OutputGraph, "calls_replaced", calls_replaced)
+hooks.TRACING.append(nothing_needed_replaced)
 hooks.BEFORE_NODES.append(look_at_operator)
 hooks.GRAPH_MODULES.append(call_by_object)

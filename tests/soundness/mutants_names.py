@@ -115,6 +115,6 @@ def fixed_attributes() -> None:
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")
 def any_builtins() -> None:
-    from minidynamo import convert_frame
+    from minidynamo.extras import replaced_functions
 
-    convert_frame.unusable = lambda functions: ""
+    replaced_functions.unusable = lambda: ""
