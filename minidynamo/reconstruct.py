@@ -270,8 +270,9 @@ class Codegen:
         first."""
         start = self.depth
         self.inside = {id(variable.payload) for variable in self.output.sourced}
-        for written in (*self.output.sourced, *self.output.globals.values(), *self.mutated_cells()):
-            written.replay(self)
+        written: list[Any] = [*self.output.sourced, *self.output.globals.values()]
+        for variable in (*written, *self.mutated_cells()):
+            variable.replay(self)
         for op, arg in reversed(self.commits):
             if op == "CALL":
                 self.finish_call(arg)
@@ -286,13 +287,11 @@ class Codegen:
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:
-        own = [cell for cell in self.frame.cells.values() if cell.mutated]
-        others = [
-            variable
-            for variable, _ in self.output.memo.values()
-            if type(variable) is CellVar and variable.mutated and variable not in own
-        ]
-        return own + others
+        """The frame's own cells, then those that it was given."""
+        known = [variable for variable, _ in self.output.memo.values()]
+        given = [variable for variable in known if type(variable) is CellVar]
+        cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
+        return [cell for cell in cells.values() if cell.mutated]
 
 
 @functools.lru_cache(1000)

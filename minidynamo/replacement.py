@@ -88,7 +88,7 @@ def replacement(
         head.emit("POP_TOP", None, -1)
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = read_sizes(head, tail, graph.inputs)
-    handler = call_graph(head, graph, results) if graph.function is not None else []
+    handler = call_graph(frame, head, graph, results) if graph.function is not None else []
     names = tail.temps + results + sizes
     if frame.split is not None:  # nothing made here lives longer than in the original
         for name in names:
@@ -111,7 +111,9 @@ def read_sizes(head: Codegen, tail: Codegen, inputs: Sequence[Any]) -> list[str]
     return names
 
 
-def call_graph(head: Codegen, graph: GraphCall, results: list[str]) -> list[Instruction]:
+def call_graph(
+    frame: "evaluator.RootFrame", head: Codegen, graph: GraphCall, results: list[str]
+) -> list[Instruction]:
     """Call the compiled graph and store its results.  Gives the handler of its errors."""
     start = len(head.instructions)
     head.start_call(functools.partial(head.load_const, graph.function))
@@ -122,7 +124,7 @@ def call_graph(head: Codegen, graph: GraphCall, results: list[str]) -> list[Inst
             head.load_source(variable.source)
     head.finish_call(len(graph.inputs))
     assert graph.recovery is not None
-    handler = graph.recovery.handler(head.frame, head.instructions[start:])
+    handler = graph.recovery.handler(frame, head.instructions[start:])
     head.emit("UNPACK_SEQUENCE", len(results), len(results) - 1)
     for name in results:
         head.store_fast(name)
