@@ -21,11 +21,10 @@ import torch
 
 from miniinductor.sizes.printing import python_code
 
-from . import frame_hook, hooks, runtime
+from . import frame_hook, hooks
 from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
-from .variables.constant import ConstantVar
 from .variables.functions import CellVar
 
 if TYPE_CHECKING:
@@ -279,9 +278,6 @@ class Codegen:
                 self.emit("POP_TOP", None, -1)
             else:
                 self.emit(op, arg, WRITES[op])
-        for iterator in self.late:
-            self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
-            self.emit("POP_TOP", None, -1)
         for write in hooks.AFTER_WRITES:
             write(self)
         assert self.depth == start, "mutations left the stack unbalanced"

@@ -20,7 +20,6 @@ def test_exceptions_from_outside_surface_and_the_next_call_is_right():
 WIDE = {"Exception", "RuntimeError", "OSError", "TypeError", "ValueError", "AttributeError"}
 WIDE |= {"KeyError", "IndexError", "LookupError", "AssertionError", "ImportError"}
 ALLOWED = {  # before anything is compiled, in a process of its own, the rule itself
-    "minidynamo/rules/polyfills.py",  # torch's own clauses: programs run them, and eager's catch the same
     "minidynamo/frame_hook.py",
     "minidynamo/variables/constant.py",
     "miniinductor/foreign.py",

@@ -8,7 +8,6 @@ In:   the same arguments.   Out: the same results.
 Mirrors torch/_dynamo/polyfills.
 """
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -36,53 +35,6 @@ def count_elements(counts: dict[Any, int], values: Iterable[Any]) -> None:
     """collections.Counter.update"""
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-
-
-def call_with_hooks(module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-    """nn.Module._call_impl without backward hooks."""
-    called: set[int] = set()
-    try:
-        return forward_between_hooks(module, args, kwargs, called)
-    except Exception:
-        for key, hook in module._forward_hooks.items():
-            if key in module._forward_hooks_always_called and key not in called:
-                try:
-                    if key in module._forward_hooks_with_kwargs:
-                        hook(module, args, kwargs, None)
-                    else:
-                        hook(module, args, None)
-                except Exception as error:
-                    warnings.warn(
-                        "module forward hook with ``always_call=True`` raised an exception that "
-                        f"was silenced as another error was raised in forward: {error}",
-                        stacklevel=2,
-                    )
-        raise
-
-
-def forward_between_hooks(module: torch.nn.Module, args: Any, kwargs: Any, called: set[int]) -> Any:
-    """`forward` between its two kinds of hooks; the keys of those that ran come into `called`."""
-    for key, hook in [*module._forward_pre_hooks.items()]:
-        if key in module._forward_pre_hooks_with_kwargs:
-            changed = hook(module, args, kwargs)
-            if changed is not None:
-                args, kwargs = changed
-        else:
-            changed = hook(module, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-    result = module.forward(*args, **kwargs)
-    for key, hook in [*module._forward_hooks.items()]:
-        if key in module._forward_hooks_always_called:
-            called.add(key)
-        changed = (
-            hook(module, args, kwargs, result)
-            if key in module._forward_hooks_with_kwargs
-            else hook(module, args, result)
-        )
-        if changed is not None:
-            result = changed
-    return result
 
 
 def associative_scan(

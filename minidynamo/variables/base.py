@@ -115,9 +115,8 @@ class Variable(Fields):
             except ours(TypeError) as error:
                 if error.__traceback__.tb_next is not None:
                     raise
-                raise Break(
-                    "method", f"the arguments of .{name}() of {self}"
-                ) from None  # plain Python says what is wrong with them
+                # Plain Python says what is wrong with them.
+                raise Break("method", f"the arguments of .{name}() of {self}") from None
         found: Any = self.getattr(tx, name)
         if found.native and found.instance is self:  # the method's call would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")

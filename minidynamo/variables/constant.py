@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/variables/constant.py.
 
 from __future__ import annotations
 
-import cmath
 import enum
 import math
 import struct
@@ -23,7 +22,7 @@ import torch
 from ..exceptions import Break
 from ..guards import constant_check
 from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
-from .registry import BY_VALUE, Registry
+from .registry import BY_VALUE
 
 try:
     import numpy
@@ -33,21 +32,10 @@ try:
     NUMPY = NUMBERS | {numpy.bool_}
 except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
-MEMBERS = Registry()  # members of enumerations as objects: rules take (builder, value)
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
-CONSTANT_TYPES = LITERALS | {
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    range,
-    slice,
-    torch.finfo,
-    torch.iinfo,
-    types.CodeType,
-    torch._C._SDPBackend,
-    *NUMPY,
-}
+CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend, *NUMPY}
+CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
+CONSTANT_TYPES |= {torch.finfo, torch.iinfo}
 
 
 def is_constant_value(value: Any) -> bool:
@@ -65,9 +53,7 @@ def argument_of(value: Any) -> Any:
     if type(value) in NUMBERS:
         return value.item()
     if type(value) in NUMPY:  # a bool of NumPy's is no bool to torch
-        raise Break(
-            "argument", f"a {type(value).__name__} of NumPy as an argument of a torch function"
-        )
+        raise Break("argument", f"NumPy's {type(value).__name__} as an argument of torch")
     if type(value) in (float, complex) and not has_text(value):
         raise Break("argument", f"the number {value!r}, whose signs the graph's text would lose")
     return value
@@ -76,16 +62,12 @@ def argument_of(value: Any) -> Any:
 def has_text(value: Any) -> bool:
     """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0,
     0.0), not a negative NaN."""
-    if type(value) is float:
-        return value == value or bits(value) == bits(math.nan)
-    if not cmath.isfinite(value):
-        return False
-    again = complex(eval(repr(value)))  # complex(0, -1): "-1j" is -0.0 - 1j
-    return (bits(again.real), bits(again.imag)) == (bits(value.real), bits(value.imag))
+    again = eval(repr(value), {"nan": math.nan, "inf": math.inf})  # complex(0, -1) is -0.0 - 1j
+    return bits(again) == bits(value)
 
 
-def bits(number: float) -> bytes:
-    return struct.pack("<d", number)
+def bits(number: complex) -> bytes:
+    return struct.pack("<dd", number.real, number.imag)
 
 
 class ConstantVar(RealVar):
@@ -111,37 +93,19 @@ class ConstantVar(RealVar):
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.value, enum.Enum):  # its attributes can be written
-            return self.as_object(tx).getattr(tx, name)
+            raise Break("attribute", f".{name} of {self}")
         return tx.fold(getattr, self.value, name)
 
-    def as_object(self, tx: Frame) -> Variable:
-        """A member of an enumeration, where it matters what its `__dict__` holds."""
-        rule = MEMBERS.of(self.value)
-        if rule is None:
-            raise Break("attribute", f"an attribute of {self}")
-        return rule(tx.output, self.value)
-
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        if name == "join" and type(self.value) is str and len(args) == 1:
-            items = [item.as_constant() for item in tx.listed_fast(args[0])]
-            tx.check_size("*", self.value, len(items))
-            return tx.fold(self.value.join, items)
-        if name == "format" and type(self.value) is str:
-            values = [tx.text_of(a) for a in args]
-            named = {k: tx.text_of(a) for k, a in kwargs.items()}
-            tx.check_size("format", self.value, *values, *named.values())
-            return tx.fold(self.value.format, *values, **named)
-        if isinstance(self.value, enum.Enum):
-            return self.getattr(tx, name).call(tx, args, kwargs)
+        """A method of an immutable object is called now."""
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        values = [a.as_constant() for a in args]
+        if isinstance(self.value, enum.Enum):
+            raise Break("constant", f"the method .{name}() of {self}")
+        values = [value.as_constant() for value in args]
+        named = {key: value.as_constant() for key, value in kwargs.items()}
         tx.check_size(name, self.value, *values)
-        return tx.fold(
-            lambda: getattr(self.value, name)(
-                *values, **{k: v.as_constant() for k, v in kwargs.items()}
-            )
-        )
+        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
@@ -152,24 +116,11 @@ class ConstantVar(RealVar):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.fold(lambda: self.value[key.as_constant()])
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        tx.raise_(
-            TypeError, f"{type(self.value).__name__!r} object does not support item assignment"
-        )
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        tx.raise_(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
-
     def contains(self, tx: Frame, item: Variable) -> bool:
         return tx.fold(lambda: item.as_constant() in self.value).value
 
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
-
     def __repr__(self) -> str:
-        if (
-            type(self.value) is int and self.value.bit_length() > 10_000
-        ):  # Python writes no such text
+        if type(self.value) is int and self.value.bit_length() > 10_000:  # which has no text
             return f"constant int of {self.value.bit_length()} bits"
         return f"constant {self.value!r:.200}"
 

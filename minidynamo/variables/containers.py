@@ -50,10 +50,8 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        values = [
-            (item.realize(current()) if type(item) is Lazy else item).as_constant()
-            for item in self.items
-        ]
+        known = [item.realize(current()) if type(item) is Lazy else item for item in self.items]
+        values = [item.as_constant() for item in known]
         return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def truth(self, tx: Frame) -> bool:
@@ -203,15 +201,10 @@ class DictVar(Container):
     def guard_keys(self, tx: Frame) -> None:
         if self.source is not None and "KEYS" not in self.source.guards:
             keys = self.keys_check(tx)
-            if any(isinstance(key, torch.Tensor) for key in self.real_keys):
-                tx.output.guard(
-                    self.source,
-                    "KEYS",
-                    f"[*map(id, {keys})] == {{pin}}",
-                    [id(key) for key in self.real_keys],
-                )
-            else:
-                tx.output.guard(self.source, "KEYS", f"[*{keys}] == {{pin}}", self.real_keys)
+            check, pin = f"[*{keys}] == {{pin}}", self.real_keys
+            if any(isinstance(key, torch.Tensor) for key in pin):
+                check, pin = f"[*map(id, {keys})] == {{pin}}", [id(key) for key in pin]
+            tx.output.guard(self.source, "KEYS", check, pin)
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
         """That `host` is among the keys (PRESENT) or is not (ABSENT).
@@ -364,12 +357,8 @@ class DictViewVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         if self.kind == "keys":
             return iter(self.dict.keys(tx))
-        pairs = ((key, self.dict.get(tx, key)) for key in self.dict.keys(tx))
-        return (
-            (value for _, value in pairs)
-            if self.kind == "values"
-            else (TupleVar([k, v]) for k, v in pairs)
-        )
+        pairs = (TupleVar([key, self.dict.get(tx, key)]) for key in self.dict.keys(tx))
+        return pairs if self.kind == "items" else (pair.items[1] for pair in pairs)
 
     def length(self, tx: Frame) -> int:
         return self.dict.length(tx)

@@ -144,27 +144,17 @@ class CallableVar(RealVar):
         return tx.call_c(self.value, args, kwargs)
 
     def __repr__(self) -> str:
-        name = (
-            getattr(self.value, "__qualname__", None) or f"a {type(self.value).__qualname__}"
-        )  # no repr(): that may be Python, and the object half made
-        return (
-            name
-            if name.startswith("a ")
-            else f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
-        )
+        name = getattr(self.value, "__qualname__", None)
+        if name is None:  # no repr(): that may be Python, and the object half made
+            return f"a {type(self.value).__qualname__}"
+        return f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
 
 
 # ---- functions, methods and callables from outside
 C_CALLABLES = (
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    functools._lru_cache_wrapper,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    *(types.BuiltinFunctionType, types.MethodWrapperType, functools._lru_cache_wrapper),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    *(types.GetSetDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket),
     type(torch.ops.aten),
 )
 
@@ -196,28 +186,15 @@ def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
 
 def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     """FunctionVar of a real function; defaults and cells are read through `source`."""
-    defaults = [
-        Lazy(default, source.attr("__defaults__").item(n))
-        for n, default in enumerate(fn.__defaults__ or ())
-    ]
-    kwdefaults = {
-        name: Lazy(default, source.attr("__kwdefaults__").item(name))
-        for name, default in (fn.__kwdefaults__ or {}).items()
-    }
-    closure = [
-        cell_of(builder, cell, source.child("closure", n))
-        for n, cell in enumerate(fn.__closure__ or ())
-    ]
-    return FunctionVar(
-        fn,
-        fn.__code__,
-        fn.__globals__,
-        fn.__qualname__,
-        tuple(defaults),
-        kwdefaults,
-        tuple(closure),
-        source=source,
-    )
+    defaults, kwdefaults, closure = [], {}, []
+    for n, value in enumerate(fn.__defaults__ or ()):
+        defaults.append(Lazy(value, source.attr("__defaults__").item(n)))
+    for name, value in (fn.__kwdefaults__ or {}).items():
+        kwdefaults[name] = Lazy(value, source.attr("__kwdefaults__").item(name))
+    for n, cell in enumerate(fn.__closure__ or ()):
+        closure.append(cell_of(builder, cell, source.child("closure", n)))
+    parts = fn.__code__, fn.__globals__, fn.__qualname__
+    return FunctionVar(fn, *parts, tuple(defaults), kwdefaults, tuple(closure), source=source)
 
 
 def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:

@@ -19,7 +19,7 @@ from .. import runtime
 from ..exceptions import Break, SkipFrame
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, SequenceVar, TupleVar
+from .containers import DictVar, DictViewVar, SequenceVar
 from .objects import ObjectVar
 
 ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
@@ -85,25 +85,6 @@ class SequenceIterator(IteratorVar):
         empty = self.sequence.cls.__new__(self.sequence.cls)
         return type(iter(empty) if self.step > 0 else reversed(empty))
 
-    def reconstruct(self, cg: Codegen) -> None:
-        late = self.sequence.mutated and (
-            self.sequence.source is not None
-            or self.sequence.cls is not list
-            and self.sequence.resized != self.resized
-        )
-        if late:
-            if self.sequence.cls is not list:
-                raise Break(
-                    "reconstruct", "an iterator of a deque that is written in the same frame"
-                )
-            cg.late.append(self)
-        cg.call_object(
-            runtime.iterator_at,
-            self.sequence,
-            ConstantVar(None if late else self.index),
-            ConstantVar(self.step),
-        )
-
 
 class ConstantIterator(IteratorVar):
     """Over text, bytes or a range: `index` comes next."""
@@ -136,23 +117,13 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
 
 class HostIterator(IteratorVar):
     """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as an
-    iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
+    iterator of the same class, where `more/iterators.py` knows how, else as a tuple's."""
 
     left: Iterator[Variable]
     cls: type
 
     def next(self, tx: Frame) -> Variable | None:
         return next(self.left, None)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        rest = list(self.left)
-        self.left = iter(rest)
-        kind = self.cls.__name__
-        if kind in runtime.LIKE:
-            cg.call_object(runtime.iterator_like, ConstantVar(kind), TupleVar(rest))
-        else:
-            cg.value(TupleVar(rest))
-            cg.emit("GET_ITER", effect=0)
 
 
 class KeysIterator(IteratorVar):
@@ -162,8 +133,7 @@ class KeysIterator(IteratorVar):
         self.walked = walked
         self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
-        self.size = len(self.owner().items)
-        self.removed = getattr(self.owner(), "removed", 0)
+        self.before = self.state()
         self.cls = type(iter(self.empty()))
 
     def empty(self) -> Any:
@@ -177,42 +147,23 @@ class KeysIterator(IteratorVar):
     def owner(self) -> Any:
         return getattr(self.walked, "dict", self.walked)
 
+    def state(self) -> tuple[int, int]:
+        """What stays while nothing is added or removed: the size, and how often keys went."""
+        return len(self.owner().items), getattr(self.owner(), "removed", 0)
+
+    def changed(self, tx: Frame) -> None:
+        raise SkipFrame("a dictionary or set that changes while it is walked")
+
     def next(self, tx: Frame) -> Variable | None:
+        if self.walked is not None and self.state() != self.before:
+            self.changed(tx)
         if self.walked is None:
             return None
-        resized = self.size != len(self.owner().items)
-        replaced = self.removed != getattr(self.owner(), "removed", 0)
-        kind = self.owner().cls
-        if kind is collections.OrderedDict:
-            if (resized or replaced) and self.taken < self.size:  # its end is known before
-                self.walked = None
-                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
-        elif resized:
-            self.size = -1
-            name = "Set" if kind in (set, frozenset) else "dictionary"
-            tx.raise_(RuntimeError, f"{name} changed size during iteration")
-        elif replaced:
-            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
         self.taken += 1
         if value is None:
             self.walked = None
         return value
-
-    def reconstruct(self, cg: Codegen) -> None:
-        owner = self.owner()
-        if self.walked is None:
-            cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
-            return
-        if owner.source is not None:
-            differs = getattr(owner, "rewritten", True)
-        else:
-            differs = self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0)
-        if owner.mutated and differs:
-            raise SkipFrame(
-                "a dictionary or set that is written while it is walked, across a graph break"
-            )
-        cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
 ITERATORS.update(

@@ -37,13 +37,8 @@ TRUSTED_PACKAGES = frozenset(
 )
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 METHODS = (types.FunctionType, staticmethod, classmethod)
-OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
-    types.MethodType,
-    types.GenericAlias,
-    types.UnionType,
-    weakref.ProxyType,
-    weakref.CallableProxyType,
-}
+# Types of C that look attributes up in a way of their own.
+OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 DESCRIPTORS_OF_C = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
@@ -95,15 +90,13 @@ class Lookups:
 
     def __init__(self) -> None:
         self.starts: dict[type, bool] = {}  # class whose MRO was walked
-        self.absent: dict[type, set] = collections.defaultdict(
-            set
-        )  # class -> names that it does not define
+        # class -> names that it does not define
+        self.absent: dict[type, set] = collections.defaultdict(set)
         self.found: dict[tuple[type, str], Any] = {}  # (class, name) -> what it defines
 
     def clear(self) -> None:
-        self.starts.clear()
-        self.absent.clear()
-        self.found.clear()
+        for table in (self.starts, self.absent, self.found):
+            table.clear()
 
 
 LOOKUPS = Lookups()

@@ -78,12 +78,11 @@ class ModuleVar(ObjectVar):
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
         if any(hooks.values()):
-            return self.call_with_hooks(tx, args, kwargs)
+            if self.value._backward_hooks or self.value._backward_pre_hooks:
+                raise Break("module", f"backward hooks of {self.cls.__name__}")
+            return super().call(tx, args, kwargs)  # torch's own code runs the hooks
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
-
-    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        raise Break("module", f"hooks of {self.cls.__name__}")
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)

@@ -199,9 +199,8 @@ class ObjectVar(Variable):
         return self.getattr(tx, name).call(tx, args, kwargs)
 
     def __repr__(self) -> str:
-        return f"{self.cls.__name__} object" + (
-            f" {self.source.name()}" if self.source is not None and not self.pinned else ""
-        )
+        where = "" if self.source is None or self.pinned else f" {self.source.name()}"
+        return f"{self.cls.__name__} object{where}"
 
 
 # Whose objects lie in one piece, made in the frame or from outside: not modules.
@@ -233,9 +232,4 @@ def wrap_object(
 
 
 # Containers that a class of the program may inherit from -> what wraps the contents.
-PAYLOADS = {
-    collections.OrderedDict: dict_of,
-    dict: dict_of,
-    list: list_of,
-    tuple: tuple_of,
-}
+PAYLOADS = {collections.OrderedDict: dict_of, dict: dict_of, list: list_of, tuple: tuple_of}

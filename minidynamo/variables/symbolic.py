@@ -15,7 +15,6 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -30,18 +29,10 @@ from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-NOT_FINITE = (
-    sympy.nan,
-    sympy.oo,
-    -sympy.oo,
-    sympy.zoo,
-)  # sympy's rules for them are not those of floats
+# sympy's rules for them are not those of floats.
+NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
 CALLS = {  # builtins and math functions that stay symbolic
-    math.floor: math.floor,
-    math.ceil: math.ceil,
-    math.trunc: math.trunc,
-    abs: operator.abs,
-    round: round,
+    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
     float: torch.sym_float,
     int: lambda n: torch.SymInt(n.node.sym_int()),
     min: torch.sym_min,
@@ -66,11 +57,9 @@ class Unpinned(Variable):
         return self.as_constant()
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        return (
-            tx.output.wrap_pinned(self.python_type())
-            if name == "__class__"
-            else self.constant().getattr(tx, name)
-        )
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.python_type())
+        return self.constant().getattr(tx, name)
 
 
 def _of_constant(name: str) -> Callable:
@@ -117,11 +106,8 @@ def wrap_symbolic(value: Any) -> Variable:
 
 
 def is_number(variable: Variable) -> bool:
-    return (
-        type(variable) is SymVar
-        or type(variable) is ConstantVar
-        and type(variable.value) in (int, float, bool)
-    )
+    plain = type(variable) is ConstantVar and type(variable.value) in (int, float, bool)
+    return plain or type(variable) is SymVar
 
 
 def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | None:
@@ -130,11 +116,8 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
     if function is not None and all(map(is_number, variables)):
         try:
             value = function(*[variable.value for variable in variables])
-            if (
-                type(value) in SYMBOLIC
-                and not value.node.expr.has(*NOT_FINITE)
-                or type(value) in (int, float, bool)
-            ):
+            symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
+            if symbolic or type(value) in (int, float, bool):
                 return tx.output.wrap_result(value)
         except DataDependentDecision as error:
             raise data_dependent(error) from None
@@ -144,8 +127,5 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
 
 
 def data_dependent(error: Exception) -> Break:
-    return Break(
-        "data-dependent",
-        str(error),
-        "the value is only known when the program runs; keep the decision outside the compiled function",
-    )
+    hint = "the value is only known when the program runs; keep the decision outside"
+    return Break("data-dependent", str(error), hint)

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from .. import config
 from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
@@ -69,9 +68,8 @@ class TensorVar(Variable):
         return self
 
     def truth(self, tx: Frame) -> bool:
-        return self._value_of(
-            tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside"
-        )
+        hint = "use torch.where, or keep the test outside"
+        return self._value_of(tx, bool, "a branch on a tensor's value", hint)
 
     def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
         """The value, where fake tensors know it (a constant made in the frame); else a break."""
@@ -92,9 +90,8 @@ class TensorVar(Variable):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         if not self.fake.dim():
             tx.raise_(TypeError, "iteration over a 0-d tensor")
-        return tx.output.call_graph(
-            tx, "call_method", "unbind", [self, ConstantVar(0)], {}
-        ).iterate(tx)
+        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
+        return parts.iterate(tx)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
@@ -110,22 +107,21 @@ class TensorVar(Variable):
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced
-        if name == "shape":
-            self.guard_shape(tx)
-            return tx.output.wrap_result(self.fake.shape)
+        special = getattr(self, "get_" + name, None)
+        if special is not None:
+            return special(tx)
         if name in METADATA:
             return self._metadata(tx, name)
-        if name == "grad":
-            return self._grad(tx)
-        if name == "grad_fn" and self._told(tx, "grad_fn") is None:
-            if self.value is not None:
-                tx.output.guard(self.source, ("FLAG", name), "{0}.grad_fn is None")
-            return ConstantVar(None)
         if name in VIEWS:
             return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.cls)
         return self._other_attribute(tx, name)
+
+    def get_shape(self, tx: Frame) -> Variable:
+        self.guard_shape(tx)
+        return tx.output.wrap_result(self.fake.shape)
+
+    def get___class__(self, tx: Frame) -> Variable:
+        return tx.output.wrap_pinned(self.cls)
 
     def _metadata(self, tx: Frame, name: str) -> Variable:
         """What a fake tensor tells, too: no node."""
@@ -182,16 +178,8 @@ class TensorVar(Variable):
     def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
-            tx.output.guard(
-                self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}", row=LAYOUT
-            )
-
-    def _grad(self, tx: Frame) -> Variable:
-        if self.source is None or self.value is None:
-            if not self._told(tx, "requires_grad") or not self._told(tx, "is_leaf"):
-                return ConstantVar(None)
-            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
-        return tx.output.wrap(self.value.grad, self.source.attr("grad"))
+            check = f"{{0}}.shape == {tuple(self.value.shape)}"
+            tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         replaced = self.replaced(tx, name)
@@ -201,7 +189,7 @@ class TensorVar(Variable):
         if special is not None:
             return special(tx, *args, **kwargs)
         if name in VALUE_METHODS:
-            return self._python_value(tx, name)
+            return self.python_value(tx, name)
         if name in BREAKING_METHODS:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
         if not callable(
@@ -210,24 +198,9 @@ class TensorVar(Variable):
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
-    def _python_value(self, tx: Frame, name: str) -> Variable:
+    def python_value(self, tx: Frame, name: str) -> Variable:
+        """item() and the like: known of a constant that was made in the frame."""
         hint = "the value leaves the graph; keep it a tensor"
-        if (
-            config.capture_scalar_outputs
-            and name in ("item", "__int__", "__float__", "__index__")
-            and not self.fake.is_complex()
-            and self.fake.dtype is not torch.bool
-            and tx.output.fake_mode.shape_env is not None
-        ):
-            value = tx.output.call_graph(tx, "call_method", "item", [self], {})
-            kind = {"__int__": int, "__index__": int, "__float__": float}.get(
-                name, value.python_type()
-            )
-            return (
-                value
-                if value.python_type() is kind
-                else tx.output.wrap_pinned(kind).call(tx, [value], {})
-            )
         value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
@@ -238,7 +211,7 @@ class TensorVar(Variable):
         self.guard_shape(tx)
         if dim is not None and dim.identity() is not None:
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return self.getattr(tx, "shape")
+        return self.get_shape(tx)
 
     def method_dim(self, tx: Frame) -> Any:
         return ConstantVar(self.fake.dim())

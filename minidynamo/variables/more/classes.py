@@ -85,7 +85,7 @@ class ClassAttributes(ClassVar):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
-        return super().getitem(tx, key)
+        return Variable.getitem(self, tx, key)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         self.refuse_metaclass(tx, "__iter__")

@@ -25,14 +25,8 @@ from ..registry import SHARED
 from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
-ANY_ARGUMENTS = (
-    StopIteration,
-    StopAsyncIteration,
-    SystemExit,
-    AttributeError,
-    NameError,
-    ImportError,
-)
+ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
+ANY_ARGUMENTS += (AttributeError, NameError, ImportError)
 
 
 def new_exception(
@@ -169,9 +163,8 @@ class Raising(Operations):
         its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(
-            var.cls, (self.user_stack(), self.output.root.group_step)
-        )
+        where = self.user_stack(), self.output.root.group_step
+        var.slots["__traceback__"] = TracebackVar(var.cls, where)
         context = link = self.handling()
         if context is not None and context is not var:
             seen = []

@@ -81,16 +81,10 @@ class FloatVar(Unpinned):
     def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensor: Any = tx.output.call_graph(
-            tx,
-            "call_function",
-            operation,
-            [v.tensor if isinstance(v, FloatVar) else v for v in operands],
-            {},
-        )
-        return FloatVar(
-            operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats]
-        )
+        tensors = [v.tensor if isinstance(v, FloatVar) else v for v in operands]
+        made: Any = tx.output.call_graph(tx, "call_function", operation, tensors, {})
+        value = operation(*[v.value for v in operands])
+        return FloatVar(value, made, lambda: [v.pin() for v in floats])
 
 
 ARITHMETIC = frozenset(
@@ -113,13 +107,10 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
         and len(args) == 2
     ):
-        product = (
-            torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
-        )  # x + alpha * y
-        args, kwargs = (
-            [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})],
-            {},
-        )
+        # x + alpha * y
+        multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
+        product = tx.output.call_graph(tx, "call_function", multiply, [args[1], alpha], {})
+        args, kwargs = [args[0], product], {}
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
     constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731

@@ -11,18 +11,18 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ... import runtime
-from ...exceptions import Break, ObservedException
+from ... import hooks, runtime
+from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, IteratorVar
+from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
 from ..lookup import type_text
 from ..objects import ObjectVar
 
@@ -273,9 +273,17 @@ class Walking(Operations):
             return
 
 
-runtime.LIKE |= {  # of the class of that name over these values
-    type(iter("a")).__name__: lambda values: runtime.advanced("a" + "".join(values), 1),
-    type(iter("\u00e9")).__name__: lambda values: runtime.advanced("\u00e9" + "".join(values), 1),
+def advanced(values: Any, taken: int) -> Iterator[Any]:
+    """iter(values), `taken` steps on."""
+    made = iter(values)
+    for _ in range(taken):
+        next(made)
+    return made
+
+
+LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over these values
+    type(iter("a")).__name__: lambda values: advanced("a" + "".join(values), 1),
+    type(iter("\u00e9")).__name__: lambda values: advanced("\u00e9" + "".join(values), 1),
     "bytes_iterator": lambda values: iter(bytes(values)),
     "set_iterator": lambda values: iter({*values}),
     "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
@@ -286,3 +294,87 @@ runtime.LIKE |= {  # of the class of that name over these values
     "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
     "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
 }
+
+
+def iterator_like(kind: str, values: Any) -> Any:
+    """An iterator over `values` whose class is called `kind`."""
+    return LIKE[kind](values)
+
+
+def position(iterator: Any, index: int) -> None:
+    """`index` comes next, now that the list has been written: it would be cut to the list's old
+    length before."""
+    iterator.__setstate__(index)
+
+
+def position_late(cg: Codegen) -> None:
+    for iterator in cg.late:
+        cg.call_object(position, iterator, ConstantVar(iterator.index))
+        cg.emit("POP_TOP", None, -1)
+
+
+hooks.AFTER_WRITES.append(position_late)
+
+
+@extends(KeysIterator)
+class KeysWalking(KeysIterator):
+    def changed(self, tx: Frame) -> None:
+        kind, size = self.owner().cls, self.before[0]
+        if kind is collections.OrderedDict:
+            if self.taken < size:  # its end is known before
+                self.walked = None
+                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
+        elif len(self.owner().items) != size:
+            self.before = -1, 0
+            name = "Set" if kind in (set, frozenset) else "dictionary"
+            tx.raise_(RuntimeError, f"{name} changed size during iteration")
+        else:
+            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        owner = self.owner()
+        if self.walked is None:
+            cg.call_object(iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
+            return
+        if owner.source is not None:
+            differs = getattr(owner, "rewritten", True)
+        else:
+            differs = self.state() != self.before
+        if owner.mutated and differs:
+            raise SkipFrame(
+                "a dictionary or set that is written while a loop with a break walks it"
+            )
+        cg.call_object(advanced, self.walked, ConstantVar(self.taken))
+
+
+@extends(SequenceIterator)
+class SequenceWalking(SequenceIterator):
+    def reconstruct(self, cg: Codegen) -> None:
+        late = self.sequence.mutated and (
+            self.sequence.source is not None
+            or self.sequence.cls is not list
+            and self.sequence.resized != self.resized
+        )
+        if late:
+            if self.sequence.cls is not list:
+                raise Break("reconstruct", "an iterator of a deque that this frame writes")
+            cg.late.append(self)
+        cg.call_object(
+            runtime.iterator_at,
+            self.sequence,
+            ConstantVar(None if late else self.index),
+            ConstantVar(self.step),
+        )
+
+
+@extends(HostIterator)
+class HostWalking(HostIterator):
+    def reconstruct(self, cg: Codegen) -> None:
+        rest = list(self.left)
+        self.left = iter(rest)
+        kind = self.cls.__name__
+        if kind in LIKE:
+            cg.call_object(iterator_like, ConstantVar(kind), TupleVar(rest))
+        else:
+            cg.value(TupleVar(rest))
+            cg.emit("GET_ITER", effect=0)

@@ -13,10 +13,9 @@ import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ...rules import polyfills
-from ..base import Args, Codegen, Frame, Named, Source, Variable, extends
+from ..base import Codegen, Frame, Source, Variable, extends
 from ..constant import ConstantVar
-from ..containers import DictVar, TupleVar, named
+from ..containers import TupleVar
 from ..lookup import MISSING, lookup
 from ..modules import PyModuleVar
 from ..nn_modules import ModuleVar
@@ -46,12 +45,6 @@ class ModuleListVar(TupleVar):
 
 @extends(ModuleVar)
 class ModuleOperations(ModuleVar):
-    def call_with_hooks(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        if self.value._backward_hooks or self.value._backward_pre_hooks:
-            raise Break("module", f"backward hooks of {self.cls.__name__}")
-        given = [self, TupleVar(list(args)), DictVar(named(kwargs))]
-        return tx.output.wrap_pinned(polyfills.call_with_hooks).call(tx, given, {})
-
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if (
             self.cls is torch.nn.ModuleList

@@ -103,13 +103,9 @@ class ObjectOperations(Descriptors):
         """May C code be called on the real object while tracing?  What C hashes by value does not
         change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
-        return (
-            self.pinned
-            or self.source is not None
-            and self.source.kind == "pinned"
-            or isinstance(method, types.WrapperDescriptorType)
-            and method is not object.__hash__
-        )
+        if self.pinned or self.source is not None and self.source.kind == "pinned":
+            return True
+        return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
     def hash_key(self, tx: Frame) -> Any:
         _, method = lookup(self.cls, "__hash__")
@@ -118,11 +114,10 @@ class ObjectOperations(Descriptors):
         if self.value is not None and self.pinned:
             return self.value
         if isinstance(method, types.FunctionType):
-            return (
-                ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values()))
-                if "__dataclass_params__" in dir(self.cls)
-                else super().hash_key(tx)
-            )
+            if "__dataclass_params__" not in dir(self.cls):
+                return Variable.hash_key(self, tx)
+            values = [value.hash_key(tx) for _, value in self.fields.items.values()]
+            return ("hashed", self.cls, tuple(values))
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)

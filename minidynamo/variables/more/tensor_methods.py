@@ -7,10 +7,12 @@ In:   a TensorVar and arguments.   Out: a node of the graph, a constant, or a br
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ... import config
 from ...exceptions import Break
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
@@ -19,6 +21,20 @@ from ..tensor import TensorVar
 
 @extends(TensorVar)
 class TensorMethods(TensorVar):
+    def get_grad(self, tx: Frame) -> Variable:
+        if self.value is not None:
+            return tx.output.wrap(self.value.grad, self.source.attr("grad"))
+        if self._told(tx, "requires_grad") and self._told(tx, "is_leaf"):
+            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
+        return ConstantVar(None)
+
+    def get_grad_fn(self, tx: Frame) -> Variable:
+        if self._told(tx, "grad_fn") is not None:
+            return self._other_attribute(tx, "grad_fn")
+        if self.value is not None:
+            tx.output.guard(self.source, ("FLAG", "grad_fn"), "{0}.grad_fn is None")
+        return ConstantVar(None)
+
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         if name == "requires_grad" and sets_what_is(self, tx, value):
             return
@@ -63,3 +79,23 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
         and not tensor._is_view()  # its own flag may differ from what it tells
         and self.getattr(tx, "is_leaf").as_constant()
     )
+
+
+def _as_scalar(name: str, kind: type | None) -> Callable:
+    """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run knows."""
+
+    def method(self: TensorVar, tx: Frame) -> Variable:
+        no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
+        in_graph = tx.output.fake_mode.shape_env is not None and config.capture_scalar_outputs
+        if no_number or not in_graph:
+            return self.python_value(tx, name)
+        value = tx.output.call_graph(tx, "call_method", "item", [self], {})
+        if kind is None or value.python_type() is kind:
+            return value
+        return tx.output.wrap_pinned(kind).call(tx, [value], {})
+
+    return method
+
+
+for _name, _kind in (("item", None), ("__int__", int), ("__index__", int), ("__float__", float)):
+    setattr(TensorVar, f"method_{_name}", _as_scalar(_name, _kind))

@@ -24,10 +24,8 @@ class TextVar(Unpinned):
     parts: list
 
     def as_constant(self) -> Any:
-        return "".join(
-            part if type(part) is str else format(part[0].as_constant(), part[1])
-            for part in self.parts
-        )
+        number = lambda value, how: format(value.as_constant(), how)  # noqa: E731
+        return "".join(part if type(part) is str else number(*part) for part in self.parts)
 
     def identity(self) -> Any:
         return self.as_constant()
@@ -51,8 +49,6 @@ def parts_of(value: Variable, specification: str = "") -> list | None:
     """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
     if type(value) is TextVar and not specification:
         return value.parts
-    return (
-        [(value, specification)]
-        if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification)
-        else None
-    )
+    if type(value) is not SymVar or value.python_type() is not int:
+        return None
+    return [(value, specification)] if PLAIN.fullmatch(specification) else None

@@ -1,4 +1,4 @@
-"""Enumerations: the class as a container of its members, and members as objects.
+"""Constants that are more than their value: enumerations and their members; text that is joined.
 
 In:   an enumeration, or a member whose attributes the program reads.
 Out:  members as constants, once it is guarded that there are these; attributes guarded one by one.
@@ -12,9 +12,9 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from ..base import Args, Frame, Named, OutputGraph, Variable
+from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
-from ..constant import MEMBERS, ConstantVar
+from ..constant import ConstantVar
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED
@@ -65,7 +65,6 @@ class MemberVar(ObjectVar):
         return ConstantVar(self.value)
 
 
-@MEMBERS.rule(test=lambda value: True)
 def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     """The object behind a member, one in each attempt."""
     known = builder.members.get(id(value))
@@ -74,3 +73,28 @@ def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
         fields = builder.fields_of(value, source.instance_dict())
         known = builder.members[id(value)] = MemberVar(type(value), value, fields, source=source)
     return known
+
+
+plain_attribute, plain_method = ConstantVar.getattr, ConstantVar.call_method
+
+
+@extends(ConstantVar)
+class ConstantMethods(ConstantVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if isinstance(self.value, enum.Enum):
+            return wrap_member(tx.output, self.value).getattr(tx, name)
+        return plain_attribute(self, tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        if isinstance(self.value, enum.Enum):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if type(self.value) is str and name == "join" and len(args) == 1:
+            items = [item.as_constant() for item in tx.listed_fast(args[0])]
+            tx.check_size("*", self.value, len(items))
+            return tx.fold(self.value.join, items)
+        if type(self.value) is str and name == "format":
+            values = [tx.text_of(value) for value in args]
+            named = {key: tx.text_of(value) for key, value in kwargs.items()}
+            tx.check_size("format", self.value, *values, *named.values())
+            return tx.fold(self.value.format, *values, **named)
+        return plain_method(self, tx, name, args, kwargs)
