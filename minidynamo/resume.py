@@ -37,9 +37,8 @@ from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
 # What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are
-# made already.  HANDLED: what PUSH_EXC_INFO
-# put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it
-# is the exception.
+# made already.  HANDLED: what PUSH_EXC_INFO put below the exception that is being handled, and
+# POP_EXCEPT will restore; the parameter for it is the exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 # (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
