@@ -108,6 +108,7 @@ class CompiledModule(torch.nn.Module):
         options = dict(
             backend=self._compiler.backend_name,
             fullgraph=self._compiler.fullgraph,
+            dynamic=self._compiler.dynamic,
             mode=self._compiler.mode,
         )
         return functools.partial(compile, **options), (self._orig_mod,)

@@ -115,8 +115,9 @@ def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], 
 def look_at_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
     too."""
-    tensors = any(type(arg) is TensorVar for arg in (*args, *kwargs.values()))
-    if tensors and getattr(target, "__module__", None) == "_operator":
+    if getattr(target, "__module__", None) != "_operator":
+        return target, args, kwargs
+    if any(type(arg) is TensorVar for arg in (*args, *kwargs.values())):
         name = target.__name__.strip("_")
         for special in (f"__{name}__", f"__r{name}__"):
             owner, found = lookup(torch.Tensor, special)

@@ -98,7 +98,8 @@ ARITHMETIC = frozenset(
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
     one there, or else a constant."""
-    if not any(isinstance(value, FloatVar) for value in (*args, *kwargs.values())):
+    given = (*args, *kwargs.values())
+    if not tx.output.floats or not any(isinstance(value, FloatVar) for value in given):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
