@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
 
 
-@dataclass
+@dataclass(eq=False)
 class Conversion:
     """What one attempt learns and the next one knows."""
 

@@ -28,11 +28,11 @@ from torch._subclasses import fake_tensor
 from miniinductor.fake_mode import FakeMode
 
 from . import config, graph_module, graph_values, hooks, symbolic_inputs
-from .graph_module import reserved_names
-from .graph_values import describe, holds_tensor
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
+from .graph_module import reserved_names
+from .graph_values import describe, holds_tensor
 from .guards import Guard, has_long_text, literal
 from .sources import Source, SourceTree, module_path, numbered
 from .symbolic_shapes import DataDependentDecision, ShapeEnv
@@ -41,11 +41,11 @@ from .variables.builder import Builder
 from .variables.modules import GlobalsVar
 from .variables.symbolic import data_dependent
 
-
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 LITERAL_KEYS = (str, int, bool, type(None))
+UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -80,9 +80,6 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
         for leaf in (arg if type(arg) in (list, tuple) else (arg,))
         if isinstance(leaf, torch.Tensor)
     ]
-
-
-UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 
 
 class OutputGraph(Builder):
@@ -249,9 +246,7 @@ class OutputGraph(Builder):
     def unique_name(self, text: str) -> str:
         """A name for a placeholder or an attribute of the graph that nothing else in the generated
         module has."""
-        text = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_")
-        while "__" in text:
-            text = text.replace("__", "_")
+        text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
         text = text if text and not text[0].isdigit() else "t_" + text
         if text in reserved_names() or SIZE.fullmatch(text):
             text += "_"
