@@ -11,11 +11,21 @@ import torch
 from ..exceptions import Break
 from ..extras.rare_nodes import guard_state
 from ..extras.thread_state import call_state, enter, leave
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
-from ..symbolic_eval.torch_rules import STATES, at
+from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import MethodVar
+
+
+def at(path: str) -> Any:
+    """torch.a.b.c, or None where this torch has no such name."""
+    value: Any = torch
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
 
 READERS = """
     is_autocast_cpu_enabled get_autocast_gpu_dtype get_autocast_cpu_dtype
@@ -57,8 +67,7 @@ STATES.update(READ_STATES)
 
 
 def _fold(function, guarded, tx, *args, **kwargs):
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    call = functools.partial(function, *[value.as_constant() for value in args], **named)
+    call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
         guard_state(tx.output, call, result.as_constant())

@@ -57,8 +57,8 @@ class FunctionVar(Variable):
         return self if self.fn is None else self.fn
 
     def real(self) -> Any:
-        if self.fn is None:
-            raise Break("constant", f"the function {self.name} was made in this frame")
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
+            raise Break("constant", f"{self} was made or changed in this frame")
         return self.fn
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:

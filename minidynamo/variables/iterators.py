@@ -223,11 +223,3 @@ class GeneratorVar(IteratorVar):
     def passes_by(self, operations: list, place: int) -> bool:
         """Does the handler at `place` let the GeneratorExit of closing pass?"""
         return False
-
-    def reconstruct(self, cg: Codegen) -> None:
-        raise Break(
-            "generator",
-            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
-            "consume it before",
-            *self.made,
-        )

@@ -24,7 +24,7 @@ import torch
 from ..exceptions import Break, ObservedException
 from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
-from .functions import BoundMethodVar, CallableVar
+from .functions import BoundMethodVar
 from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
 
@@ -44,18 +44,6 @@ def method_of_class(
         raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
     function = tx.output.wrap_class_attribute(owner, found, name)
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
-
-
-def truth_by_methods(tx: Frame, variable: Any) -> bool:
-    """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
-    for name, kind in (("__bool__", bool), ("__len__", int)):
-        method = variable.special(tx, name)
-        if method is not None:
-            found = method.call(tx, [], {})
-            if not issubclass(found.python_type(), kind):
-                raise Break("truth", f"{name} of a {variable.python_type().__name__} gave {found}")
-            return found.truth(tx)
-    return True
 
 
 class ObjectVar(Variable):
@@ -92,10 +80,7 @@ class ObjectVar(Variable):
             _, fallback = lookup(self.cls, "__getattr__")
             if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
                 raise
-            return self.fallback_getattr(tx, name, fallback)
-
-    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
-        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+            return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
@@ -180,17 +165,6 @@ class ObjectVar(Variable):
         ):
             return None
         return self.class_attribute(tx, owner, found, name)
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        method = self.special(tx, "__call__")
-        if method is None:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            return tx.call_c(self.real(), args, kwargs)
-        return method.call(tx, args, kwargs)
-
-    def truth(self, tx: Frame) -> bool:
-        return truth_by_methods(tx, self)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ METADATA = frozenset(
     is_ipu is_xla is_vulkan is_maia retains_grad
     """.split()
 )
+METADATA_METHODS = {"dim", "ndimension", "numel", "nelement", "stride"}
 # Not among the guards of every input: guarded when they are read.
 UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "names"}
 HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
@@ -87,21 +88,11 @@ class TensorVar(Variable):
             tx.raise_(TypeError, "len() of a 0-d tensor")
         return self.fake.shape[0]
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        if not self.fake.dim():
-            tx.raise_(TypeError, "iteration over a 0-d tensor")
-        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
-        return parts.iterate(tx)
-
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
-        return result.truth(tx)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         replaced = self.replaced(tx, name)
@@ -188,6 +179,9 @@ class TensorVar(Variable):
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
+        if name in METADATA_METHODS:
+            values = [value.as_constant() for value in (*args, *kwargs.values())]
+            return tx.fold(getattr(self.fake, name), *values)
         if name in VALUE_METHODS:
             return self.python_value(tx, name)
         if name in BREAKING_METHODS:
@@ -212,21 +206,6 @@ class TensorVar(Variable):
         if dim is not None and dim.identity() is not None:
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
         return self.get_shape(tx)
-
-    def method_dim(self, tx: Frame) -> Any:
-        return ConstantVar(self.fake.dim())
-
-    method_ndimension = method_dim
-
-    def method_numel(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.fake.numel())
-
-    method_nelement = method_numel
-
-    def method_stride(self, tx: Frame, dim: Variable | None = None) -> Any:
-        if dim is not None:
-            return tx.fold(lambda: self.fake.stride(dim.as_constant()))
-        return tx.output.wrap_result(self.fake.stride())
 
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))

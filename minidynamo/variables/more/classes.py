@@ -15,7 +15,8 @@ from ..base import Frame, Variable, extends
 from ..classes import ClassVar
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
-from ..objects import method_of_class, truth_by_methods
+from ..objects import method_of_class
+from .object_operations import truth_by_methods
 
 OF_EVERY_CLASS = frozenset(
     """

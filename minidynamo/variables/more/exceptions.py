@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any, NoReturn
+from typing import Any
 
-from ...exceptions import Break, ObservedException
-from ...symbolic_eval.operations import Operations
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
+from ...exceptions import Break
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
-from ..containers import DictVar, TupleVar
+from ..containers import TupleVar
 from ..lookup import lookup
 from ..objects import INSTANCES, ObjectVar, wrap_object
 from ..registry import SHARED
@@ -149,38 +148,3 @@ def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) 
     ):
         raise Break("class", f"{cls.__name__} is made by C code")
     made.init_args = list(args)
-
-
-@extends(Operations)
-class Raising(Operations):
-    def raise_var(self, kind: type, args: Any) -> NoReturn:
-        made = ExceptionVar(kind, fields=DictVar({}))
-        made.init_args = args
-        raise self.raised(made)
-
-    def raised(self: Any, var: Any) -> ObservedException:
-        """The signal that `var` is raised here: its traceback begins, and what is being handled is
-        its context (CPython's _PyErr_SetObject)."""
-        if not isinstance(var, ObjectVar) or var.value is not None:
-            raise Break("exception", "raising an exception that was made before this frame")
-        where = self.user_stack(), self.output.root.group_step
-        var.slots["__traceback__"] = TracebackVar(var.cls, where)
-        context = link = self.handling()
-        if context is not None and context is not var:
-            seen = []
-            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
-                seen.append(link)
-                after = link.slots.get("__context__")
-                if after is var:
-                    link.slots["__context__"] = ConstantVar(None)
-                link = after
-            var.slots["__context__"] = context
-        return ObservedException(var)
-
-    def handling(self: Any) -> Any:
-        """The exception that is being handled here, or None: this frame's or a caller's, as far as
-        they are traced."""
-        frame = self
-        while frame is not None and not frame.handled:
-            frame = frame.parent
-        return frame and frame.handled[-1]

@@ -90,13 +90,6 @@ class FunctionAttributes(FunctionVar):
             self.annotations = value
         dict_of(self, tx).store(tx, ConstantVar(name), value)
 
-    def real(self) -> Any:
-        if self.fn is None or self.attrs is not None and self.attrs.mutated:
-            raise Break(
-                "constant", f"the function {self.name} was made in this frame; a real one is needed"
-            )
-        return self.fn
-
     def hash_key(self, tx: Frame) -> Any:
         return self.identity()
 

@@ -11,7 +11,7 @@ import builtins
 
 from ... import hooks
 from ...exceptions import Break, ObservedException
-from ..base import Codegen, Frame, Variable, extends
+from ..base import NULL, Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -59,7 +59,13 @@ class GeneratorMethods(GeneratorVar):
                 "generator", "throwing into a generator that waits for another one (yield from)"
             )
         try:
-            yielded = self.frame.resume_generator(tx, None, throw=raised)
+            frame, entry = self.frame, self.frame.info.ops[at - 1][2]
+            frame.parent = tx
+            frame.stack.append(NULL)
+            if entry is None:
+                raise frame.raised(raised)
+            frame.unwind(frame.raised(raised).var, entry)
+            yielded = frame.resume_generator(tx, None)
         except BaseException:
             self.done = True
             raise
@@ -85,6 +91,14 @@ class GeneratorMethods(GeneratorVar):
                 return False
             place = operations[place + 2].arg
         return operations[place].op == "RERAISE"
+
+    def reconstruct(self, cg: Codegen) -> None:
+        raise Break(
+            "generator",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
+            "consume it before",
+            *self.made,
+        )
 
 
 def check_generators(cg: Codegen) -> None:

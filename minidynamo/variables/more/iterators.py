@@ -9,8 +9,6 @@ In:   variables.   Out: as in `variables.iterators`.
 from __future__ import annotations
 
 import collections
-import operator
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +22,6 @@ from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
 from ..lookup import type_text
-from ..objects import ObjectVar
 
 
 class ItemIterator(IteratorVar):
@@ -208,12 +205,6 @@ class CallIterator(IteratorVar):
 
 rules(
     {
-        enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
-            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
-        ),
-        zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
-            [tx.iter_of(a) for a in values], strict.truth(tx)
-        ),
         iter: lambda tx, values, *sentinel: (
             CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
         ),
@@ -246,31 +237,6 @@ class Walking(Operations):
         if method is not None:
             return ItemIterator(variable, 0)
         self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
-
-    def length_hint(self: Any, values: Any) -> None:
-        """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names: tuple[str, ...] = ("__len__", "__length_hint__")
-        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-            values, names = values.object, ("__len__",)
-        if isinstance(values, SentinelVar):
-            values = values.object
-        if not isinstance(values, ObjectVar):
-            return
-        for name in names:
-            method = values.special(self, name)
-            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
-                continue
-            try:
-                found = method.call(self, [], {})
-            except ObservedException as raised:
-                if not issubclass(raised.var.python_type(), TypeError):
-                    raise
-                continue
-            if found.identity() is NotImplemented:
-                continue
-            if found.python_type() is not int or found.as_constant() < 0:
-                raise Break("length", f"{name} of {values} gives no length")
-            return
 
 
 def advanced(values: Any, taken: int) -> Iterator[Any]:

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exceptions import Break
-from ..base import Codegen, Frame, Variable, current, extends
+from ..base import Args, Codegen, Frame, Named, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
+from ..functions import BoundMethodVar, CallableVar
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
 from .descriptors import Descriptors
@@ -42,8 +43,31 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     return made
 
 
+def truth_by_methods(tx: Frame, variable: Any) -> bool:
+    """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
+    for name, kind in (("__bool__", bool), ("__len__", int)):
+        method = variable.special(tx, name)
+        if method is not None:
+            found = method.call(tx, [], {})
+            if not issubclass(found.python_type(), kind):
+                raise Break("truth", f"{name} of a {variable.python_type().__name__} gave {found}")
+            return found.truth(tx)
+    return True
+
+
 @extends(ObjectVar)
 class ObjectOperations(Descriptors):
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        method = self.special(tx, "__call__")
+        if method is None:
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
+            return tx.call_c(self.real(), args, kwargs)
+        return method.call(tx, args, kwargs)
+
+    def truth(self, tx: Frame) -> bool:
+        return truth_by_methods(tx, self)
+
     def delattr(self, tx: Frame, name: str) -> None:
         _, deleter = lookup(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):

@@ -13,7 +13,6 @@ import types
 from typing import Any
 
 from ...exceptions import Break
-from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..functions import BOUND, BoundMethodVar
@@ -59,27 +58,3 @@ class SuperVar(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(super, ClassVar(self.start), self.object)
-
-
-@rule(super)
-def make_super(tx: Frame, *args: Variable) -> SuperVar:
-    cls, instance = args or zero_arguments(tx)
-    if isinstance(cls, ClassVar):
-        kind: Any = instance.value if isinstance(instance, ClassVar) else None
-        mro = () if kind is None else kind.__mro__  # None while the class is made
-        if mro is not None:
-            kind = kind if cls.value in mro else instance.python_type()
-            if issubclass(kind, cls.value):
-                return SuperVar(cls.value, instance)
-    raise Break("class", "super() with these arguments")  # plain Python says what is wrong
-
-
-def zero_arguments(frame: Frame) -> list[Variable]:
-    """What super() means: the class around the method, and its first argument."""
-    name = frame.code.co_varnames[0] if frame.code.co_argcount else ""
-    cell = frame.cells.get(name)
-    first = cell.load(frame) if cell is not None else frame.locals.get(name)
-    cls = frame.cells["__class__"].load(frame) if "__class__" in frame.cells else None
-    if first is None or cls is None:
-        raise Break("class", "super() without a class or a first argument")
-    return [cls, first.realize(frame)]

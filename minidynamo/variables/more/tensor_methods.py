@@ -7,7 +7,7 @@ In:   a TensorVar and arguments.   Out: a node of the graph, a constant, or a br
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -68,6 +68,16 @@ class TensorMethods(TensorVar):
 
     def method___hash__(self, tx: Frame) -> None:
         raise Break("tensor method", "hash(tensor)")
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        if not self.fake.dim():
+            tx.raise_(TypeError, "iteration over a 0-d tensor")
+        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
+        return parts.iterate(tx)
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
+        return result.truth(tx)
 
 
 def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:

@@ -1,4 +1,5 @@
-"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`.
+"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `match`; and the
+method of C that an object inherits.
 
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
@@ -7,14 +8,63 @@ import builtins
 import importlib
 import itertools
 import sys
+import types
 from typing import Any
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..symbolic_eval.opcodes import LOAD_DEREF, effects, opcode, push_callable, pushes
-from ..variables.containers import ListVar
+from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
+from ..variables.base import RealVar, Variable
+from ..variables.classes import ClassVar
+from ..variables.constant import ConstantVar
+from ..variables.containers import ListVar, TupleVar
+from ..variables.functions import BOUND, BoundMethodVar, CallableVar, DeferredVar, MethodVar
+from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
+from ..variables.modules import PyModuleVar
 from ..variables.more.container_methods import dict_pairs
-from ..variables.functions import CallableVar
+from ..variables.more.super import SuperVar
+from ..variables.tensor import TensorVar
+from .polyfills import NOTHING
+
+
+@opcode
+def LOAD_METHOD(frame: Any, name: str) -> None:
+    owner = frame.stack.pop()
+    try:
+        found = owner.getattr(frame, name)
+    except Break as broken:
+        if broken.kind == "restart":
+            raise
+        broken.stack = frame.user_stack()
+        found = DeferredVar(owner, name, broken)
+    if (descriptor := descriptor_of(owner, name, found)) is not None:
+        frame.stack += [descriptor, owner]
+    else:
+        push_callable(frame, found)
+
+
+def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
+    """The method as its class keeps it, where CPython calls that with the object: what a method of
+    C says of wrong arguments names the class that defines it, a bound one the object's."""
+    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
+        return None
+    if isinstance(found, BoundMethodVar):
+        inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
+    elif isinstance(owner, RealVar):
+        inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
+    else:
+        inherited = isinstance(found, (MethodVar, DeferredVar))
+    if not inherited:
+        return None
+    try:
+        kind = owner.python_type()
+    except Break:
+        return None
+    defining, method = lookup(kind, name)
+    if type(method) not in BOUND or defining is kind or kind in OWN_LOOKUP:
+        return None
+    in_c = isinstance(lookup(kind, "__getattribute__")[1], types.WrapperDescriptorType)
+    return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
 
 
 @opcode
@@ -116,12 +166,47 @@ def SEND(frame: Any, target: int) -> None:
         frame.pc = target
 
 
+# ---- match
+def values_under(frame: Any, keys: Any, subject: Any) -> ConstantVar | TupleVar:
+    keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
+    if len({key.hash_key(frame) for key in keys}) < len(keys):
+        raise Break("match", "a pattern with one key twice")
+    for key in keys:
+        found.append(subject.call_method(frame, "get", [key, nothing], {}))
+        if found[-1].identity() is NOTHING:
+            return ConstantVar(None)
+    return TupleVar(found)
+
+
 @opcode
-def CALL_INTRINSIC_1(frame: Any, which: Any) -> None:
-    raise Break("opcode", f"the intrinsic {which} is not traced")
+def MATCH_CLASS(frame: Any, count: int) -> None:
+    subject, cls, names = frame.popn(3)
+    if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
+        frame.stack.append(ConstantVar(None))
+        return
+    values, attributes = [], ()
+    if count and frame.has_attr(cls, "__match_args__"):
+        attributes = cls.getattr(frame, "__match_args__").as_constant()
+    elif count and cls.value.__flags__ & 1 << 22:  # _Py_TPFLAGS_MATCH_SELF: int, str...
+        values = [subject]
+    if type(attributes) is tuple:
+        attributes = (*attributes[:count], *names.as_constant())
+    if (
+        type(attributes) is not tuple
+        or len(values) + len({*attributes}) != count + len(names.as_constant())
+        or not all(type(name) is str for name in attributes)
+    ):
+        raise Break("match", f"a pattern that is none of {cls}")
+    try:
+        values += [subject.getattr(frame, name) for name in attributes]
+        frame.stack.append(TupleVar(values))
+    except ObservedException as raised:
+        if not issubclass(raised.var.python_type(), AttributeError):
+            raise
+        frame.stack.append(ConstantVar(None))
 
 
-effects(
+HANDLERS.update(
     {
         "END_SEND": lambda frame, _: frame.stack.pop(-2),
         "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
@@ -133,5 +218,12 @@ pushes(
         "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
         # its rule breaks, at the call
         "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),
+        "MATCH_SEQUENCE": lambda frame, _: ConstantVar(
+            bool(frame.stack[-1].python_type().__flags__ & 1 << 5)
+        ),  # Py_TPFLAGS_SEQUENCE
+        "MATCH_MAPPING": lambda frame, _: ConstantVar(
+            bool(frame.stack[-1].python_type().__flags__ & 1 << 6)
+        ),
+        "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
     }
 )
