@@ -23,7 +23,6 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
@@ -31,13 +30,12 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-CALLS = {  # builtins and math functions that stay symbolic
+CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
     **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
     float: torch.sym_float,
     int: lambda n: torch.SymInt(n.node.sym_int()),
     min: torch.sym_min,
     max: torch.sym_max,
-    **{getattr(math, name): function for name, function in SYMBOLIC_MATH.items()},
     math.prod: None,
     math.isqrt: None,
 }
