@@ -89,7 +89,7 @@ def _autograd_function(tx, function, *args, **kwargs):
         return cls.apply(*values, **named)
 
     apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
-    return tx.output.call_graph(tx, "call_function", apply, args, kwargs)
+    return tx.node(apply, args, kwargs)
 
 
 def _foreach(foreach, each):
@@ -129,7 +129,7 @@ def _check(tx, condition, *_, **__):
         value = condition.value if condition.python_type() is bool else condition.value >= 0
         unknown = isinstance(value, torch.SymBool) and not value.node.has_hint()
         if unknown and tx.output.shape_env.prove(value.node.expr) is None:
-            tx.output.call_graph(tx, "call_function", check_size, [SymVar(value)], {})
+            tx.node(check_size, [SymVar(value)])
             tx.output.shape_env.learn(value.node.expr)
             return
         condition = ConstantVar(bool(value))
@@ -153,7 +153,7 @@ def _is_all_true(tx, *args, **kwargs):
     module = tx.globals.values.get("__name__", "")
     checked = module.startswith("torch.distributions.") and result.fake.is_cpu
     if checked and not tx.output.generates_code:
-        tx.output.call_graph(tx, "call_function", torch._assert_async, [result], {})
+        tx.node(torch._assert_async, [result])
         return ConstantVar(True)
     return result
 
@@ -171,7 +171,7 @@ def _tensor(function, tx, *args, **kwargs):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
     if "copy" in kwargs or "obj" in kwargs:
         raise Break("arguments", "torch.asarray() with arguments that torch.tensor() does not have")
-    return tx.output.call_graph(tx, "call_function", torch.tensor, args, kwargs)
+    return tx.node(torch.tensor, args, kwargs)
 
 
 for _name in ("tensor", "as_tensor", "asarray"):
@@ -183,7 +183,7 @@ def _tensor_of_tensor(tx, function, data, args, kwargs):
     change."""
     if function is not torch.tensor:
         kwargs = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
-        return tx.output.call_graph(tx, "call_function", function, [data, *args], kwargs)
+        return tx.node(function, [data, *args], kwargs)
     wanted = {name: kwargs[name] for name in ("dtype", "device") if name in kwargs}
     if args or set(kwargs) - {"data", "requires_grad", *wanted}:
         raise Break("arguments", "torch.tensor() of a tensor, with unusual arguments")

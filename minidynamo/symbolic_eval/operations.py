@@ -74,6 +74,10 @@ class Operations:
         """The constant (or container of constants) that a call gives."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
+    def node(self: Any, function: Callable, args: Any, kwargs: Any = None) -> Variable:
+        """A call that becomes a node of the graph."""
+        return self.output.call_graph(self, "call_function", function, args, kwargs or {})
+
     def check_size(self, name: str, *values: Any) -> None:
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
         for check in BEFORE_FOLDING:

@@ -150,14 +150,14 @@ def _unary_symbol(tx, symbol, a):
 # ---- tensors: nodes of the graph
 @left_operand(TensorVar)
 def _tensor_left(tx, operator, a, b):
-    return tx.output.call_graph(tx, "call_function", operator.function, [a, b], {})
+    return tx.node(operator.function, [a, b])
 
 
 @right_operand(TensorVar)
 def _tensor_right(tx, operator, a, b):
     if isinstance(a, ObjectVar):
         return None
-    return tx.output.call_graph(tx, "call_function", operator.function, [a, b], {})
+    return tx.node(operator.function, [a, b])
 
 
 @comparison(TensorVar)
@@ -168,9 +168,9 @@ def _compare_tensors(tx, symbol, a, b):
     a_value = isinstance(other, (TensorVar, ConstantVar, SymVar)) and other.identity() is not None
     if not a_value and symbol in ("==", "!="):
         return ConstantVar(symbol == "!=")
-    return tx.output.call_graph(tx, "call_function", COMPARISONS[symbol], [a, b], {})
+    return tx.node(COMPARISONS[symbol], [a, b])
 
 
 @unary_operand(TensorVar)
 def _unary_tensor(tx, symbol, a):
-    return tx.output.call_graph(tx, "call_function", UNARY[symbol], [a], {})
+    return tx.node(UNARY[symbol], [a])

@@ -83,4 +83,4 @@ def call_leaf(tx: "Frame", fn: Any, args: list[Variable], kwargs: dict[str, Vari
     is traced."""
     if isinstance(fn, types.FunctionType) and tx.output.calls_replaced(fn, is_leaf):
         return tx.inline(tx.output.wrap_pinned(fn), args, kwargs)
-    return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
+    return tx.node(fn, args, kwargs)

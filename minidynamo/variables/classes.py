@@ -1,6 +1,7 @@
-"""Classes: their attributes, and what calling one makes.
+"""Classes, held by reference.  What calling one makes is asked of the rules (`calls.call_class`);
+attributes and operators of classes are coverage (`more/classes.py`).
 
-In:   attribute reads, calls.   Out: an instance whose `__new__` and `__init__` were traced.
+In:   arguments as variables.   Out: an instance.
 
     >>> ClassVar(Config).call(tx, [], {"hidden_size": ConstantVar(8)})      # an ObjectVar
 

@@ -3,7 +3,7 @@
 In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
       give.
 
-    >>> FunctionVar.real(fn).call(tx, [x], {})      # traces fn's bytecode in place
+    >>> builder.wrap_pinned(fn).call(tx, [x], {})      # traces fn's bytecode in place
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 """
 

@@ -6,7 +6,8 @@ Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`,
 
     >>> ObjectVar(Config, value=config, source=src).getattr(tx, "hidden_size")
 
-An instance's `__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)`
+Slots and other descriptors are coverage (`more/descriptors.py`), as are operators.  An instance's
+`__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)`
 see the same symbolic state; a subclass of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 """
@@ -33,17 +34,15 @@ def method_of_class(
     tx: Frame, owner: Any, found: Any, name: str, instance: Variable | None, cls: Variable
 ) -> Variable:
     """One of `METHODS` as `instance` sees it (None: as the class does)."""
-    if isinstance(found, types.FunctionType):
-        function = tx.output.wrap_class_attribute(owner, found, name)
-        return function if instance is None else BoundMethodVar(function, instance)
-    if (
-        isinstance(found, classmethod)
-        and hasattr(type(found.__func__), "__get__")
-        and not isinstance(found.__func__, types.FunctionType)
-    ):
-        raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
     function = tx.output.wrap_class_attribute(owner, found, name)
-    return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
+    if isinstance(found, types.FunctionType):
+        return function if instance is None else BoundMethodVar(function, instance)
+    if not isinstance(found, classmethod):
+        return function
+    inner = found.__func__
+    if hasattr(type(inner), "__get__") and not isinstance(inner, types.FunctionType):
+        raise Break("attribute", f"a classmethod around a {type(inner).__name__}")
+    return BoundMethodVar(function, cls)
 
 
 class ObjectVar(Variable):
@@ -110,7 +109,7 @@ class ObjectVar(Variable):
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
         if isinstance(found, property) and found.fget is not None:
             return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
-        return self.field(tx, found, name) if hasattr(type(found), "__set__") else None
+        return self.read_descriptor(tx, found, name) if hasattr(type(found), "__set__") else None
 
     def class_attribute(self, tx: Frame, owner: Any, found: Any, name: str) -> Variable:
         """What a class attribute gives that goes after the instance's `__dict__`."""
@@ -118,18 +117,20 @@ class ObjectVar(Variable):
             cls = tx.output.wrap_pinned(self.cls)
             return method_of_class(tx, owner, found, name, self.receiver(), cls)
         if hasattr(type(found), "__get__"):
-            return self.bound(tx, found, name)
+            return self.bind_descriptor(tx, found, name)
         lookup(type(found), "__get__")  # guards that it gets none
         return tx.output.wrap_class_attribute(owner, found, name)
 
     # Other descriptors: slots, fields that C code keeps, those of Python classes (coverage).
-    def field(self, tx: Frame, found: Any, name: str) -> Variable | None:
+    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         raise self.unknown(found, name)
 
-    def bound(self, tx: Frame, found: Any, name: str) -> Variable:
+    def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
         raise self.unknown(found, name)
 
-    def set_field(self, tx: Frame, owner: Any, found: Any, name: str, value: Variable) -> None:
+    def write_descriptor(
+        self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
+    ) -> None:
         raise self.unknown(found, name)
 
     def unknown(self, found: Any, name: str) -> Break:
@@ -147,7 +148,7 @@ class ObjectVar(Variable):
         """object.__setattr__."""
         owner, found = lookup(self.cls, name)
         if lookup(type(found), "__set__")[1] is not MISSING:
-            self.set_field(tx, owner, found, name, value)
+            self.write_descriptor(tx, owner, found, name, value)
         elif self.fields is not None and not self.pinned:
             self.fields.store(tx, ConstantVar(name), value)
         else:

@@ -30,7 +30,7 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
+CALLS: dict[Any, Callable | None] = {  # builtins and math functions that stay symbolic
     **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
     float: torch.sym_float,
     int: lambda n: torch.SymInt(n.node.sym_int()),

@@ -108,9 +108,9 @@ def by_name() -> None:
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")
 def fixed_attributes() -> None:
-    from minidynamo.variables.more import function_attributes
+    from minidynamo.variables.more import functions
 
-    function_attributes.WRITABLE = frozenset()
+    functions.WRITABLE = frozenset()
 
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")

@@ -24,7 +24,7 @@ from ..objects import ObjectVar
 
 @extends(ObjectVar)
 class Descriptors(ObjectVar):
-    def field(self, tx: Frame, found: Any, name: str) -> Variable | None:
+    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
@@ -45,7 +45,7 @@ class Descriptors(ObjectVar):
         args = [self.receiver(), tx.output.wrap_pinned(self.cls)]
         return tx.output.wrap_pinned(found).call_method(tx, "__get__", args, {})
 
-    def bound(self, tx: Frame, found: Any, name: str) -> Variable:
+    def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
         if isinstance(found, functools.cached_property):
             value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
             self.fields.store(tx, ConstantVar(name), value)
@@ -58,7 +58,9 @@ class Descriptors(ObjectVar):
             return BoundMethodVar(tx.output.wrap_pinned(found), self)
         raise self.unknown(found, name)
 
-    def set_field(self, tx: Frame, owner: Any, found: Any, name: str, value: Variable) -> None:
+    def write_descriptor(
+        self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
+    ) -> None:
         if isinstance(found, property):
             if found.fset is None:
                 text = f"property {name!r} of {self.cls.__name__!r} object has no setter"

@@ -1,4 +1,4 @@
-"""Writes to torch.nn.Modules, and slices of a ModuleList.
+"""Writes to torch.nn.Modules, slices of a ModuleList; attributes of Python modules.
 
 In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break for parameters.
 

@@ -1,4 +1,5 @@
-"""What operations on instances of Python classes ask of their classes: items, lengths, `in`, `del`.
+"""Operations on instances: what their classes say of calls, truth, items, lengths, `in`, `del`; the
+real object, and code that makes it again.
 
 In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 
