@@ -97,9 +97,9 @@ sizes:
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so miniinductor/runtime/*.so
+	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so minidynamo/extras/*.so miniinductor/runtime/*.so

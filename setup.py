@@ -8,7 +8,9 @@ setup(
             "minidynamo._frame_hook", ["minidynamo/frame_hook.c"], extra_compile_args=["-O2"]
         ),
         Extension(
-            "minidynamo._guard_memo", ["minidynamo/guard_memo.c"], extra_compile_args=["-O2"]
+            "minidynamo.extras._guard_memo",
+            ["minidynamo/extras/guard_memo.c"],
+            extra_compile_args=["-O2"],
         ),
         Extension(
             "miniinductor.speed._launcher",

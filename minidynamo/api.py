@@ -76,6 +76,10 @@ def framed(function):
     return call
 
 
+# attributes of a `CompiledModule` that are not the original's
+OWN = set("_orig_mod _run _compiler __class__ __call__ __reduce_ex__ __dict__".split())
+
+
 class CompiledModule(torch.nn.Module):
     """A module whose calls are compiled; everything else is the original's."""
 
@@ -90,15 +94,7 @@ class CompiledModule(torch.nn.Module):
         return self._run(*args, **kwargs)
 
     def __getattribute__(self, name):
-        if name in (
-            "_orig_mod",
-            "_run",
-            "_compiler",
-            "__class__",
-            "__call__",
-            "__reduce_ex__",
-            "__dict__",
-        ):
+        if name in OWN:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_orig_mod"), name)
 
@@ -112,6 +108,7 @@ class CompiledModule(torch.nn.Module):
         options = dict(
             backend=self._compiler.backend_name,
             fullgraph=self._compiler.fullgraph,
+            dynamic=self._compiler.dynamic,
             mode=self._compiler.mode,
         )
         return functools.partial(compile, **options), (self._orig_mod,)

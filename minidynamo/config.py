@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-raise_internal_errors = (
-    False  # the compiler's own failures raise instead of running the frame eagerly
-)
+# the compiler's own failures raise instead of running the frame eagerly
+raise_internal_errors = False
 recompile_limit = 8  # entries per code object and `self`; then the code runs as plain Python
 # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
 step_limit = 500_000
@@ -27,15 +26,13 @@ step_limit = 500_000
 # Python
 guard_limit = 100_000
 attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
-guard_parameter_metadata = (
-    True  # dtype, device, shape of parameters are checked besides their identity
-)
-capture_scalar_outputs = (
-    False  # .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
-)
-undo_bytes = (
-    1 << 20
-)  # graphs that write to more memory of the program than this do not copy it, to undo that should they raise
+# dtype, device, shape of parameters are checked besides their identity
+guard_parameter_metadata = True
+# .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
+capture_scalar_outputs = False
+# graphs that write to more memory of the program than this do not copy it, to undo that should
+# they raise
+undo_bytes = 1 << 20
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 

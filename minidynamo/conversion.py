@@ -10,13 +10,15 @@ The frame is traced until it returns or until a place where it must be split; wh
 torch/_dynamo/convert_frame.py (paper section 3.4).
 """
 
+import contextlib
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import backends, config, frame_hook, records, runtime
+from . import backends, config, frame_hook, hooks, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of, watch
@@ -29,64 +31,28 @@ from .reconstruct import Codegen
 from .records import BreakRecord, FrameRecord, internal_error
 from .replacement import GraphCall, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import STATES
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import LOOKUPS
-from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
 
-CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
 
-
-class Recovery:
-    """What happens when the compiled graph of a frame raises: the error leaves the frame.
-
-    in_order: the backend runs the nodes in the program's order."""
-
-    def __init__(
-        self, output: OutputGraph, gm: torch.fx.GraphModule, function: str, in_order: bool
-    ) -> None:
-        self.function = function
-
-    def around(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """The compiled graph, prepared for an error."""
-        return compiled
-
-    def raised(self) -> None:
-        """Called in the handler: return if the frame may run as plain Python, else raise again."""
-        raise
-
-
-RECOVERIES: list[type[Recovery]] = [Recovery]  # the last one is used; coverage appends
-
-
+@dataclass(eq=False)
 class Conversion:
-    """What one attempt learns and the next one knows.
+    """What one attempt learns and the next one knows."""
 
-    `forced`: step of the root frame -> why it is split there; `input_sources`: names of tensors
-    that must be placeholders; `outputs`: one a try, to be forgotten together."""
-
-    def __init__(
-        self,
-        compiler: "FrameCompiler",
-        function: Any,
-        code: types.CodeType,
-        args: Sequence[Any],
-        record: FrameRecord,
-        policy: SizePolicy,
-    ) -> None:
-        self.compiler = compiler
-        self.function = function
-        self.code = code
-        self.args = args
-        self.record = record
-        self.policy = policy
-        self.forced: dict[int, Break] = {}
-        self.input_sources: set[str] = set()
-        self.outputs: list[OutputGraph] = []
+    compiler: "FrameCompiler"
+    function: Any
+    code: types.CodeType
+    args: Sequence[Any]
+    record: FrameRecord
+    policy: SizePolicy
+    forced: dict[int, Break] = field(default_factory=dict)  # step of the root -> why it is split
+    # names of tensors that must be placeholders
+    input_sources: set[str] = field(default_factory=set)
+    outputs: list[OutputGraph] = field(default_factory=list)  # one a try, forgotten together
 
     def run(self) -> CacheEntry | None:
         frame, tail = self.traced()
@@ -111,12 +77,7 @@ class Conversion:
         check = record.guard_function.check
         watching = watch(output.modules, self.code, check) if output.modules else []
         return CacheEntry(
-            check,
-            record.replacement_code,
-            self.compiler,
-            record,
-            owner_of(self.args),
-            watching,
+            check, record.replacement_code, self.compiler, record, owner_of(self.args), watching
         )
 
     def forget(self) -> None:
@@ -140,7 +101,6 @@ class Conversion:
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
-                frame.output.check_generators()
                 tail = rebuild(frame)
             if self.policy.pin(pinned_sizes(frame.output)):
                 return None  # with those sizes as numbers
@@ -149,9 +109,7 @@ class Conversion:
         except Break as broken:  # a value cannot be rebuilt: plain Python must make it
             self.split_before(broken, frame)
             return None
-        if frame.split is not None and frame.output.float_inputs:
-            # a float that is no constant may be what broke the graph
-            self.compiler.floats[self.code] = CONSTANT
+        if any(learn(self, frame) for learn in hooks.LESSONS):
             return None
         return frame, tail
 
@@ -184,11 +142,10 @@ class Conversion:
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
         frame = RootFrame(output, root, bound, self.forced)
-        depth = len(runtime.ENTERED.managers)
-        try:
+        with contextlib.ExitStack() as around:
+            for within in hooks.TRACING:
+                around.enter_context(within(output))
             frame.run()
-        finally:
-            put_state_back(output, depth)
         return frame
 
     # ---- what was traced
@@ -199,7 +156,8 @@ class Conversion:
             return bool(output.calls) or not self.compiler.needs_tensors
         found = frame.split[1]
         empty = not output.calls and not output.inputs
-        if empty and not self.compiler.worth_splitting(self.code, self.args):
+        hopes = (hope(self.compiler, self.code, self.args) for hope in hooks.HOPES)
+        if empty and not any(hopes):
             raise SkipFrame(f"no tensor before a graph break: {found.reason}")
         file, line, _ = found.stack[-1]
         self.record.graph_breaks = [
@@ -210,21 +168,22 @@ class Conversion:
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> GraphCall:
         """The backend's work on the captured graph."""
         if not output.calls:
-            return GraphCall(None, [], None)
-        record, eager = self.record, self.compiler.backend_name == "eager"
+            return GraphCall()
+        record = self.record
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        recovery = RECOVERIES[-1](output, gm, record.function, eager)
+        recovery = hooks.RECOVERIES[-1](output, gm, record.function)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs)
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:  # our guards have looked at the inputs
             compiled = getattr(compiled, "function", compiled)
-        compiled = adapted(compiled, output, [] if eager else results)
+        for adapt in hooks.ADAPTERS:
+            compiled = adapt(compiled, output, results)
         function = frame_hook.disabled(recovery.around(compiled))
-        return GraphCall(function, output.inputs, recovery.raised)
+        return GraphCall(function, output.inputs, recovery)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any]
@@ -265,48 +224,6 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
         output.memo[id(cell)] = (variable, cell)
         closure.append(variable)
     return tuple(closure)
-
-
-def put_state_back(output: OutputGraph, depth: int) -> None:
-    """The thread's state is as it was before the frame was traced; what the frame left changed is
-    written down for the replacement code.
-
-    depth: how many context managers of C this thread's graphs had entered."""
-    for (setter, key), before in output.state_before.items():
-        final = STATES[setter](*key)
-        if final != before or output.entered:
-            output.state_after[setter, key] = final
-    runtime.unwind(depth)
-    for (setter, key), before in output.state_before.items():
-        setter(*key, before)
-    caching = any(setter is torch.set_autocast_cache_enabled for setter, _ in output.state_before)
-    if output.autocast_depth or caching:
-        torch.clear_autocast_cache()  # of fake tensors
-
-
-def adapted(
-    compiled: Callable[..., Any], output: OutputGraph, results: list[Variable]
-) -> Callable[..., Any]:
-    """`compiled`, taking floats for tensors without dimensions, giving `results` that were made in
-    inference mode as such, and leaving the thread's state as it was if it raises."""
-    places = [
-        n
-        for n, variable in enumerate(output.inputs)
-        if type(variable) is TensorVar and variable.cls is float
-    ]
-    if places:
-        compiled = runtime.floats_as_tensors(compiled, places)
-    inference = [
-        n
-        for n, variable in enumerate(results)
-        if type(variable) is TensorVar and variable.fake.is_inference()
-    ]
-    if inference and not torch.is_inference_mode_enabled():
-        compiled = runtime.as_inference_tensors(compiled, inference)
-    if output.state_before:
-        before = [(setter, key, value) for (setter, key), value in output.state_before.items()]
-        compiled = runtime.restoring(compiled, before)
-    return compiled
 
 
 def count_breaks(record: FrameRecord) -> None:

@@ -12,7 +12,6 @@ alone, how many entries a code object may have, which floats change from call to
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
-import collections
 import logging
 import sys
 import threading
@@ -23,19 +22,15 @@ from typing import Any
 
 import torch
 
-from . import backends, config, coverage, frame_hook, records, runtime
-from .conversion import CONSTANT, Conversion
+from . import backends, config, coverage, frame_hook, hooks, records
+from .conversion import Conversion
 from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .guards import Guard
-from .originals import unusable
 from .records import FrameRecord, debug, internal_error
 from .skipping import runs_unhooked, skip_reason
-from .symbolic_eval.registry import RULES
 
-TRIES = 4
 LOCK = threading.RLock()
 COMPILING = threading.local()
 # (backend, options) -> compiler; held by what it compiled: a user's backend may hold a model
@@ -68,8 +63,6 @@ class FrameCompiler:
         self.floats: Any = weakref.WeakKeyDictionary()
         # id -> code object of a function that was compiled by name
         self.entries: Any = weakref.WeakValueDictionary()
-        # file and line of a function -> breaks of it before which no tensor was met
-        self.tries: collections.Counter[tuple[str, int]] = collections.Counter()
 
     @classmethod
     def of(
@@ -107,8 +100,6 @@ class FrameCompiler:
         records.counters["frames"][code.co_name] += 1
         conversion = Conversion(self, function, code, args, record, policy)
         try:
-            if replaced := unusable(RULES):
-                raise SkipFrame(f"{replaced} is the program's own")
             entry = conversion.run()
         except Unsupported:
             raise
@@ -142,23 +133,14 @@ class FrameCompiler:
         failure = before[-1].record.guard_function.first_failure(function, *args)
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
-            self.note_float(code, failure[0])
+            for note in hooks.FAILED_GUARDS:
+                note(self, code, record.failed_guard)
         if len(before) >= config.recompile_limit:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
         debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
         return True
-
-    def note_float(self, code: types.CodeType, failed: Guard) -> None:
-        """A float that has changed is an input of the next graph."""
-        if failed.kind != "EQUALS" or "is float" not in failed.check:
-            return
-        if self.dynamic is False or self.backend_name == "eager":
-            return
-        names = self.floats.setdefault(code, set())
-        if names is not CONSTANT:
-            names.add(failed.source.name())
 
     def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
         """There are too many entries."""
@@ -182,34 +164,6 @@ class FrameCompiler:
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
 
-    def worth_splitting(self, code: types.CodeType, args: Sequence[Any]) -> bool:
-        """May tensors follow?  Asked where none was met before a break: yes for the function that
-        was compiled itself, and where an argument holds one; a method of a module gets a few tries
-        (its lines may be NumPy's)."""
-        place = code.co_filename, code.co_firstlineno
-        if any((own.co_filename, own.co_firstlineno) == place for own in self.entries.values()):
-            return True
-        kinds = [type(value) for value in with_items(args)]
-        if any(issubclass(kind, torch.Tensor) for kind in kinds):
-            return True
-        self.tries[place] += 1
-        method = any(issubclass(kind, torch.nn.Module) for kind in kinds)
-        tried = code.co_name.startswith("<resume of") or method
-        return tried and self.tries[place] <= TRIES
-
-
-def with_items(args: Sequence[Any]) -> list[Any]:
-    """The arguments, with the items of a list, tuple or dict in its place."""
-    found: list[Any] = []
-    for value in args:
-        if type(value) in (list, tuple):
-            found += value
-        elif type(value) is dict:
-            found += value.values()
-        else:
-            found.append(value)
-    return found
-
 
 def show(record: FrameRecord) -> None:
     """Print what `config.debug` asks for."""
@@ -228,7 +182,7 @@ class CompilingState(ThreadState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entered = len(runtime.ENTERED.managers)
+        self.others = [(put_back, read()) for read, put_back in hooks.THREAD_STATE]
         self.limit = sys.getrecursionlimit()
 
     def begin(self) -> None:
@@ -239,7 +193,8 @@ class CompilingState(ThreadState):
 
     def put_back(self, error: BaseException | None = None) -> None:
         COMPILING.active = False
-        runtime.unwind(self.entered)
+        for put_back, was in self.others:
+            put_back(was)
         super().put_back(error)
         sys.setrecursionlimit(self.limit)
 
@@ -248,7 +203,7 @@ def reset() -> None:
     """Forget every entry."""
     with LOCK:
         forget_entries()
-        for compiler in list(COMPILERS.values()):
-            compiler.tries.clear()
+        for forget in hooks.RESETS:
+            forget()
         records.frames.clear()
         records.counters.clear()

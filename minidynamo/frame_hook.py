@@ -21,6 +21,7 @@ Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper se
 """
 
 import sys
+from typing import Any
 
 try:
     from ._frame_hook import (
@@ -50,11 +51,11 @@ __all__ = [
 ]
 
 
-def enabled(fn, callback):
+def enabled(fn: Any, callback: Any) -> Any:
     """fn, run with `callback` as this thread's hook.  Costs about one C call."""
     return Switched(fn, callback)
 
 
-def disabled(fn):
+def disabled(fn: Any) -> Any:
     """fn, run (with everything it calls) as plain Python."""
     return Switched(fn, None)

@@ -14,64 +14,38 @@ and `module_path`. Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
-import functools
 import linecache
-import operator
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
 from miniinductor.fake_mode import FakeMode
 
-from . import assumptions, config, graph_module, graph_values, symbolic_inputs
-from .assumptions import guard_operator
-from .graph_module import reserved_names
-from .graph_values import describe, holds_tensor
+from . import config, graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
+from .graph_module import reserved_names
+from .graph_values import describe, holds_tensor
 from .guards import Guard, has_long_text, literal
 from .sources import Source, SourceTree, module_path, numbered
-from .symbolic_shapes import (
-    DataDependentDecision,
-    ShapeEnv,
-)
+from .symbolic_shapes import DataDependentDecision, ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
-from .variables.constant import ConstantVar
 from .variables.modules import GlobalsVar
-from .variables.registry import prepared
-from .variables.symbolic import SYMBOLIC, data_dependent
-from .variables.tensor import TensorVar
+from .variables.symbolic import data_dependent
 
+GLOBAL_HOOKS = [
+    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
 LITERAL_KEYS = (str, int, bool, type(None))
-PLAIN_OPERATORS = {
-    getattr(operator, "i" + name): getattr(operator, name)
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "lshift",
-        "rshift",
-    )
-}
-PLAIN_OPERATORS.update(
-    {operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor}
-)
-
-
+UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -93,6 +67,11 @@ def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
 
 
+def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
+    """Those of the tensors that are not as they were."""
+    return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
+
+
 def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tensor, Any]]:
     """[(tensor, state)] of the tensors among the arguments, also those in lists."""
     return [
@@ -101,16 +80,6 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
         for leaf in (arg if type(arg) in (list, tuple) else (arg,))
         if isinstance(leaf, torch.Tensor)
     ]
-
-
-UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
-
-
-def is_new_number(result: Any) -> bool:
-    """Is it a number that only the run knows?"""
-    if not config.capture_scalar_outputs or type(result) not in SYMBOLIC:
-        return False
-    return not result.node.has_hint()
 
 
 class OutputGraph(Builder):
@@ -158,13 +127,12 @@ class OutputGraph(Builder):
         self.pair_guards: list[Guard] = []
         # source of a dictionary -> {name that must stay absent: line that asked}
         self.absent: dict[Source, dict[str, str]] = {}
-        self.global_hooks_guarded = False
-        # id -> (function of torch's, does it call what the program replaced)
-        self.read_functions: dict[int, tuple[Any, bool]] = {}
         self.memo = {}
         self.pinned_memo = {}
         self.sourced = []
         self.globals: dict[int, GlobalsVar] = {}
+        # id -> (function of torch's, does it call what the program replaced)
+        self.read_functions: dict[int, tuple[Any, bool]] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.members: dict[int, Any] = {}  # id of a member of an enumeration -> its MemberVar
         self.makers: dict[int, Any] = {}  # id of a stateless module made in the frame -> its maker
@@ -194,28 +162,8 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    def check_generators(self) -> None:
-        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it
-        go."""
-        for generator in self.generators:
-            if generator.must_be_closed():
-                raise Break(
-                    "generator",
-                    f"the generator {generator.frame.code.co_name} is left inside a try or with",
-                    "consume it, or close it",
-                    *generator.made,
-                )
-
     # ---- what lies in files of its own
     # (methods like the others: `output` is their `self`)
-    guard_state = assumptions.guard_state
-    guard_globals = assumptions.guard_globals
-    calls_replaced = assumptions.calls_replaced
-    lets_go = assumptions.lets_go
-    nothing_handled = assumptions.nothing_handled
-    guard_flag = assumptions.guard_flag
-    guard_offsets = assumptions.guard_offsets
-    guard_no_global_hooks = assumptions.guard_no_global_hooks
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
     symbolic_int = symbolic_inputs.symbolic_int
     add_symbols = symbolic_inputs.add_symbols
@@ -230,12 +178,7 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(
-        self,
-        source: Source,
-        kind: Any,
-        check: str,
-        value: Any = None,
-        row: str | None = None,
+        self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
     ) -> None:
         """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.
 
@@ -252,14 +195,7 @@ class OutputGraph(Builder):
                     text, pins = pin.key, {pin.key: value}
                 check = check.replace(field, text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(
-            name,
-            source,
-            check,
-            pins,
-            self.line(),
-            row,
-        )
+        source.guards[kind] = Guard(name, source, check, pins, self.line(), row)
 
     def guard_absent(self, source: Source, name: str) -> None:
         """The dictionary at `source` has no `name`, and must have none later."""
@@ -274,6 +210,25 @@ class OutputGraph(Builder):
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
+    def guard_no_global_hooks(self) -> None:
+        """No hooks are installed for all modules, and none must be later."""
+        table = torch.nn.modules.module
+        for name in GLOBAL_HOOKS:
+            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
+            if getattr(table, name):
+                raise Break("module", "global module hooks are installed")
+
+    def nothing_handled(self) -> bool:
+        """Does the frame run outside of all `except` blocks?  Guarded if so."""
+        if not self.handling:
+            self.guard(self.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
+        return not self.handling
+
+    def calls_replaced(self, function: Any, goes_on: Callable[[Any], bool]) -> bool:
+        """Does torch's `function`, which the graph would call whole, find something of the
+        program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""
+        return False
+
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
         alike = " is {" in check
@@ -287,20 +242,11 @@ class OutputGraph(Builder):
             found = self.globals[id(values)] = GlobalsVar(values, self)
         return found
 
-    def as_input(self, source: Source) -> None:
-        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
-        the graph's state."""
-        if source.name() not in self.input_sources:
-            self.input_sources.add(source.name())
-            raise Break("restart", "a buffer is replaced in forward")
-
     # ---- inputs
     def unique_name(self, text: str) -> str:
         """A name for a placeholder or an attribute of the graph that nothing else in the generated
         module has."""
-        text = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_")
-        while "__" in text:
-            text = text.replace("__", "_")
+        text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
         text = text if text and not text[0].isdigit() else "t_" + text
         if text in reserved_names() or SIZE.fullmatch(text):
             text += "_"
@@ -341,37 +287,22 @@ class OutputGraph(Builder):
             self.module_stack.pop()
 
     def call_graph(
-        self,
-        tx: Any,
-        op: str,
-        target: Any,
-        args: Sequence[Variable],
-        kwargs: dict[str, Variable],
+        self, tx: Any, op: str, target: Any, args: Sequence[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
         """Run once with fake tensors, record, wrap the result."""
-        if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:
-            target = PLAIN_OPERATORS[target]  # `2 += tensor` is `2 + tensor`
-        if self.floats:
-            args, kwargs = prepared(tx, target, args, kwargs)
+        for prepare in hooks.BEFORE_NODES:
+            target, args, kwargs = prepare(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
-        if op == "call_function" and getattr(target, "__module__", None) == "_operator":
-            guard_operator(target, [*args, *kwargs.values()])
-        before = states(fake_args, fake_kwargs)
-        if "as_strided" in getattr(target, "__name__", target):
-            self.guard_offsets([tensor for tensor, _ in before])
+        given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
-        written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
-        if self.untold or torch.is_inference_mode_enabled():
-            self.note_untold([tensor for tensor, _ in before], result)
-        if is_new_number(result) and result.node._expr not in self.symbol_nodes:
-            self.add_unbacked(tx, self.add_node(tx, op, target, args, kwargs, result), result)
+        written = changed(given)
+        for note in hooks.AFTER_FAKES:
+            note(self, target, [tensor for tensor, _ in given], result)
         if not holds_tensor(result):
-            self.guard_answer(op, target, args, kwargs, result)
-            if result is None and (op == "call_function" or written):
-                node = self.add_node(tx, op, target, args, kwargs, None)
-                self.written += [(node, tensor) for tensor in written]
-            return self.wrap_result(result)
+            if not hooks.ANSWERS:
+                raise Break("op", f"{describe(target)} gives no tensor")
+            return hooks.ANSWERS[-1](tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # an argument came back as it was: x.contiguous(), dropout(x, training=False)
@@ -409,43 +340,6 @@ class OutputGraph(Builder):
                 f"{describe(target)} failed while tracing: {type(error).__name__}: "
                 f"{text.splitlines()[0] if text else ''}",
             ) from None
-
-    def guard_answer(
-        self,
-        op: str,
-        target: Any,
-        args: Sequence[Variable],
-        kwargs: dict[str, Variable],
-        result: Any,
-    ) -> None:
-        """A call that gave no tensor: it read a flag of a tensor, or the process's state."""
-        if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
-            self.guard_state(functools.partial(target), result)
-        elif len(args) == 1 and not kwargs:
-            self.guard_flag(args[0], target if op == "call_method" else target.__name__)
-
-    def note_untold(self, given: list[torch.Tensor], result: Any) -> None:
-        """Remember results whose history their fakes do not tell.
-
-        In inference mode a view of a tensor that needs gradients needs them, too; fake tensors
-        forget that where the view is made of other operations (`view_as`, `flatten`)."""
-        inference = torch.is_inference_mode_enabled()
-        learning = inference and any(tensor.requires_grad for tensor in given)
-        for made in pytree.tree_leaves(result):
-            if not isinstance(made, torch.Tensor) or any(made is tensor for tensor in given):
-                continue
-            forgotten = learning and not made.is_inference() and not made.requires_grad
-            if forgotten or any(id(tensor) in self.untold for tensor in given):
-                self.untold.add(id(made))
-
-    def call_state(self, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
-        """A change of the thread's state: made now for the ops that follow, and recorded."""
-        node = self.add_node(
-            tx, "call_function", setter, [ConstantVar(value) for value in values], {}, None
-        )
-        self.calls -= 1
-        setter(*values)
-        return node
 
     def add_node(
         self,

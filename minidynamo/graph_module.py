@@ -12,14 +12,13 @@ import builtins
 import functools
 import keyword
 import linecache
-import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
-from . import runtime
+from . import hooks
 from .symbolic_inputs import symbols_of
 from .variables.symbolic import SymVar
 from .variables.tensor import TensorVar
@@ -38,12 +37,11 @@ def reserved_names() -> set[str]:
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
-    for _ in output.entered:
-        output.graph.call_function(runtime.leave)
     output.graph.output(tuple(variable.node for variable in outputs))
     output.inputs = used = used_inputs(output)
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
-    call_by_object(made)
+    for look in hooks.GRAPH_MODULES:
+        look(made)
     weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
     examples = [variable.value for variable in used]
     if any(type(variable) is SymVar for variable in used):
@@ -85,38 +83,6 @@ def attributes_of(output: "OutputGraph") -> torch.nn.Module:
         else:
             root.register_buffer(name, tensor)
     return root
-
-
-class Torch:
-    """What the text of a graph calls `torch`: the functions that were captured, whatever their
-    names mean later."""
-
-    def __init__(self, module: types.ModuleType) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
-def call_by_object(made: torch.fx.GraphModule) -> None:
-    """torch.fx writes torch's functions by their names: the text must mean those of the nodes
-    (`F.relu = mine` may come later)."""
-    root = Torch(torch)
-    for node in made.graph.nodes:
-        if node.op != "call_function" or not torch.fx.graph._is_from_torch(node.target):
-            continue
-        first, *path, last = torch.fx.node._get_qualified_name(node.target).split(".")
-        if first != "torch":
-            continue
-        place = root
-        for name in path:
-            inner = vars(place).get(name)
-            if inner is None:
-                inner = vars(place)[name] = Torch(getattr(place, name))
-            place = inner
-        vars(place)[last] = node.target
-    forward: Any = made.forward
-    forward.__func__.__globals__["torch"] = root
 
 
 def forget_source(file: str) -> None:

@@ -96,25 +96,14 @@ def constant_check(value: Any) -> tuple[str, Any]:
         return "type({0}) is type({pin}) and {0} == {pin}", value
     if kind in (int, str, bytes):
         return f"type({{0}}) is {kind.__name__} and {{0}} == {literal(value)}", None
-    if kind is float:
-        return "type({0}) is float and " + float_check(value), None
-    if kind is complex:
-        return f"type({{0}}) is complex and repr({{0}}) == {repr(value)!r}", None
+    if kind is float and math.isfinite(value) and value != 0.0:
+        return f"type({{0}}) is float and {{0}} == {value!r}", None
+    if kind in (float, complex):
+        return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
     if hasattr(value, "tobytes"):  # a number of NumPy's: -0.0 and nan again
         same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
         return "type({0}) is type({pin}) and " + same, value
     return "type({0}) is type({pin}) and {0} == {pin}", value
-
-
-def float_check(value: float) -> str:
-    """Is it this very number?"""
-    if value != value:
-        return "{0} != {0}"
-    if value == 0.0:
-        return f"{{0}} == 0.0 and copysign(1.0, {{0}}) == {math.copysign(1.0, value)}"
-    if math.isinf(value):
-        return f"{{0}} == float('{value}')"
-    return f"{{0}} == {value!r}"
 
 
 class GuardPrinter:
@@ -282,7 +271,6 @@ class GuardFunction:
         self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
         self.called = dict(zip(parameters, self.parameters))
         self.namespace: dict[str, Any] = {
-            "copysign": math.copysign,
             "get_referents": gc.get_referents,
             "answer_failure": answer_failure,
             "math": math,

@@ -25,11 +25,6 @@ LEAF_MODULES = tuple(
 )
 MISSING = object()
 BUILTINS = dict(vars(builtins))
-FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
-    name
-    for name in dir(torch._C.TensorBase)
-    if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
-)
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {
     id(vars(module)): dict(vars(module))
@@ -58,22 +53,6 @@ def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
     if owner is not torch.Tensor or name not in TENSOR and not hasattr(torch._C.TensorBase, name):
         return False
     return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)
-
-
-def unusable(functions) -> str:
-    """What our own code needs and the program has replaced: a field of tensors (`shape`), one of
-    these builtin `functions`, how a graph's module finds its parameters; or ''."""
-    if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
-        return "torch.nn.Module.__getattr__"
-    for name, found in vars(builtins).items():
-        was = BUILTINS.get(name, found)
-        if found is not was and was in functions:
-            return f"builtins.{name}"
-    fields = vars(torch.Tensor)
-    for name in FIELDS.intersection(fields):
-        if fields[name] is not TENSOR.get(name, MISSING):
-            return f"torch.Tensor.{name}"
-    return ""
 
 
 def in_leaf_module(function: types.FunctionType) -> bool:

@@ -21,12 +21,10 @@ import torch
 
 from miniinductor.sizes.printing import python_code
 
-from . import frame_hook, runtime
+from . import frame_hook, hooks
 from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
-from .variables.constant import ConstantVar
-from .variables.containers import TupleVar, named
 from .variables.functions import CellVar
 
 if TYPE_CHECKING:
@@ -44,7 +42,6 @@ BY_CALL = {
     "tuple_item": tuple.__getitem__,
     "stride": torch.Tensor.stride,
     "getattr": getattr,
-    "behind": runtime.behind,
 }  # kinds of sources -> function of the base and the key
 BY_ATTRIBUTE = {
     "attr": None,
@@ -140,17 +137,6 @@ class Codegen:
         """What pushes as `reconstruct`, a method that is given this object, does."""
         return functools.partial(reconstruct, self)
 
-    def call_object_kw(
-        self, function: Any, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> None:
-        self.push_null()
-        self.load_const(function)
-        if V >= (3, 13):
-            self.emit("SWAP", 2)
-        self.value(TupleVar(args))
-        self.mapping(named(kwargs))
-        self.emit("CALL_FUNCTION_EX", 1, -3)
-
     def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
         self.temps.append(name)
@@ -205,10 +191,6 @@ class Codegen:
                 lambda: self.load_source(source.base),
                 lambda: self.load_const("__dict__" if kind == "raw_dict" else key),
             )
-            return
-        if kind == "call":
-            self.start_call(lambda: self.load_source(source.base))
-            self.finish_call(0)
             return
         self.load_source(source.base)
         if kind in BY_ATTRIBUTE:
@@ -287,52 +269,25 @@ class Codegen:
         first."""
         start = self.depth
         self.inside = {id(variable.payload) for variable in self.output.sourced}
-        for written in (
-            *self.output.sourced,
-            *self.output.globals.values(),
-            *self.mutated_cells(),
-        ):
-            written.replay(self)
+        written: list[Any] = [*self.output.sourced, *self.output.globals.values()]
+        for variable in (*written, *self.mutated_cells()):
+            variable.replay(self)
         for op, arg in reversed(self.commits):
             if op == "CALL":
                 self.finish_call(arg)
                 self.emit("POP_TOP", None, -1)
             else:
                 self.emit(op, arg, WRITES[op])
-        for iterator in self.late:
-            self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
-            self.emit("POP_TOP", None, -1)
+        for write in hooks.AFTER_WRITES:
+            write(self)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:
-        own = [cell for cell in self.frame.cells.values() if cell.mutated]
-        others = [
-            variable
-            for variable, _ in self.output.memo.values()
-            if type(variable) is CellVar and variable.mutated and variable not in own
-        ]
-        return own + others
-
-    def set_state(self, values: dict[tuple, Any], nesting: int = 0) -> None:
-        """The thread's grad mode and the like: those that the traced code left changed, or all as
-        they were before it."""
-        calls = [(setter, *key, final) for (setter, key), final in values.items()]
-        calls += [
-            (torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)
-        ] * abs(nesting)
-        for function, *args in calls:
-            self.call_object(function, *map(self.constant, args))
-            self.emit("POP_TOP", None, -1)
-
-    def enter_contexts(self) -> None:
-        """Those that the traced code entered and has not left: the graph, which may be none, leaves
-        them at its end."""
-        for context in self.output.entered:
-            self.set_state(context.state)
-            made = self.constant(context.make)
-            self.call_object(runtime.entered, made, ConstantVar(context.arg))
-            self.remember(context)
-            self.emit("POP_TOP", None, -1)
+        """The frame's own cells, then those that it was given."""
+        known = [variable for variable, _ in self.output.memo.values()]
+        given = [variable for variable in known if type(variable) is CellVar]
+        cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
+        return [cell for cell in cells.values() if cell.mutated]
 
 
 @functools.lru_cache(1000)

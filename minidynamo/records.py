@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .sources import Source
     from .symbolic_shapes import ShapeEnv
 import collections
-import inspect
 import itertools
 import sys
 import time
@@ -29,7 +28,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from . import config
-from .foreign import ours
 
 
 @dataclass
@@ -87,15 +85,6 @@ class FrameRecord:
     def code(self) -> types.CodeType | None:
         """The frame's code; None once its function has died."""
         return self.code_reference()
-
-    @property
-    def source(self) -> str:
-        """The user's source text."""
-        try:
-            code: Any = self.code
-            return inspect.getsource(code)
-        except ours(OSError, TypeError):
-            return ""
 
     @property
     def hits(self) -> int:

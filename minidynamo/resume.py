@@ -26,11 +26,10 @@ out: generators.
 """
 
 import inspect
-import re
 import sys
 import types
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .bytecode import Instruction, assemble, disassemble, emit
@@ -38,12 +37,13 @@ from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
 # What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are
-# made already.  HANDLED: what PUSH_EXC_INFO
-# put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it
-# is the exception.
+# made already.  HANDLED: what PUSH_EXC_INFO put below the exception that is being handled, and
+# POP_EXCEPT will restore; the parameter for it is the exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-OWN_NAME = re.compile(r"\.(\d+)s\d+$")
+# (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
+# extras/super_calls.py; the last one is used
+SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _cache: dict[int, dict[Any, types.CodeType]] = {}
 # id(resume code) -> (weak reference to the original, its index of each instruction or None)
@@ -59,7 +59,7 @@ def parameters(code: types.CodeType, stack: Sequence[str], live: Collection[str]
     """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
     per stack value."""
     cells = set(code.co_cellvars + code.co_freevars)
-    return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(code, stack)
+    return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(stack)
 
 
 def closure_names(code: types.CodeType) -> tuple[str, ...]:
@@ -67,16 +67,8 @@ def closure_names(code: types.CodeType) -> tuple[str, ...]:
     return code.co_cellvars + code.co_freevars
 
 
-def _generation(code: types.CodeType) -> int:
-    """How often this function has been resumed: a resume function that is split again must not
-    reuse its own names."""
-    return 1 + max(
-        (int(found[1]) for found in map(OWN_NAME.match, code.co_varnames) if found), default=0
-    )
-
-
-def _stack_names(code: types.CodeType, stack: Sequence[str]) -> list[str]:
-    return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
+def _stack_names(stack: Sequence[str]) -> list[str]:
+    return [f".1s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
 
 
 def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> None:
@@ -85,11 +77,13 @@ def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> N
         raise CannotSplit(f"{code.co_name} is a generator or coroutine")
     if not 0 <= k < len(body):
         raise CannotSplit(f"{code.co_name} has no instruction {k}")
+    if id(code) in _origins and _origins[id(code)][1][k] is None:
+        raise CannotSplit("before the place where a resume function goes on")
     if _is_jumped_past(body, k):
         raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
     if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
         raise CannotSplit("between the parts of a call")
-    if k and body[k - 1] in _super_calls(body):
+    if k and body[k - 1].arg == "super" and body[k].op in ("PRECALL", "CALL"):
         raise CannotSplit("between super and its call")
     begun = any(ins.op == "RESUME" for ins in body[:k])
     if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
@@ -131,8 +125,9 @@ def resume_code(
         reference, indices = _origins[id(code)]
         original = reference()
         place = indices[k]
-        if original is not None and place is not None:
-            return resume_code(original, place, stack, live)
+        if original is None or place is None:
+            raise CannotSplit(f"{code.co_name}: what it continues is gone")
+        return resume_code(original, place, stack, live)
     if id(code) not in _cache:
         _cache[id(code)] = {}
         weakref.finalize(code, _cache.pop, id(code), None)
@@ -152,10 +147,12 @@ def _make_resume_code(
     free = closure_names(code)
     params = parameters(code, stack, live)
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
-    prefix = _prefix(stack, _stack_names(code, stack), body[k], len(free))
+    prefix = _prefix(stack, _stack_names(stack), body[k], len(free))
     line = _line_at(code, body, k)
     if "__class__" in free:
-        body = _explicit_super(code, body, free, params)
+        if not SUPER_CALLS:
+            raise CannotSplit("super() may follow")
+        body = SUPER_CALLS[-1](code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
     made = assemble(
@@ -206,44 +203,3 @@ def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
         if ins.pos and ins.pos[0]:
             return ins.pos[0]
     return code.co_firstlineno
-
-
-def _super_calls(body: list[Instruction]) -> list[Instruction]:
-    """The `LOAD_GLOBAL super` whose call without arguments follows at once."""
-    return [
-        ins
-        for ins, call in zip(body, body[1:])
-        if ins.op == "LOAD_GLOBAL"
-        and ins.arg == "super"
-        and ins.flags
-        and call.op in ("PRECALL", "CALL")
-        and call.arg == 0
-    ]
-
-
-def _explicit_super(
-    code: types.CodeType, body: list[Instruction], free: Sequence[str], params: Sequence[str]
-) -> list[Instruction]:
-    """Zero-argument super() looks at the first slot, which is another variable now: write
-    super(__class__, first)."""
-    for ins in body:
-        # both lie on the stack; without this bit an unspecialised one ignores them
-        if ins.op == "LOAD_SUPER_ATTR":
-            ins.flags |= 2
-    calls = _super_calls(body)
-    if not calls:
-        return body
-    first = code.co_varnames[0] if code.co_argcount else None
-    if first not in params and first not in free:
-        raise CannotSplit(f"super() needs the first parameter, {first}, which is not carried over")
-    load_first = "LOAD_DEREF" if first in free else "LOAD_FAST"
-    result = []
-    for n, ins in enumerate(body):
-        result.append(ins)
-        if ins in calls:
-            for call in body[n + 1 : n + 3]:
-                if call.op in ("PRECALL", "CALL"):
-                    call.arg = 2
-            result.append(Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc))
-            result.append(Instruction(load_first, first, pos=ins.pos, exc=ins.exc))
-    return result

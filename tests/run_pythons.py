@@ -27,8 +27,9 @@ HELPERS = ["tests/conftest.py", "tests/canonical_interpreter.py", "tests/split_p
 BUILD = """
 from setuptools import Extension, setup
 flags = ["-O2", "-Wall", "-Werror"]
-modules = [Extension(f"minidynamo._{name}", [f"minidynamo/{name}.c"], extra_compile_args=flags)
-           for name in ("frame_hook", "guard_memo")]
+places = {"minidynamo._frame_hook": "minidynamo/frame_hook.c",
+          "minidynamo.extras._guard_memo": "minidynamo/extras/guard_memo.c"}
+modules = [Extension(name, [file], extra_compile_args=flags) for name, file in places.items()]
 setup(name="hook", packages=[], ext_modules=modules)
 """
 VERSIONS = ("3.11", "3.12", "3.13")

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend
 
 import minidynamo
 from minidynamo.conversion import Conversion
+from minidynamo.extras.thread_state import depth
 
 
 def X():
@@ -371,7 +372,7 @@ def thread_state():
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu"),
         len(modes),
-        len(minidynamo.runtime.ENTERED.managers),
+        depth(),
     )
 
 

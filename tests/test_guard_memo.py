@@ -4,7 +4,7 @@ import collections
 import gc
 
 import pytest
-from minidynamo._guard_memo import Memo
+from minidynamo.extras._guard_memo import Memo
 
 
 class Thing:
@@ -53,7 +53,7 @@ def test_writes_are_seen(name, warm):
         thing.__dict__
         store(thing, "a", "b")
     thing = Thing()
-    memo = Memo([])
+    memo = Memo()
     assert not memo()
     memo.remember(*lasting(thing))
     assert memo() and memo()
@@ -64,7 +64,7 @@ def test_writes_are_seen(name, warm):
 
 
 def test_other_bases_are_seen():
-    made, memo = type("Made", (type("Base", (), {}),), {}), Memo([])
+    made, memo = type("Made", (type("Base", (), {}),), {}), Memo()
     memo.remember([made], [])
     assert memo()
     made.__bases__ = (type("Base", (), {}),)
@@ -72,7 +72,7 @@ def test_other_bases_are_seen():
 
 
 def test_an_ordered_dictionary_is_not_remembered_for_its_order():
-    table, memo = collections.OrderedDict(a=1, b=2), Memo([])
+    table, memo = collections.OrderedDict(a=1, b=2), Memo()
     memo.remember([table], [])
     assert not memo()
     memo.remember([Thing], [table])
@@ -82,7 +82,7 @@ def test_an_ordered_dictionary_is_not_remembered_for_its_order():
 
 
 def test_an_ordered_dictionary_whose_order_does_not_matter_is_remembered():
-    table, memo = collections.OrderedDict(a=1, b=2), Memo([])
+    table, memo = collections.OrderedDict(a=1, b=2), Memo()
     memo.remember([Thing, table], [table])
     assert memo()
     table.move_to_end("a")
@@ -109,7 +109,7 @@ TABLE_WRITES = {
 
 @pytest.mark.parametrize("name", TABLE_WRITES)
 def test_a_dictionary_of_a_class_of_its_own(name):
-    table, memo = Table(a=1), Memo([])
+    table, memo = Table(a=1), Memo()
     memo.remember([table, table.__dict__], [])
     assert memo() and memo()
     TABLE_WRITES[name](table)
@@ -117,7 +117,7 @@ def test_a_dictionary_of_a_class_of_its_own(name):
 
 
 def test_the_content_of_a_cell():
-    content, memo = object(), Memo([])
+    content, memo = object(), Memo()
 
     def write(value):
         nonlocal content
@@ -130,7 +130,7 @@ def test_the_content_of_a_cell():
 
 
 def test_what_changes_in_every_call_is_given_up():
-    thing, memo = Thing(), Memo([])
+    thing, memo = Thing(), Memo()
     for n in range(100):
         memo.remember(*lasting(thing))
         assert memo()  # a hit between two writes: it is worth it
@@ -147,7 +147,7 @@ def test_what_changes_in_every_call_is_given_up():
 def test_nothing_is_kept_alive():
     import weakref
 
-    thing, memo = Thing(), Memo([])
+    thing, memo = Thing(), Memo()
     memo.remember(*lasting(thing))
     seen = weakref.ref(thing)
     del thing

@@ -1,9 +1,11 @@
 """Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and
 right in kernels."""
 
+import functools
+
 import pytest
 import torch
-from minidynamo._guard_memo import LayoutMemo, Memo
+from minidynamo.extras._guard_memo import Memo
 
 import minidynamo
 from minidynamo.extras.memo import layouts_are_watched
@@ -50,14 +52,16 @@ def test_the_memo_watches_layouts():
     for name, change in {**CHANGES, "swapped": swapped}.items():
         if name == "behind an offset":  # kernels do not rely on it
             continue
-        tensor, memo = torch.arange(16.0).view(4, 4), None
-        memo = Memo([tensor])
-        memo.remember([Scaled], [])
-        assert memo() and memo(), name
+        tensor, memo = torch.arange(16.0).view(4, 4), Memo()
+        memo.watch(tensor)
+        assert memo.lie(tensor) and not memo(tensor)
+        memo.remember([Scaled], [], tensor)
+        assert memo(tensor) and memo(tensor), name
         change(tensor)
-        assert not memo(), name
-    with pytest.raises(TypeError):
-        Memo([3])
+        assert not memo(tensor) and memo.lie(tensor) == (name == "learning"), name
+    for call in (memo.watch, functools.partial(memo.remember, [], [])):
+        with pytest.raises(TypeError):
+            call(3)
 
 
 def test_the_memo_of_an_argument():
@@ -65,16 +69,14 @@ def test_the_memo_of_an_argument():
     for name, change in {**CHANGES, "swapped": swapped}.items():
         if name == "behind an offset":
             continue
-        tensor, memo = torch.arange(16.0).view(4, 4), LayoutMemo()
+        tensor, memo = torch.arange(16.0).view(4, 4), Memo()
         assert not memo(tensor)
-        memo.remember(tensor)
+        memo.remember([], [], tensor)
         assert memo(tensor) and memo(torch.zeros(4, 4)), name
         change(tensor)
         assert not memo(tensor), name
     for other in (3, None, torch.Tensor, [tensor]):
         assert not memo(other)
-    with pytest.raises(TypeError):
-        memo.remember(3)
 
 
 @pytest.mark.parametrize("name", CHANGES)

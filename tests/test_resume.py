@@ -24,6 +24,7 @@ from test_bytecode import FUNCTIONS, Derived
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
+import minidynamo.extras.super_calls  # noqa: F401  (registers itself)
 from minidynamo.resume import CannotSplit, check_splittable, closure_names, parameters, resume_code
 
 

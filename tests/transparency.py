@@ -124,7 +124,7 @@ def child(name, hooked):
         return
     import torch  # noqa: F401
 
-    from minidynamo import config, convert_frame, entries, frame_hook, records
+    from minidynamo import config, convert_frame, entries, frame_hook, hooks, records
 
     ours = (
         "minidynamo's own code",
@@ -141,7 +141,8 @@ def child(name, hooked):
         else None
     )
     compiler = convert_frame.FrameCompiler("eager")
-    compiler.needs_tensors, compiler.worth_splitting = False, lambda code, args: True
+    compiler.needs_tensors = False
+    hooks.HOPES.append(lambda compiler, code, args: True)
     config.guard_parameter_metadata = False
     frame_hook.enabled(suite.run, compiler)(Result())
     say(

@@ -7,6 +7,7 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 """
 
 import dis
+import inspect
 import io
 import re
 
@@ -143,8 +144,16 @@ def times(record):
     )
 
 
+def source_of(record):
+    """The user's source text."""
+    try:
+        return inspect.getsource(record.code)
+    except (OSError, TypeError):
+        return ""
+
+
 STAGES = {  # attribute -> (heading on the page, or None; how it is made)
-    "source": ("Source", lambda r: Code(r.source, "python", r.function)),
+    "source": ("Source", lambda r: Code(source_of(r), "python", r.function)),
     "bytecode": (
         "Bytecode",
         lambda r: Several(

@@ -1,7 +1,7 @@
 """A faster text for guard functions: what cannot have changed since the last call is skipped.
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo
-(`guard_memo.c`): `if not memo():` skips it while no dictionary on the way has been written and no
+(`guard_memo.c`): `if not memo(*watched):` skips it while no dictionary on the way has been written and no
 parameter has another dtype, shape or strides.  So do an argument's own checks, where all its sizes
 are numbers: `if not as_before_0(x):` skips what is said of a tensor's class, dtype, device, sizes,
 strides and bits, and whether it requires gradients, while the argument is like that of the last
@@ -11,7 +11,7 @@ In:   the tree of sources that every printer gets.   Out: its text, registered i
 
     if not as_before_0(x):
         if not (type(x) is P_Tensor and x.dtype is P_float32 and ...): return False
-        as_before_0.remember(x)
+        as_before_0.remember([], [], x)
 
 Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from .._guard_memo import LayoutMemo, Memo, use_torch
+from ._guard_memo import Memo, use_torch
 from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
 
@@ -148,11 +148,11 @@ class MemoPrinter(GuardPrinter):
         """What a memo of its own sees of an argument."""
         memo = f"as_before_{self.layout_count}"
         self.layout_count += 1
-        self.namespace[memo] = LayoutMemo()
+        self.namespace[memo] = Memo()
         self.lines.append(f"{self.indent}if not {memo}({name}):")
         self.indent += "    "
         self.conditions(guards, name)
-        self.lines.append(f"{self.indent}{memo}.remember({name})")
+        self.lines.append(f"{self.indent}{memo}.remember([], [], {name})")
         self.indent = self.indent[4:]
 
     def sections(self, roots: list[Source], pair_guards: list[Guard]) -> None:
@@ -161,16 +161,22 @@ class MemoPrinter(GuardPrinter):
         self.indent += "    "
         self.section(roots, lasting)
         if len(self.lines) > start:
-            self.namespace["memo"] = Memo([*self.watched.values()])
-            if self.layouts_hidden:
-                self.lines.append(f"{self.indent}if not memo.layouts_hold(): return False")
-            read, hooks = ", ".join(self.read), ", ".join(self.hooks)
-            self.lines.append(f"{self.indent}memo.remember([{read}], [{hooks}])")
+            self.remember(start)
         self.indent = self.indent[4:]
-        if len(self.lines) > start:
-            self.lines.insert(start, f"{self.indent}if not memo():")
         self.lasting = False
         self.section(roots, [guard for guard in pair_guards if not self.pair_lasts(guard)])
+
+    def remember(self, start: int) -> None:
+        """The lines from `start` on are skipped while the memo holds."""
+        memo, watched = Memo(), tuple(self.watched.values())
+        memo.watch(*watched)
+        self.namespace.update(memo=memo, watched=watched)
+        tensors = "*watched" if watched else ""
+        self.lines.insert(start, f"{self.indent[4:]}if not memo({tensors}):")
+        if self.layouts_hidden:
+            self.lines.append(f"{self.indent}if not memo.lie({tensors}): return False")
+        read, hooks = ", ".join(self.read), ", ".join(self.hooks)
+        self.lines.append(f"{self.indent}memo.remember([{read}], [{hooks}], {tensors})")
 
     def wanted(self, node: Source) -> list[Guard]:
         found = self.divided.get(node)
@@ -200,7 +206,7 @@ class MemoPrinter(GuardPrinter):
         if not self.lasting or len(hidden) < len(LAYOUT_GUARDS):
             return wanted, []
         self.watch(node)
-        self.layouts_hidden = True  # `memo.layouts_hold()` stands for them
+        self.layouts_hidden = True  # `memo.lie(...)` stands for them
         return [guard for guard in wanted if guard.kind not in LAYOUT_GUARDS], hidden
 
     def render(self, guard: Guard, *names: str) -> str:

@@ -2,9 +2,9 @@
 can run the frame from the start.
 
 In:   the `OutputGraph` and its GraphModule, before a backend sees it.
-Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which
-      the replacement code calls then: it returns if the frame may run as plain Python, up to the
-      error with its own message and line or to the program's own handler.
+Out:  `around(compiled)`, which puts the tensors back where the graph raises, and the `handler` in
+      the replacement code, which calls `raised` then: it returns if the frame may run as plain
+      Python, up to the error with its own message and line or to the program's own handler.
 
         with torch.inference_mode():
             graph_break()
@@ -24,13 +24,19 @@ whatever `try` or `with` stands around the operation.
 import linecache
 import re
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
-from .. import config, records
-from ..conversion import RECOVERIES, Recovery
+from .. import config, hooks, records
+from ..bytecode import Instruction
 from ..foreign import is_foreign, ours
+from ..graph_capture import OutputGraph
+from ..reconstruct import Codegen
+from ..symbolic_eval.evaluator import RootFrame
+from .thread_state import push_state
 
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
@@ -50,66 +56,56 @@ DRAWS = re.compile(
 )
 
 
-class Undo(Recovery):
+INPUTS = ("placeholder", "get_attr")
+
+
+class Undo(hooks.Recovery):
     """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through
     a view.  `write`: the first node that does. `in_order`: the backend runs the nodes in the
     program's order.  `drawing`: it may draw random numbers.  `copying`: at the next run;
     `always_copying`: at each."""
 
-    def __init__(self, output, gm, function, in_order):
-        self.function, self.in_order, self.code, nodes = (
-            function,
-            in_order,
-            type(gm).forward.__code__,
-            list(output.graph.nodes),
-        )
-        writes = {}
+    def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule, function: str) -> None:
+        self.function = function
+        self.in_order = not output.generates_code
+        self.code = type(gm).forward.__code__
+        nodes = list(output.graph.nodes)
+        writes: dict[int, torch.fx.Node] = {}  # memory -> the first node that writes to it
         for node, fake in output.written:
             writes.setdefault(storage(fake), node)
+        fakes = {node: node.meta["example_value"] for node in nodes if node.op in INPUTS}
         changed = [
             node
-            for node in nodes
-            if node.op in ("placeholder", "get_attr")
-            and isinstance(fake := node.meta["example_value"], torch.Tensor)
-            and storage(fake) in writes
+            for node, fake in fakes.items()
+            if isinstance(fake, torch.Tensor) and storage(fake) in writes
         ]
-        order = {node: n for n, node in enumerate(nodes)}
-        self.write = min(
-            (writes[storage(node.meta["example_value"])] for node in changed),
-            key=order.get,
-            default=None,
-        )
+        writers = {writes[storage(fakes[node])] for node in changed}
+        self.write = next((node for node in nodes if node in writers), None)
         inputs = [variable.node for variable in output.inputs]
         self.places = [inputs.index(node) for node in changed if node in inputs]
-        self.attributes = [
-            output.attributes[node.target] for node in changed if node.op == "get_attr"
-        ]
-        effects = [node for node in nodes if node is self.write or draws(node)]
-        self.drawing = any(map(draws, effects))
-        after = nodes[order[effects[0]] :] if in_order and effects else nodes if effects else ()
-        if any(node.meta["example_value"].layout is not torch.strided for node in changed):
-            after = ()  # without a memory of its own
+        self.attributes = [output.attributes[n.target] for n in changed if n.op == "get_attr"]
+        effects = [n for n, node in enumerate(nodes) if node is self.write or draws(node)]
+        self.drawing = any(map(draws, nodes))
+        after = nodes[effects[0] if self.in_order else 0 :] if effects else []
+        if any(fakes[node].layout is not torch.strided for node in changed):
+            after = []  # without a memory of its own
         self.always_copying = any(map(needs_data, after))
         self.copying = bool(after)
 
-    def around(self, compiled):
+    def around(self, compiled: Callable) -> Callable:
         if not self.copying:
             return compiled
 
-        def run(*args):
+        def run(*args: Any) -> Any:
             if not self.copying:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
-            memories = {
-                memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)
-            }.values()
+            memories = {m._cdata: m for m in map(torch.Tensor.untyped_storage, tensors)}.values()
             if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
                 self.copying = self.always_copying
                 return compiled(*args)
-            before, generators = (
-                [(tensor, state(tensor)) for tensor in tensors],
-                states_of_generators() if self.drawing else (),
-            )
+            before = [(tensor, state(tensor)) for tensor in tensors]
+            generators = states_of_generators() if self.drawing else []
             contents = [(memory, memory.clone()) for memory in memories]
             try:
                 results = compiled(*args)
@@ -123,9 +119,25 @@ class Undo(Recovery):
 
         return run
 
-    def raised(self):
+    def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
+        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        handler = Codegen(frame)
+        handler.emit("PUSH_EXC_INFO", None, 2)
+        handler.call_object(self.raised)
+        # `raised` raises: no longer handled
+        cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+        for instruction in handler.instructions:
+            instruction.exc = cleanup[0], 1, True
+        for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+            handler.emit(op, None, -1)
+        push_state(handler, frame.output.state_before)
+        for instruction in call:
+            instruction.exc = handler.instructions[0], 0, False
+        return cleanup + handler.instructions
+
+    def raised(self) -> None:
         """The graph raised: return if the frame may run as plain Python, else raise again."""
-        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
+        error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or is_foreign(error):
             raise
         if config.raise_internal_errors and not self.in_order:
@@ -137,7 +149,7 @@ class Undo(Recovery):
         if not repeatable:
             raise
 
-    def has_written(self, error):
+    def has_written(self, error: BaseException) -> bool:
         """Had the graph come to its first write?  Its code is in the traceback, unless a backend
         has replaced it."""
         if self.write is None:
@@ -153,10 +165,10 @@ class Undo(Recovery):
         )
 
 
-RECOVERIES.append(Undo)
+hooks.RECOVERIES.append(Undo)
 
 
-def state(tensor):
+def state(tensor: torch.Tensor) -> tuple:
     """What a write may change beside the contents."""
     memory = tensor.untyped_storage()
     return (
@@ -168,17 +180,15 @@ def state(tensor):
     )
 
 
-def states_of_generators():
+def states_of_generators() -> list[tuple[torch.Generator, torch.Tensor]]:
     """[(generator, state)]: numbers of the host, for a GPU's too, which nobody waits for."""
-    gpus = (
-        torch.cuda.default_generators
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
-        else ()
-    )
-    return [(generator, generator.get_state()) for generator in (torch.default_generator, *gpus)]
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        generators += torch.cuda.default_generators
+    return [(generator, generator.get_state()) for generator in generators]
 
 
-def undo(before, contents, generators):
+def undo(before: list, contents: list, generators: list) -> bool:
     """Put states and contents back; False where that cannot be done."""
     for tensor, (_, _, memory, requires_grad, history) in before:
         _, _, memory_now, *autograd = state(tensor)
@@ -203,47 +213,45 @@ def undo(before, contents, generators):
     return True
 
 
-def storage(fake):
+def storage(fake: torch.Tensor) -> int:
     return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
 
 
-def name_of(node):
-    return (
-        node.target
-        if isinstance(node.target, str)
-        else getattr(node.target, "__name__", str(node.target))
-    )
+def name_of(node: torch.fx.Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
-def draws(node):
-    name, args = name_of(node), node.args
-    on = (
-        (*args[4:5], node.kwargs.get("dropout_p"))[0]
-        if "attention" in name
-        else (*args[2:3], node.kwargs.get("training", True))[0]
-        if "dropout" in name
-        else True
-    )
-    return node.op.startswith("call") and bool(DRAWS.search(name)) and bool(on)
+def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-def needs_data(node):
+def draws(node: torch.fx.Node) -> bool:
+    """May it draw random numbers?"""
+    name = name_of(node)
+    if not node.op.startswith("call") or not DRAWS.search(name):
+        return False
+    if "attention" in name:
+        return bool(argument(node, 4, "dropout_p"))
+    return "dropout" not in name or bool(argument(node, 2, "training", True))
+
+
+def needs_data(node: torch.fx.Node) -> bool:
     """May this node raise because of what is in a tensor?  On a GPU nobody waits for that."""
     if not node.op.startswith("call"):  # an input may be called `getitem`
         return False
-    name, index = name_of(node), []
+    name = name_of(node)
     if name in ("getitem", "setitem"):
-        torch.fx.node.map_arg(
-            node.args[1], lambda part: index.append(part.meta.get("example_value"))
-        )
-        return any(isinstance(part, torch.Tensor) for part in index)
+        index: list[Any] = []
+        torch.fx.node.map_arg(node.args[1], index.append)
+        return any(isinstance(part.meta.get("example_value"), torch.Tensor) for part in index)
     values = [part.meta.get("example_value") for part in node.all_input_nodes]
     if all(getattr(value, "device", None) != torch.device("cpu") for value in values):
         return False
     return bool(DATA.search(name)) or bool(DIVISIONS.search(name)) and gives_integers(node)
 
 
-def gives_integers(node):
+def gives_integers(node: torch.fx.Node) -> bool:
     """Does it compute with integers?  Those refuse a divisor of 0; floats give infinity."""
     value = node.meta["example_value"]
     return isinstance(value, torch.Tensor) and not value.is_floating_point()

@@ -9,7 +9,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .. import runtime
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations, on_host
@@ -20,6 +19,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import Container
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.lookup import lookup
+from ..variables.more.exceptions import new_exception
 from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
 from ..variables.more.texts import TextVar, parts_of
@@ -90,7 +90,7 @@ def of_exception(tx, value: ObjectVar, how: str) -> str | None:
         parts = ", ".join([text(tx, item, "repr") for item in args])
         return f"{value.cls.__name__}({parts})"
     constants = [item.as_constant() for item in args]
-    return str(runtime.new_exception(value.cls, constants, {}, None, None, False))
+    return str(new_exception(value.cls, constants, {}, None, None, False))
 
 
 @text_of_class(ClassVar, CallableVar, PyModuleVar)

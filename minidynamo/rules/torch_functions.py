@@ -10,11 +10,12 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from .. import runtime
 from ..exceptions import Break
+from ..extras.thread_state import call_state
+from ..guards import constant_check
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..symbolic_eval.torch_rules import call_leaf
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import FloatVar
@@ -56,6 +57,19 @@ for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
     rule(_function)(functools.partial(_pad, _function))
 
 
+def _guard_globals(output, function):
+    """A backend will trace `function`, and take what its globals are now for constants."""
+    source = output.globals_of(function.__globals__).source
+    for name in function.__code__.co_names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        if is_constant_value(value):
+            output.guard(source.item(name), "GLOBAL", *constant_check(value))
+        elif callable(value):
+            output.guard(source.item(name), "GLOBAL", "{0} is {pin}", value)
+
+
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, function, *args, **kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a
@@ -69,7 +83,7 @@ def _autograd_function(tx, function, *args, **kwargs):
         tx.output.guard(source, "ID", "{0} is {pin}", found)
         found = getattr(found, "__func__", found)
         if tx.output.generates_code and hasattr(found, "__code__"):
-            tx.output.guard_globals(found)
+            _guard_globals(tx.output, found)
 
     def apply(*values, **named):
         return cls.apply(*values, **named)
@@ -101,6 +115,12 @@ rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
 rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
+def check_size(condition):
+    """torch._check() of a size that only the run knows, in the graph."""
+    if isinstance(condition, bool):
+        torch._check(condition)
+
+
 @rule(torch._check, torch._check_is_size)
 def _check(tx, condition, *_, **__):
     """What the program promises of a size that only the run knows is checked there, and a fact from
@@ -109,7 +129,7 @@ def _check(tx, condition, *_, **__):
         value = condition.value if condition.python_type() is bool else condition.value >= 0
         unknown = isinstance(value, torch.SymBool) and not value.node.has_hint()
         if unknown and tx.output.shape_env.prove(value.node.expr) is None:
-            tx.node(runtime.check_size, [SymVar(value)])
+            tx.node(check_size, [SymVar(value)])
             tx.output.shape_env.learn(value.node.expr)
             return
         condition = ConstantVar(bool(value))
@@ -186,7 +206,7 @@ def contains(tx, variable, kinds):
 
 
 def _clear_cache(tx):
-    tx.output.call_state(tx, torch.clear_autocast_cache, [])
+    call_state(tx.output, tx, torch.clear_autocast_cache, [])
 
 
 rules(

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from .. import runtime
 from ..exceptions import Break
+from ..extras.rare_nodes import guard_state
+from ..extras.thread_state import call_state, enter, leave
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
 from ..symbolic_eval.torch_rules import STATES
@@ -69,16 +70,16 @@ def _fold(function, guarded, tx, *args, **kwargs):
     call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
-        tx.output.guard_state(call, result.as_constant())
+        guard_state(tx.output, call, result.as_constant())
     return result
 
 
 def _write(setter, getter, tx, *args):
-    """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame`
-    restores it after tracing."""
+    """Now, for the ops that follow while tracing; as a node, for the run.
+    `extras/thread_state.py` restores it after tracing."""
     values = [value.as_constant() for value in args]
     tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
-    tx.output.call_state(tx, setter, values)
+    call_state(tx.output, tx, setter, values)
     return NONE
 
 
@@ -104,8 +105,8 @@ for _setter, _getter in READ_STATES.items():
 
 
 def _nest(change, tx):
-    """How deep the regions nest matters to autocast's cache alone: counted here, made true by
-    `reconstruct`."""
+    """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
+    replacement code."""
     tx.output.autocast_depth += change
     torch.autocast_increment_nesting()
     return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
@@ -135,14 +136,14 @@ class ContextVar(Variable):
         output.state_before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
         self.state = {(setter, key): STATES[setter](*key) for setter, key in output.state_before}
         output.entered.append(self)
-        output.call_state(tx, runtime.enter, [self.make.__name__.strip("_"), self.arg])
+        call_state(output, tx, enter, [self.make.__name__.strip("_"), self.arg])
         return self
 
     def method___exit__(self, tx, *_):
         if tx.output.entered[-1:] != [self]:
             raise Break("context", f"{self} is left before one that was entered later")
         tx.output.entered.pop()
-        tx.output.call_state(tx, runtime.leave, [])
+        call_state(tx.output, tx, leave, [])
 
     def reconstruct(self, cg):
         cg.call_object(self.make, ConstantVar(self.arg))

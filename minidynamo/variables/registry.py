@@ -60,17 +60,7 @@ BY_VALUE = Registry()
 SHARED = Registry()
 # Values that a folded call gave: rules take (builder, value).
 RESULTS = Registry()
-# What is done to the arguments of a call before it goes into the graph, where floats are tensors:
-# functions of (tx, target, args, kwargs) that give (args, kwargs).
-ARGUMENTS: list[Callable[..., tuple]] = []
 # Asked before a call is folded, with (its name, its constant arguments): may raise `Break`.
 BEFORE_FOLDING: list[Callable[[str, tuple], None]] = []
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()
-
-
-def prepared(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple:
-    """(args, kwargs) of a call in the graph, as `ARGUMENTS` make them."""
-    for prepare in ARGUMENTS:
-        args, kwargs = prepare(tx, target, args, kwargs)
-    return args, kwargs

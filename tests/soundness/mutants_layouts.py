@@ -1,6 +1,7 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-from minidynamo.extras import memo
+from minidynamo import hooks
+from minidynamo.extras import memo, rare_nodes
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder
 from miniinductor import compile as driver
@@ -59,7 +60,7 @@ def no_gradients():
 
 @mutant("no guard of the storage offset", "tensors --count 1500 --modes aot_eager")
 def no_offsets():
-    OutputGraph.guard_offsets = lambda self, fakes: None
+    hooks.AFTER_FAKES.remove(rare_nodes.guard_offsets)
 
 
 @mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")

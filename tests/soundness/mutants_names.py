@@ -83,6 +83,7 @@ def nothing_fixed() -> None:
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
+    from minidynamo.extras import replaced_functions  # noqa: F401  (before it is taken away)
     from minidynamo.graph_capture import OutputGraph
 
     OutputGraph.calls_replaced = lambda self, function, goes_on: False
@@ -114,6 +115,6 @@ def fixed_attributes() -> None:
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")
 def any_builtins() -> None:
-    from minidynamo import convert_frame
+    from minidynamo.extras import replaced_functions
 
-    convert_frame.unusable = lambda functions: ""
+    replaced_functions.unusable = lambda: ""

@@ -12,13 +12,24 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from ... import runtime
 from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import SequenceVar
 from ..registry import SHARED
 from ..wrap_containers import wrapped
 from .container_methods import ListMethods, whole
+
+
+def replace_items(target: Any, contents: Any) -> None:
+    """Contents of a deque."""
+    target.clear()
+    target.extend(contents)
+
+
+def replace_each(target: Any, contents: Any) -> None:
+    """Items of a deque in their places: who walks it may go on."""
+    for n, value in enumerate(contents):
+        target[n] = value
 
 
 class DequeVar(ListMethods):
@@ -91,7 +102,7 @@ class DequeVar(ListMethods):
 
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
-            helper = runtime.replace_items if self.resized else runtime.replace_each
+            helper = replace_items if self.resized else replace_each
             cg.commit_call(helper, self, cg.emitter(self.contents))
 
 

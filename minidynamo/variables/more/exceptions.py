@@ -14,7 +14,6 @@ import functools
 import types
 from typing import Any
 
-from ... import runtime
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
@@ -27,6 +26,20 @@ from .object_operations import ObjectOperations
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
 ANY_ARGUMENTS += (AttributeError, NameError, ImportError)
+
+
+def new_exception(
+    cls: Any, args: Any, fields: Any, cause: Any, context: Any, suppress: bool
+) -> Any:
+    """An exception that the traced program made."""
+    made = cls.__new__(cls, *args)
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(
+        made, *args
+    )  # sets .args, and StopIteration's .value
+    if fields:
+        made.__dict__.update(fields)
+    made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
+    return made
 
 
 class TracebackVar(Variable):
@@ -99,7 +112,7 @@ class ExceptionVar(ObjectOperations):
             cg.value(self.slots["__traceback__"])  # refuses, unless it was set to None
             cg.emit("POP_TOP", None, -1)
         cg.call_object(
-            runtime.new_exception,
+            new_exception,
             cg.constant(self.cls),
             functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
             self.push_fields(cg),

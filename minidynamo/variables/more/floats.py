@@ -1,8 +1,7 @@
 """Floats that change from call to call (a scheduler's learning rate): tensors in the graph.
 
 In:   a float at a source that had another value in an earlier call.
-Out:  a FloatVar: a placeholder of the graph; `runtime.floats_as_tensors` makes the tensor at each
-      call.
+Out:  a FloatVar: a placeholder of the graph; `floats_as_tensors` makes the tensor at each call.
 
     >>> wrap_float(builder, 0.1, source)        # a constant, guarded by its value, at first
 """
@@ -11,17 +10,26 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import hooks
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, argument_of, wrap_constant
 from ..containers import SequenceVar
-from ..registry import ARGUMENTS, BY_VALUE
+from ..registry import BY_VALUE
 from ..symbolic import Unpinned
 from ..tensor import TensorVar
+
+
+if TYPE_CHECKING:
+    from ...conversion import Conversion
+    from ...convert_frame import FrameCompiler
+    from ...guards import Guard
+    from ...symbolic_eval.evaluator import RootFrame
 
 
 class FloatVar(Unpinned):
@@ -88,10 +96,11 @@ ARITHMETIC = frozenset(
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
-    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
+    """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
     one there, or else a constant."""
-    if not any(isinstance(value, FloatVar) for value in (*args, *kwargs.values())):
-        return args, kwargs
+    given = (*args, *kwargs.values())
+    if not tx.output.floats or not any(isinstance(value, FloatVar) for value in given):
+        return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
     if (
@@ -106,10 +115,10 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
     constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
-    return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
+    return target, [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
 
 
-ARGUMENTS.append(with_tensors)
+hooks.BEFORE_NODES.append(with_tensors)
 
 
 def _scaled(name: str, symbol: str) -> Callable:
@@ -148,3 +157,45 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
         pin = functools.partial(wrap_constant, builder, value, source)
         builder.float_inputs[source] = FloatVar(value, tensor, pin, source=source)
     return builder.float_inputs[source]
+
+
+# ---- which floats change, and the graph that takes them
+CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
+
+
+def note_float(compiler: FrameCompiler, code: types.CodeType, failed: Guard) -> None:
+    """A float that has changed is an input of the next graph."""
+    if failed.kind != "EQUALS" or "is float" not in failed.check:
+        return
+    if compiler.dynamic is False or compiler.backend_name == "eager":
+        return
+    names = compiler.floats.setdefault(code, set())
+    if names is not CONSTANT:
+        names.add(failed.source.name())
+
+
+def take_floats_as_constants(conversion: Conversion, frame: RootFrame) -> bool:
+    """A float that is no constant may be what broke the graph."""
+    if frame.split is None or not frame.output.float_inputs:
+        return False
+    conversion.compiler.floats[conversion.code] = CONSTANT
+    return True
+
+
+def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) -> Callable:
+    """`compiled`, with tensors in the place of the inputs that are floats for the program."""
+    inputs = enumerate(output.inputs)
+    places = [n for n, variable in inputs if type(variable) is TensorVar and variable.cls is float]
+
+    def run(*args: Any) -> Any:
+        tensors = list(args)
+        for n in places:
+            tensors[n] = torch.tensor(args[n], dtype=torch.float64)
+        return compiled(*tensors)
+
+    return run if places else compiled
+
+
+hooks.FAILED_GUARDS.append(note_float)
+hooks.LESSONS.append(take_floats_as_constants)
+hooks.ADAPTERS.append(floats_as_tensors)

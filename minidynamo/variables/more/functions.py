@@ -14,7 +14,6 @@ import typing
 import weakref
 from typing import Any
 
-from ... import runtime
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
@@ -34,6 +33,24 @@ from ..functions import (
 )
 from ..lookup import trusted
 from ..registry import BY_VALUE, PINNED, SHARED
+
+
+def new_function(
+    template: Any, defaults: Any, kwdefaults: Any, name: str, attributes: Any, annotations: Any
+) -> Any:
+    template.__defaults__ = defaults
+    template.__kwdefaults__ = kwdefaults or None
+    template.__qualname__ = name
+    template.__name__ = name.rpartition(".")[2]
+    if annotations is not None:
+        template.__annotations__ = annotations
+    for attribute, value in (attributes or {}).items():
+        setattr(template, attribute, value)
+    return template
+
+
+def empty(cell: types.CellType) -> None:
+    del cell.cell_contents
 
 
 def written(name: str) -> bool:
@@ -92,7 +109,7 @@ class FunctionAttributes(FunctionVar):
         else:
             attributes = {} if self.attrs is None else self.attrs.items
             cg.call_object(
-                runtime.new_function,
+                new_function,
                 cg.emitter(self._made),
                 TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
                 functools.partial(cg.mapping, named(self.kwdefaults)),
@@ -173,7 +190,7 @@ class CellMethods(CellVar):
 
     def replay(self, cg: Codegen) -> None:
         if self.content is None:
-            cg.commit_call(runtime.empty, self)
+            cg.commit_call(empty, self)
         elif isinstance(self.cell, str):
             cg.value(self.content)
             cg.commit("STORE_DEREF", self.cell)

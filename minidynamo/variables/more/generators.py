@@ -1,4 +1,4 @@
-"""Methods of generators: send, throw, close; what closing one would run.
+"""Methods of generators: send, throw, close; and one that is left at the end.
 
     >>> generator.call_method(tx, "send", [value], {})
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 
+from ... import hooks
 from ...exceptions import Break, ObservedException
 from ..base import NULL, Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
@@ -98,3 +99,18 @@ class GeneratorMethods(GeneratorVar):
             "consume it before",
             *self.made,
         )
+
+
+def check_generators(cg: Codegen) -> None:
+    """One that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+    for generator in cg.output.generators:
+        if generator.must_be_closed():
+            raise Break(
+                "generator",
+                f"the generator {generator.frame.code.co_name} is left inside a try or with",
+                "consume it, or close it",
+                *generator.made,
+            )
+
+
+hooks.BEFORE_VALUES.append(check_generators)

@@ -9,10 +9,10 @@ In:   variables.   Out: as in `variables.iterators`.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ... import runtime
+from ... import hooks, runtime
 from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
@@ -239,6 +239,49 @@ class Walking(Operations):
         self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
 
 
+def advanced(values: Any, taken: int) -> Iterator[Any]:
+    """iter(values), `taken` steps on."""
+    made = iter(values)
+    for _ in range(taken):
+        next(made)
+    return made
+
+
+LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over these values
+    type(iter("a")).__name__: lambda values: advanced("a" + "".join(values), 1),
+    type(iter("\u00e9")).__name__: lambda values: advanced("\u00e9" + "".join(values), 1),
+    "bytes_iterator": lambda values: iter(bytes(values)),
+    "set_iterator": lambda values: iter({*values}),
+    "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
+    "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
+    "dict_itemiterator": lambda values: iter(dict(values).items()),
+    "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
+    "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
+    "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
+    "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
+}
+
+
+def iterator_like(kind: str, values: Any) -> Any:
+    """An iterator over `values` whose class is called `kind`."""
+    return LIKE[kind](values)
+
+
+def position(iterator: Any, index: int) -> None:
+    """`index` comes next, now that the list has been written: it would be cut to the list's old
+    length before."""
+    iterator.__setstate__(index)
+
+
+def position_late(cg: Codegen) -> None:
+    for iterator in cg.late:
+        cg.call_object(position, iterator, ConstantVar(iterator.index))
+        cg.emit("POP_TOP", None, -1)
+
+
+hooks.AFTER_WRITES.append(position_late)
+
+
 @extends(KeysIterator)
 class KeysWalking(KeysIterator):
     def changed(self, tx: Frame) -> None:
@@ -257,7 +300,7 @@ class KeysWalking(KeysIterator):
     def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()
         if self.walked is None:
-            cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
+            cg.call_object(iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
             return
         if owner.source is not None:
             differs = getattr(owner, "rewritten", True)
@@ -267,7 +310,7 @@ class KeysWalking(KeysIterator):
             raise SkipFrame(
                 "a dictionary or set that is written while a loop with a break walks it"
             )
-        cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
+        cg.call_object(advanced, self.walked, ConstantVar(self.taken))
 
 
 @extends(SequenceIterator)
@@ -296,8 +339,8 @@ class HostWalking(HostIterator):
         rest = list(self.left)
         self.left = iter(rest)
         kind = self.cls.__name__
-        if kind in runtime.LIKE:
-            cg.call_object(runtime.iterator_like, ConstantVar(kind), TupleVar(rest))
+        if kind in LIKE:
+            cg.call_object(iterator_like, ConstantVar(kind), TupleVar(rest))
         else:
             cg.value(TupleVar(rest))
             cg.emit("GET_ITER", effect=0)

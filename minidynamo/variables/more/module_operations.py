@@ -13,7 +13,7 @@ import torch
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Codegen, Frame, Variable, extends
+from ..base import Codegen, Frame, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import MISSING, lookup
@@ -75,10 +75,17 @@ class ModuleOperations(ModuleVar):
             raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
         buffers = self.table(tx, "_buffers")
         if name in buffers.items:
-            tx.output.as_input(buffers.source.item(name))
+            self.become_input(tx, buffers.source.item(name))
             buffers.store(tx, ConstantVar(name), value)
         else:
             self.generic_setattr(tx, name, value)
+
+    def become_input(self, tx: Frame, source: Source) -> None:
+        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
+        the graph's state."""
+        if source.name() not in tx.output.input_sources:
+            tx.output.input_sources.add(source.name())
+            raise Break("restart", "a buffer is replaced in forward")
 
 
 @extends(PyModuleVar)

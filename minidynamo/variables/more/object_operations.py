@@ -8,12 +8,12 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
-from ... import runtime
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, Variable, current, extends
 from ..constant import ConstantVar
@@ -22,6 +22,26 @@ from ..functions import BoundMethodVar, CallableVar
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
 from .descriptors import Descriptors
+
+
+def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
+    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
+    traced, not run again."""
+    base: Any = next(
+        (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
+    )
+    made = base.__new__(cls)
+    if payload is not None:
+        if isinstance(made, dict):
+            for key, value in payload.items():
+                base.__setitem__(made, key, value)
+        else:
+            (list.extend if base is list else set.update)(made, payload)
+    if fields:
+        object.__getattribute__(made, "__dict__").update(fields)
+    for name, value in (slots or {}).items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def truth_by_methods(tx: Frame, variable: Any) -> bool:
@@ -133,7 +153,7 @@ class ObjectOperations(Descriptors):
             return
         slots = {name: value for name, value in self.slots.items() if value is not None}
         cg.call_object(
-            runtime.new_object,
+            new_object,
             cg.constant(self.cls),
             self.push_fields(cg),
             functools.partial(cg.mapping, named(slots)),

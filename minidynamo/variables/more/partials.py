@@ -18,6 +18,10 @@ from ..containers import DictVar, TupleVar, named
 from ..registry import SHARED
 
 
+def new_partial(args: Any, kwargs: dict[str, Any]) -> functools.partial:
+    return functools.partial(*args, **kwargs)
+
+
 class PartialVar(Variable):
     """functools.partial; `value` is the real one that came from outside."""
 
@@ -55,7 +59,8 @@ class PartialVar(Variable):
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
+        kwargs = functools.partial(cg.mapping, named(self.kwargs))
+        cg.call_object(new_partial, TupleVar([self.function, *self.args]), kwargs)
 
 
 @SHARED.rule(functools.partial)

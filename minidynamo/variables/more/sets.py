@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
-from ... import runtime
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
@@ -25,6 +24,12 @@ from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrapped
 from .instances import CONTENTS
+
+
+def write_set(target: Any, writes: Any) -> None:
+    """What a frame did to a set, once more: its order depends on that."""
+    for name, *values in writes:
+        getattr(set, name)(target, *values)
 
 
 class SetVar(Container):
@@ -202,7 +207,7 @@ class SetVar(Container):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
-            cg.commit_call(runtime.write_set, self, TupleVar(writes))
+            cg.commit_call(write_set, self, TupleVar(writes))
 
     def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this

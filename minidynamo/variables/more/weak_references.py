@@ -13,15 +13,45 @@ import types
 import weakref
 from typing import Any
 
+import torch
+
 from ...exceptions import Break
+from ...reconstruct import BY_CALL
 from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
+from ..constant import is_constant_value
+from ..functions import CellVar
 from ..lookup import lookup
 from ..registry import BY_VALUE, SHARED
 
 
+def referent(reference: Any, _: object) -> Any:
+    return reference()
+
+
+BY_CALL["call"] = referent
+
+
+def lets_go(output: OutputGraph, value: Any) -> bool:
+    """May `value`, which was alive when the frame began, be gone by now in plain Python: has
+    anything been written, or a parameter been rebound that may have held it?"""
+    cells = [variable for variable, _ in output.memo.values() if type(variable) is CellVar]
+    if any(known.mutated for known in (*output.sourced, *cells, *output.root.cells.values())):
+        return True
+    if any(module.written for module in output.globals.values()):
+        return True
+    for name, bound in output.root.bound.items():
+        now = getattr(output.root.locals.get(name), "source", None)
+        if name in output.root.cells or now is bound.source:
+            continue
+        was = bound.value
+        if was is value or not is_constant_value(was) and not isinstance(was, torch.Tensor):
+            return True
+    return False
+
+
 class WeakRefVar(RealVar):
     """A weak reference from outside.  A call of it gives the object, which something alive must
-    still hold: see `OutputGraph.lets_go`."""
+    still hold: see `lets_go`."""
 
     hash_key, real = Variable.hash_key, Variable.real
 
@@ -34,7 +64,7 @@ class WeakRefVar(RealVar):
         if args or kwargs:
             raise Break("arguments", "the arguments of a weak reference")
         found = self.value()
-        if tx.output.lets_go(found):
+        if lets_go(tx.output, found):
             raise Break(
                 "object",
                 "what a weak reference refers to, after writes that may have let it go",

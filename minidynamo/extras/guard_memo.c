@@ -1,11 +1,12 @@
 /* Memos of guard checks: nothing that was read has changed since the check last passed.
  *
  * In:   what a generated guard function read on its way (`remember`): objects, dictionaries, classes, functions, parents before
- *       what they hold; and tensors whose layout is watched, fixed when the memo is made.
- * Out:  `memo()`: True only if all of them are as they were, so that the check need not be repeated.
+ *       what they hold; and tensors whose layout matters.
+ * Out:  `memo(*tensors)`: True only if all of the objects are as they were and the tensors lie as those did, so that the check need
+ *       not be repeated.
  *
- *     memo = Memo([parameter])
- *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
+ *     memo = Memo()
+ *     if not memo(parameter): ...check in Python...; memo.remember([module, module.__dict__], [], parameter)
  *
  * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), one of a class of its own
  * also its class and its __dict__, an object its class and its __dict__, a class its dictionary and MRO, a function its code and its
@@ -16,11 +17,7 @@
  * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, whether it requires
  * gradients, and whether it is a lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch`
  * is told their addresses and tries them first): the same question through Python's attributes costs half a microsecond a tensor.
- * The layout remembered is the one at `remember`, just after the guards in Python found it right.  An argument, another tensor in
- * each call, has a memo of its own, which keeps numbers and no tensor:
- *
- *     as_before = LayoutMemo()
- *     if not as_before(x): ...check in Python...; as_before.remember(x)
+ * A memo keeps the numbers and no tensor: an argument is another one in each call.
  *
  * Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.  # PyTorch: dict watchers from 3.12 on (3.14 has no versions any more).
  */
@@ -50,18 +47,12 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *watched;              /* the list of the tensors whose layouts are watched */
     Layout *layouts;
     Row *rows;
     Py_ssize_t layout_count, count, misses;
+    int holds;                      /* 0: nothing is remembered but layouts, perhaps */
     vectorcallfunc vectorcall;
 } Memo;
-
-typedef struct {
-    PyObject_HEAD
-    Layout layout;                  /* of no class: nothing is remembered */
-    vectorcallfunc vectorcall;
-} LayoutMemo;
 
 /* libtorch's functions; each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.  The first seven
  * give 0 if all went well. */
@@ -179,38 +170,63 @@ lies_as_it_did(PyObject *tensor, Layout *was, int32_t asked)
 {
     Layout now;
     int64_t *sizes, *strides;
-    return layout_of(tensor, &now, &sizes, &strides)
-        && now.type == was->type && now.dtype == was->dtype && (now.bits & asked) == (was->bits & asked) && now.dim == was->dim
+    return Py_TYPE(tensor) == was->type         /* another class may be no tensor at all */
+        && layout_of(tensor, &now, &sizes, &strides)
+        && now.dtype == was->dtype && (now.bits & asked) == (was->bits & asked) && now.dim == was->dim
         && now.device_type == was->device_type && now.device_index == was->device_index
         && !memcmp(sizes, was->numbers, now.dim * sizeof(int64_t))
         && !memcmp(strides, was->numbers + now.dim, now.dim * sizeof(int64_t));
 }
 
 static int
-layouts_hold(Memo *memo, int32_t asked)
+all_lie_as_they_did(Memo *memo, PyObject *const *tensors, Py_ssize_t count, int32_t asked)
 {
-    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
-        if (!lies_as_it_did(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i], asked))
+    if (count != memo->layout_count)
+        return 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!lies_as_it_did(tensors[i], &memo->layouts[i], asked))
             return 0;
     return 1;
 }
 
 static PyObject *
-memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+memo_call(PyObject *self, PyObject *const *tensors, size_t nargsf, PyObject *kwnames)
 {
     Memo *memo = (Memo *)self;
-    if (!memo->count)
+    if (!memo->holds)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < memo->count; i++)
         if (!as_it_was(&memo->rows[i])) {
-            memo->count = 0;
+            memo->holds = 0;
             memo->misses++;
             Py_RETURN_FALSE;
         }
-    if (!layouts_hold(memo, ALL_BITS))
+    if (!all_lie_as_they_did(memo, tensors, PyVectorcall_NARGS(nargsf), ALL_BITS))
         Py_RETURN_FALSE;
     memo->misses = 0;
     Py_RETURN_TRUE;
+}
+
+/* -1: with an error set; 0: one of them cannot be watched. */
+static int
+remember_layouts(Memo *memo, PyObject *const *tensors, Py_ssize_t count)
+{
+    Layout *layouts = PyMem_Resize(memo->layouts, Layout, count);
+    if (!layouts) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memo->layouts = layouts;
+    for (memo->layout_count = 0; memo->layout_count < count; memo->layout_count++) {
+        PyObject *tensor = tensors[memo->layout_count];
+        if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type)) {
+            PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
+            return -1;
+        }
+        if (!remember_layout(tensor, &layouts[memo->layout_count]))
+            return 0;
+    }
+    return 1;
 }
 
 static int
@@ -225,10 +241,10 @@ holds(PyObject *list, PyObject *object)
 static PyObject *
 memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 2 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "expected two lists");
+    if (nargs < 2 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "expected two lists, and tensors");
     Py_ssize_t n = PyList_GET_SIZE(args[0]), hooks = PyList_GET_SIZE(args[1]);
-    memo->count = 0;
+    memo->holds = 0;
     if (memo->misses >= MANY_MISSES)
         Py_RETURN_NONE;
     Row *rows = PyMem_Resize(memo->rows, Row, n + hooks);
@@ -245,33 +261,28 @@ memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
             Py_RETURN_NONE;
         }
     }
-    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
-        if (!remember_layout(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i]))
-            Py_RETURN_NONE;
     memo->count = n + hooks;
-    Py_RETURN_NONE;
+    int status = remember_layouts(memo, args + 2, nargs - 2);
+    memo->holds = status == 1;
+    return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static int
-memo_traverse(Memo *memo, visitproc visit, void *arg)
+static PyObject *
+memo_watch(Memo *memo, PyObject *const *tensors, Py_ssize_t count)
 {
-    Py_VISIT(memo->watched);
-    return 0;
+    memo->holds = 0;
+    return remember_layouts(memo, tensors, count) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static int
-memo_clear(Memo *memo)
+static PyObject *
+memo_lie(Memo *memo, PyObject *const *tensors, Py_ssize_t count)
 {
-    memo->count = memo->layout_count = 0;
-    Py_CLEAR(memo->watched);
-    return 0;
+    return PyBool_FromLong(all_lie_as_they_did(memo, tensors, count, ALL_BITS & ~REQUIRES_GRAD));
 }
 
 static void
 memo_dealloc(Memo *memo)
 {
-    PyObject_GC_UnTrack(memo);
-    memo_clear(memo);
     PyMem_Free(memo->rows);
     PyMem_Free(memo->layouts);
     Py_TYPE(memo)->tp_free((PyObject *)memo);
@@ -280,99 +291,31 @@ memo_dealloc(Memo *memo)
 static PyObject *
 memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 {
-    PyObject *watched;
-    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &watched))
-        return NULL;
-    Py_ssize_t n = PyList_GET_SIZE(watched);
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (!torch.offset || !PyObject_TypeCheck(PyList_GET_ITEM(watched, i), tensor_type))
-            return PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
     Memo *memo = (Memo *)type->tp_alloc(type, 0);
-    if (!memo || !(memo->watched = PyList_GetSlice(watched, 0, n)) || !(memo->layouts = PyMem_New(Layout, n))) {
-        Py_XDECREF(memo);
-        return NULL;
-    }
-    for (; memo->layout_count < n; memo->layout_count++)
-        if (!remember_layout(PyList_GET_ITEM(watched, memo->layout_count), &memo->layouts[memo->layout_count])) {
-            Py_DECREF(memo);
-            return PyErr_Format(PyExc_TypeError, "not a tensor of numbers at strides, or one of too many dimensions");
-        }
-    memo->vectorcall = memo_call;
+    if (memo)
+        memo->vectorcall = memo_call;
     return (PyObject *)memo;
 }
 
-static PyObject *
-memo_layouts(Memo *memo, PyObject *unused)
-{
-    return PyBool_FromLong(layouts_hold(memo, ALL_BITS & ~REQUIRES_GRAD));
-}
-
+#define METHOD(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
 static PyMethodDef memo_methods[] = {
-    {"layouts_hold", (PyCFunction)memo_layouts, METH_NOARGS,
-     "do the watched tensors lie as they did when this was made?  Whether they require gradients does not matter"},
-    {"remember", (PyCFunction)(void (*)(void))memo_remember, METH_FASTCALL,
-     "remember(objects, dicts): how they are now, parents before what they hold; the order of the dicts does not matter"},
+    {"remember", METHOD(memo_remember),
+     "remember(objects, dicts, *tensors): how they are now, parents before what they hold; the order of the dicts does not matter"},
+    {"watch", METHOD(memo_watch), "watch(*tensors): how they lie now; for `lie` alone"},
+    {"lie", METHOD(memo_lie), "lie(*tensors): do they lie as those did?  Whether they require gradients does not matter"},
     {NULL}};
 
 static PyTypeObject MemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "minidynamo._guard_memo.Memo",
-    .tp_doc = "Memo([tensor]): `memo()` is True while nothing that was remembered has changed.",
+    .tp_name = "minidynamo.extras._guard_memo.Memo",
+    .tp_doc = "Memo(): `memo(*tensors)` is True while nothing that was remembered has changed, and the tensors lie as those did.",
     .tp_basicsize = sizeof(Memo),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Memo, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_new = memo_new,
     .tp_dealloc = (destructor)memo_dealloc,
-    .tp_traverse = (traverseproc)memo_traverse,
-    .tp_clear = (inquiry)memo_clear,
     .tp_methods = memo_methods,
-};
-
-/* ---- LayoutMemo: one argument ------------------------------------------------------------------------------------ */
-static PyObject *
-layout_memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    Layout *was = &((LayoutMemo *)self)->layout;
-    if (PyVectorcall_NARGS(nargsf) != 1)
-        return PyErr_Format(PyExc_TypeError, "expected one argument");
-    /* what is of another class may be no tensor at all */
-    return PyBool_FromLong(Py_TYPE(args[0]) == was->type && lies_as_it_did(args[0], was, ALL_BITS));
-}
-
-static PyObject *
-layout_memo_remember(LayoutMemo *memo, PyObject *tensor)
-{
-    if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type))
-        return PyErr_Format(PyExc_TypeError, "only the layout of a tensor can be remembered, and only after use_torch");
-    if (!remember_layout(tensor, &memo->layout))
-        memo->layout.type = NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-layout_memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
-{
-    LayoutMemo *memo = (LayoutMemo *)type->tp_alloc(type, 0);
-    if (memo)
-        memo->vectorcall = layout_memo_call;
-    return (PyObject *)memo;
-}
-
-static PyMethodDef layout_memo_methods[] = {
-    {"remember", (PyCFunction)layout_memo_remember, METH_O, "remember(tensor): how it lies now"},
-    {NULL}};
-
-static PyTypeObject LayoutMemoType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "minidynamo._guard_memo.LayoutMemo",
-    .tp_doc = "LayoutMemo(): `memo(tensor)` is True for one that lies as the one that was remembered did.",
-    .tp_basicsize = sizeof(LayoutMemo),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_vectorcall_offset = offsetof(LayoutMemo, vectorcall),
-    .tp_call = PyVectorcall_Call,
-    .tp_new = layout_memo_new,
-    .tp_methods = layout_memo_methods,
 };
 
 /* use_torch(tensor, tensor._cdata, addresses) -> bool.  The tensor is the transpose of a dense one of sizes (2, 3), and requires
@@ -414,11 +357,11 @@ static PyMethodDef functions[] = {
     {NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "minidynamo._guard_memo", "A memo of guard checks; see guards.py", -1, functions};
+    PyModuleDef_HEAD_INIT, "minidynamo.extras._guard_memo", "A memo of guard checks; see guards.py", -1, functions};
 
 PyMODINIT_FUNC
 PyInit__guard_memo(void)
 {
     PyObject *m = PyModule_Create(&module);
-    return m && PyModule_AddType(m, &MemoType) == 0 && PyModule_AddType(m, &LayoutMemoType) == 0 ? m : NULL;
+    return m && PyModule_AddType(m, &MemoType) == 0 ? m : NULL;
 }

@@ -1,0 +1,77 @@
+"""Graph breaks inside of `try`, `with` and `except`.
+
+In:   the frame at its split.
+Out:  a call of what follows in the handler around the instruction; a stack that is kept in locals
+      while an exception is handled.
+
+    with lock:
+        print("hello")      # what follows has two beginnings: behind the call, and in the handler
+
+An exception that is being handled belongs to the thread: see `resume.py`.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import hooks
+from ..bytecode import Instruction
+from ..reconstruct import Codegen
+from ..replacement import CONTINUATIONS, Continuations, kind_of
+from ..resume import HANDLED, LASTI, VALUE
+from ..symbolic_eval.evaluator import RootFrame
+from ..variables import base
+
+
+class HandledContinuations(Continuations):
+    """Continuations where there is a handler."""
+
+    def caught(self) -> list[Instruction]:
+        exc = self.natives[self.end].exc
+        if not exc or self.leaves(exc):
+            return []
+        handler, depth, lasti = exc
+        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
+        call = self.call(self.index[id(handler)], kinds, self.natives[self.end].pos)
+        assert call is not None
+        for instruction in self.natives[self.begin : self.end + 1]:
+            instruction.exc = call[0], depth, lasti
+        return call
+
+    def leaves(self, exc: Any) -> bool:
+        """Does this handler only end the handling of another exception, and let its own leave the
+        frame?"""
+        while exc is not None and exc[0].op != "PUSH_EXC_INFO":
+            n = self.index[id(exc[0])]
+            while self.natives[n].op != "RERAISE":
+                n += 1
+            exc = self.natives[n].exc
+        return exc is None
+
+
+def push_beside(tail: Codegen, frame: RootFrame) -> Callable[[], None]:
+    """Push the stack into locals until nothing can raise any more: exceptions are handled from
+    then on."""
+    slots: list[str] = []
+    for item in frame.stack:
+        if item is not base.NULL:
+            tail.value(item.exception if kind_of(item) == HANDLED else item)
+            slots.append(tail.temp())
+            tail.store_fast(slots[-1])
+    return functools.partial(begin_handling, tail, frame, slots)
+
+
+def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
+    remaining = iter(slots)
+    for item in frame.stack:
+        if item is base.NULL:
+            tail.push_null()
+            continue
+        tail.load_fast(next(remaining))
+        if kind_of(item) == HANDLED:
+            tail.emit("PUSH_EXC_INFO", effect=1)
+            tail.emit("POP_TOP", effect=-1)
+
+
+CONTINUATIONS.append(HandledContinuations)
+hooks.HANDLING.append(push_beside)

@@ -1,0 +1,58 @@
+"""A graph break before which no tensor was met: may some follow?
+
+In:   the compiler, the frame's code and its arguments, asked through `hooks.HOPES`.
+Out:  True, and the frame is split there; else it runs as plain Python from then on.
+
+    @minidynamo.compile
+    def f(path):
+        x = load(path)          # a graph break; the rest is worth a function of its own
+        return x.relu() + 1
+"""
+
+import collections
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import hooks
+
+TRIES = 4
+# compiler -> file and line of a function -> how often it was split so
+Tries = collections.Counter[tuple[str, int]]
+tries: "weakref.WeakKeyDictionary[Any, Tries]" = weakref.WeakKeyDictionary()
+
+
+def may_be_met(compiler: Any, code: types.CodeType, args: Sequence[Any]) -> bool:
+    """Yes for the function that was compiled itself, and where an argument holds a tensor; a method
+    of a module gets a few tries (its lines may be NumPy's)."""
+    place = code.co_filename, code.co_firstlineno
+    if any((own.co_filename, own.co_firstlineno) == place for own in compiler.entries.values()):
+        return True
+    kinds = [type(value) for value in with_items(args)]
+    if any(issubclass(kind, torch.Tensor) for kind in kinds):
+        return True
+    counts = tries.setdefault(compiler, Tries())
+    counts[place] += 1
+    method = any(issubclass(kind, torch.nn.Module) for kind in kinds)
+    tried = code.co_name.startswith("<resume of") or method
+    return tried and counts[place] <= TRIES
+
+
+def with_items(args: Sequence[Any]) -> list[Any]:
+    """The arguments, with the items of a list, tuple or dict in its place."""
+    found: list[Any] = []
+    for value in args:
+        if type(value) in (list, tuple):
+            found += value
+        elif type(value) is dict:
+            found += value.values()
+        else:
+            found.append(value)
+    return found
+
+
+hooks.HOPES.append(may_be_met)
+hooks.RESETS.append(tries.clear)

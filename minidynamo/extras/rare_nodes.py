@@ -1,0 +1,119 @@
+"""Operations whose result is no tensor, or says less than eager's: what they tell is guarded.
+
+In:   an operation on its way into the graph, from `OutputGraph.call_graph`.
+Out:  guards, and the variable of a result that holds no tensor.
+
+    if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
+    torch.get_num_threads()         # STATE: it gives the same again
+    torch.as_strided(x, (2,), (1,), 5)      # OFFSET: where x begins in its memory
+"""
+
+import functools
+import operator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from .. import config, hooks
+from ..graph_capture import OutputGraph
+from ..variables.base import Variable
+from ..variables.symbolic import SYMBOLIC
+from ..variables.tensor import TensorVar
+
+NAMES = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".split()
+PLAIN_OPERATORS = {  # operator.iadd -> operator.add
+    vars(operator)[f"__i{name}__"]: vars(operator)[f"__{name}__"] for name in NAMES
+}
+
+
+def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """`2 += tensor` is `2 + tensor`."""
+    if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:
+        target = PLAIN_OPERATORS[target]
+    return target, args, kwargs
+
+
+def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
+    """Remember results whose history their fakes do not tell.
+
+    In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
+    that where the view is made of other operations (`view_as`, `flatten`)."""
+    inference = torch.is_inference_mode_enabled()
+    if not inference and not output.untold:
+        return
+    learning = inference and any(tensor.requires_grad for tensor in given)
+    for made in pytree.tree_leaves(result):
+        if not isinstance(made, torch.Tensor) or any(made is tensor for tensor in given):
+            continue
+        forgotten = learning and not made.is_inference() and not made.requires_grad
+        if forgotten or any(id(tensor) in output.untold for tensor in given):
+            output.untold.add(id(made))
+
+
+def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
+    """as_strided counts places from the start of a tensor's memory: where the inputs begin that lie
+    there must stay as it is."""
+    if "as_strided" not in getattr(target, "__name__", target):
+        return
+    storages = {fake.untyped_storage()._cdata for fake in given}
+    for variable in output.by_fake.values():
+        real, fake = variable.value, variable.fake
+        if real is None or real.layout is not torch.strided:  # None: made in the frame
+            continue
+        if fake.untyped_storage()._cdata in storages:
+            check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+            output.guard(variable.source, "OFFSET", check)
+
+
+def answer(
+    tx: Any, op: str, target: Any, args: Any, kwargs: Any, result: Any, written: Any
+) -> Variable:
+    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave a number
+    that only the run knows, or wrote."""
+    output = tx.output
+    name = target if op == "call_method" else target.__name__
+    if is_new_number(result) and result.node._expr not in output.symbol_nodes:
+        node = output.add_node(tx, op, target, args, kwargs, result)
+        output.add_unbacked(tx, node, result)
+    if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
+        guard_state(output, functools.partial(target), result)
+    elif len(args) == 1 and not kwargs:
+        guard_flag(output, args[0], name)
+    if result is None and (op == "call_function" or written):
+        node = output.add_node(tx, op, target, args, kwargs, None)
+        output.written += [(node, tensor) for tensor in written]
+    return output.wrap_result(result)
+
+
+def is_new_number(result: Any) -> bool:
+    """Is it a number that only the run knows?"""
+    if not config.capture_scalar_outputs or type(result) not in SYMBOLIC:
+        return False
+    return not result.node.has_hint()
+
+
+def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """`call` (a functools.partial) read `value` from the process's state: it must give the same
+    again.  What the frame itself sets is guarded on entry."""
+    name = call.func.__name__
+    if output.state_before and ("grad" in name or "autocast" in name):
+        return
+    named = [f"{k}={v!r}" for k, v in call.keywords.items()]
+    arguments = ", ".join([*map(repr, call.args), *named])
+    check = f"{{0}}({arguments}) == {{pin}}"
+    output.guard(output.tree.pinned(call.func), ("STATE", arguments), check, value)
+
+
+def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:
+    """`tensor.is_...()` was read of an input."""
+    if type(variable) is not TensorVar or variable.value is None:
+        return
+    if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
+        check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
+        output.guard(variable.source, ("FLAG", name), check)
+
+
+hooks.BEFORE_NODES.append(plain_operator)
+hooks.AFTER_FAKES += [note_untold, guard_offsets]
+hooks.ANSWERS.append(answer)

@@ -1,0 +1,78 @@
+"""Where coverage enters the conversion of a frame: registries that the core owns and asks.
+
+    TRACING.append(thread_state)            # a `with` block in which a frame is evaluated
+    AFTER_WRITES.append(set_again)          # code that stands behind the replayed writes
+    ADAPTERS.append(floats_as_tensors)      # something around what the backend has compiled
+
+All of them empty: a graph has no effect but on tensors, an error that it raises leaves the frame,
+and a graph break before the first tensor leaves the frame to plain Python.
+"""
+
+import types
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from .bytecode import Instruction
+    from .conversion import Conversion
+    from .convert_frame import FrameCompiler
+    from .graph_capture import OutputGraph
+    from .guards import Guard
+    from .reconstruct import Codegen
+    from .symbolic_eval.evaluator import RootFrame
+    from .variables.base import Variable
+
+# --- before and while a frame is traced -----------------------------------------------------------
+# (read, put back) of what compiling may change for this thread, see convert_frame.CompilingState
+THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+# the frame is evaluated within these
+TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
+# (compiler, code, guard of an earlier entry that failed)
+FAILED_GUARDS: "list[Callable[[FrameCompiler, types.CodeType, Guard], None]]" = []
+# Was something learned from the traced frame, by which the next try will come further?
+LESSONS: "list[Callable[[Conversion, RootFrame], bool]]" = []
+# (compiler, code, arguments): may tensors follow a graph break before which none was met?
+HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
+
+RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
+
+# --- the replacement code -------------------------------------------------------------------------
+BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
+# pushes the stack where an exception is being handled, see extras/handlers.py; the last one is used
+HANDLING: "list[Callable[[Codegen, RootFrame], Callable[[], None]]]" = []
+AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
+
+# --- the graph ------------------------------------------------------------------------------------
+# (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead
+BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
+# (output, target, tensors that it was given, result) of one that has run with fake tensors
+AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
+# (frame, op, target, args, kwargs, result, tensors that were written) -> the variable of a result
+# that holds no tensor; the last one is used
+ANSWERS: list[Callable[..., Any]] = []
+# what torch.fx has made of the graph
+GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
+Compiled = Callable[..., Any]
+# (compiled graph, output, its results) -> what is called instead
+ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []
+
+
+class Recovery:
+    """What happens when the compiled graph of a frame raises: the error leaves the frame."""
+
+    def __init__(self, output: "OutputGraph", gm: "torch.fx.GraphModule", function: str) -> None:
+        """Before the backend sees `gm`."""
+
+    def around(self, compiled: Compiled) -> Compiled:
+        """The compiled graph, prepared for an error."""
+        return compiled
+
+    def handler(self, frame: "RootFrame", call: "list[Instruction]") -> "list[Instruction]":
+        """Code in front of the frame's original body, where these instructions go if they raise."""
+        return []
+
+
+RECOVERIES: list[type[Recovery]] = [Recovery]  # the last one is used
