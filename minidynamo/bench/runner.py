@@ -4,7 +4,7 @@ caches.
 In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 
     >>> timings = interleave({"eager": f, "ours": g})
-    >>> ratio(timings, "eager", "ours")         # (median, low quartile, high quartile) of eager / ours, per round
+    >>> ratio(timings, "eager", "ours")         # eager / ours, per round: median, quartiles
     (1.9, 1.85, 1.97)
 
 One round runs every variant once (a batch of calls long enough to time), so that a slow moment of

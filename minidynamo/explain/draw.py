@@ -41,8 +41,10 @@ class Drawn:
         if svg is None:
             return f"<pre>{text}</pre>"
         return (
-            f'<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
-            f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}</pre></details>"
+            '<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">'
+            f"{svg}</div>"
+            f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}"
+            "</pre></details>"
         )
 
     def __repr__(self):
@@ -325,7 +327,9 @@ class Timeline(Drawn):
         return "\n".join(
             [self.title]
             + [
-                f"  {name}: {f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}, "
+                f"  {name}: "
+                f"{f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}"
+                ", "
                 f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})"
                 for name, o, n, a, b, own in self.placed
             ]
@@ -343,15 +347,19 @@ class Timeline(Drawn):
         )
         unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
         parts = [
-            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
-            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="11">'
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="'
+            f'{height + labels + 24}" '
+            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" '
+            'font-family="Helvetica" font-size="11">'
         ]
         for name, offset, size, first, last, own in self.placed:
             x, y = left + first * column, 12 + height - (offset + size) * scale
             w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
             parts.append(
-                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
-                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
+                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}'
+                f'</title><rect x="{x:.1f}" y="{y:.1f}" '
+                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" '
+                'stroke="#333"'
                 f"{' stroke-dasharray=' + chr(34) + '3,2' + chr(34) if own else ''}/>"
                 + (
                     f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>'
@@ -368,13 +376,16 @@ class Timeline(Drawn):
         for value, note in marks.items():
             y = 12 + height - value * scale
             parts.append(
-                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
-                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>'
+                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" '
+                f'y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
+                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} '
+                f"{unit}{note}</text>"
             )
         for number, step in enumerate(self.steps if labels > 20 else ()):
             x, y = left + (number + 0.5) * column + 3, height + 18
             parts.append(
-                f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">{html.escape(step[:26])}</text>'
+                f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">'
+                f"{html.escape(step[:26])}</text>"
             )
         if labels == 20:
             parts.append(
@@ -389,7 +400,8 @@ def draw_memory(record):
     own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)
     total = sum(n for _, _, n, _, _ in record.memory_lives)
     timeline.title = (
-        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena {timeline.arena:,} bytes, "
+        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena "
+        f"{timeline.arena:,} bytes, "
         f"tensors of their own {own:,} bytes"
     )
     return timeline

@@ -103,24 +103,30 @@ class Columns(Drawn):
                 (left, low(c, b)),
             ]
             parts.append(
-                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}" stroke="{line}" stroke-width="0.7"/>'
+                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}'
+                f'" stroke="{line}" stroke-width="0.7"/>'
             )
         for c, n in self.notes:
             parts.append(
-                f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}" fill="none" stroke="#000" stroke-dasharray="4,3"/>'
+                f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}'
+                '" fill="none" stroke="#000" stroke-dasharray="4,3"/>'
             )
         for c, lines in enumerate(shown):
             parts.append(
-                f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">{html.escape(self.columns[c][0])}</text>'
+                f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">'
+                f"{html.escape(self.columns[c][0])}</text>"
             )
             parts += [
-                f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">{html.escape(line)}</text>'
+                f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">'
+                f"{html.escape(line)}</text>"
                 for n, line in enumerate(lines)
             ]
         bottom = max(low(c, len(lines) - 1) for c, lines in enumerate(shown)) + 4
         return (
-            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
-            f'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11">{"".join(parts)}</svg>'
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="'
+            f'{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
+            'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, '
+            f'monospace" font-size="11">{"".join(parts)}</svg>'
         )
 
 
@@ -146,10 +152,13 @@ def runs(keys):
 def numbered(instructions, target):
     """One text per instruction; a jump names target(instruction), the number of the one that it
     goes to."""
-    return [
-        f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
-        for n, ins in enumerate(instructions)
-    ]
+
+    def argument(ins):
+        if ins.arg is None:
+            return ""
+        return repr(ins.arg) if target(ins) is None else f"to {target(ins)}"
+
+    return [f"{n:2} {ins.op} {argument(ins)}".rstrip() for n, ins in enumerate(instructions)]
 
 
 def draw_bytecode(function):
@@ -463,7 +472,8 @@ def draw_closure(*functions, title="functions, and the cells that they close ove
         if name in nodes:
             return name
         nodes[name] = (
-            f"{function.__qualname__.replace('.<locals>', '')}({', '.join(function.__code__.co_varnames[: function.__code__.co_argcount])})",
+            f"{function.__qualname__.replace('.<locals>', '')}("
+            f"{', '.join(function.__code__.co_varnames[: function.__code__.co_argcount])})",
             "call",
         )
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):

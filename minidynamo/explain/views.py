@@ -92,7 +92,8 @@ class Table:
         head = "".join(cell("th", c) for c in self.columns)
         body = "".join("<tr>" + "".join(cell("td", v) for v in row) + "</tr>" for row in self.rows)
         title = f"<b>{html.escape(self.title)}</b>" if self.title else ""
-        return f"{title}<div style='max-height:420px;overflow:auto'><table><tr>{head}</tr>{body}</table></div>"
+        table = f"<table><tr>{head}</tr>{body}</table>"
+        return f"{title}<div style='max-height:420px;overflow:auto'>{table}</div>"
 
     def __repr__(self):
         texts = [[str(c) for c in self.columns]] + [[str(v) for v in row] for row in self.rows]
