@@ -196,7 +196,9 @@ class CudaCode:
         types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
         aligned = pointers if assumed.pointers else []
         return {
-            "path": source_file(with_wide_indices(self.source) if assumed.wide else self.source),
+            "path": source_file(
+                with_wide_indices(self.source, blocks) if assumed.wide else self.source
+            ),
             "name": self.kernel.summary + "_kernel",
             "aligned": [*aligned, *launch.symbols] if assumed.sizes else aligned,
             "signature": types | {b: "constexpr" for b in blocks},

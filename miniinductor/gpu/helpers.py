@@ -1,12 +1,12 @@
 r"""Functions that a kernel carries when it uses them, and the kernel as a complete file.
 
-    >>> with_imports("@triton.jit\ndef NAME(in0):\n    ...").splitlines()[:2]
-    ['import triton', 'import triton.language as tl']
+    >>> with_imports("@triton.jit\ndef NAME(in0):\n    ...", ["larger"]).splitlines()[4:6]
+    ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
-Names that occur in a text are carried, and those that occur in their texts.
+A line says that it reads the name of a helper, as it does of a value.
 """
 
-import re
+from collections.abc import Collection, Iterable
 
 HELPERS = {
     "larger": """
@@ -78,21 +78,28 @@ def integer_pow(base, exponent):
 }
 
 
-def with_wide_indices(source: str) -> str:
-    """The kernel with indices of 64 bits."""
-    return re.sub(r"tl\.(program_id\(\d\)|arange\(0, \w+\))(?!\.to)", r"tl.\1.to(tl.int64)", source)
+NEEDED = {"log_of_sum": ("larger", "smaller")}  # what a helper calls
+OF_INDICES = [name for name in HELPERS if name.startswith("integer_")]
 
 
-def with_imports(text: str) -> str:
-    """The kernel as a complete file: imports, and the helper functions it uses."""
-    needed: dict[str, str] = {}
-    frontier = [text]
-    while frontier:
-        words = {word for part in frontier for word in re.findall(r"[a-z_]\w*", part)}
-        found = {name: HELPERS[name] for name in HELPERS if name in words and name not in needed}
-        frontier = list(found.values())
-        needed |= found
-    helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
+def helpers_of(index: str) -> frozenset[str]:
+    """The helpers that an index, as sizes/printing.py prints it, calls."""
+    return frozenset(name for name in OF_INDICES if name in index)
+
+
+def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
+    """The kernel with indices of 64 bits.  blocks: the names of its block sizes."""
+    indices = [f"tl.arange(0, {block})" for block in blocks]
+    for index in ["tl.program_id(0)", "tl.program_id(1)", *indices]:
+        source = source.replace(index, f"{index}.to(tl.int64)")
+    return source
+
+
+def with_imports(text: str, reads: Collection[str]) -> str:
+    """The kernel as a complete file: imports, and the helpers among the names that it reads."""
+    used = [name for name in HELPERS if name in reads]
+    used += [name for helper in used for name in NEEDED.get(helper, ()) if name not in used]
+    helpers = "".join(f"@triton.jit{HELPERS[name]}\n\n\n" for name in used)
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text + helpers:
         imports.append("from triton.language.extra import libdevice")

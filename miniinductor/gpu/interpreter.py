@@ -14,11 +14,8 @@ checked, and every address.
 
 import contextlib
 import dataclasses
-import importlib.util
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -194,24 +191,14 @@ def load_interpreted(path: str, name: str) -> "CheckedKernel":
     from triton.runtime import interpreter
 
     mend(interpreter)
-    module = imported(path)
-    if hasattr(module, "libdevice"):
-        module.libdevice = Libdevice()  # type: ignore[attr-defined]
-    if hasattr(module, "reciprocal"):
-        module.reciprocal = lambda x: 1 / x  # type: ignore[attr-defined]
-    function = getattr(module, name)
-    if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, module.tl.sum)):
+    names: dict[str, Any] = {"__name__": name}
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), names)
+    function, tl = names[name], names["tl"]
+    if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
+    names |= {"libdevice": Libdevice(), "reciprocal": lambda x: 1 / x}
     return CheckedKernel(function, interpreter._interpreter)
-
-
-def imported(path: str) -> ModuleType:
-    """The file as a module."""
-    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class CheckedKernel:

@@ -54,9 +54,4 @@ class Launch:
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""
         sizes, extents = self.at(*values)
-        return needs_64_bits([*sizes.values(), *extents])
-
-
-def needs_64_bits(extents: Sequence[int]) -> bool:
-    """Must the indices of so many elements have 64 bits?  With room for the last tile."""
-    return max(extents) + (1 << 20) > LARGEST_INT32
+        return max(*sizes.values(), *extents) + (1 << 20) > LARGEST_INT32
