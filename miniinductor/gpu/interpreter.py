@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..ir import extent
 from ..runtime.build import CompilerError
 from .block_sizes import is_interpreting
 
@@ -66,7 +67,8 @@ class CheckedMemory:
     def only(self, arguments: Sequence[object]) -> Iterator[None]:
         """A `with` block in which a kernel of this thread runs on these."""
         tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
-        spans = sorted((t.data_ptr(), t.data_ptr() + bytes_across(t)) for t in tensors)
+        sizes = [(extent(t.shape, t.stride()) or 0) * t.element_size() for t in tensors]
+        spans = sorted((t.data_ptr(), t.data_ptr() + n) for t, n in zip(tensors, sizes))
         starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
         self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
         try:
@@ -93,12 +95,6 @@ class CheckedMemory:
     def atomic_rmw(self, operation: Any, addresses: Any, values: Any, mask: Any, order: Any) -> Any:
         self.check(addresses, mask, values.itemsize)
         return self.own.atomic_rmw(operation, addresses, values, mask, order)
-
-
-def bytes_across(tensor: torch.Tensor) -> int:
-    """From a tensor's first to behind its last element."""
-    steps = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.element_size() * (1 + steps)
 
 
 # --- what is slow or wrong in Triton's own --------------------------------------------------------

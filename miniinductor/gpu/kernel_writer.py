@@ -147,6 +147,7 @@ class TritonKernelWriter(TritonExpressions):
         symbolic, however short this run's are."""
         super().__init__()
         self.group, self.order, self.any_row = group, order, any_row
+        self.context = group, buffers, keep, order, overwritten
         self.memory = Memory(buffers, set(keep), overwritten or {})
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
@@ -162,7 +163,10 @@ class TritonKernelWriter(TritonExpressions):
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
-        return self.kernel([*self.body(), *self.last_stores()])
+        code = self.body()
+        if self.last:
+            code.append(Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"))
+        return self.kernel([*code, *self.last])
 
     def body(self) -> list[Code]:
         if self.plan.kind == "looped":
@@ -173,34 +177,22 @@ class TritonKernelWriter(TritonExpressions):
                 self.play(node)
         return [*self.grid_lines(), *self.outside.code]
 
-    def last_stores(self) -> list[Line]:
-        if not self.last:
-            return []
-        return [Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"), *self.last]
-
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
         return [(pointer, name) for name, pointer in self.memory.pointers.items()]
 
     def launch(self) -> Launch:
-        plan, memory, names = self.plan, self.memory, [name for _, name in self.places()]
-        return Launch(
-            plan.sizes,
-            plan.configs,
-            [memory.dtype(name) for name in names],
-            self.asserts,
-            [memory.reach(name) for name in names],
-            batch=plan.batch,
-            longer=self.longer(),
-        )
+        plan, memory, places = self.plan, self.memory, self.places()
+        pointers = {parameter: memory.dtype(name) for parameter, name in places}
+        extents = [memory.reach(name) for _, name in places]
+        about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
+        return Launch(*about, self.longer())
 
     def longer(self) -> Kernel | None:
         """The kernel for rows that are longer than a tile."""
         if self.plan.kind != "persistent" or isinstance(self.plan.sizes["r"], int):
             return None
-        memory = self.memory
-        context = (self.group, memory.buffers, memory.keep, self.order, memory.overwritten)
-        return TritonKernelWriter(*context, any_row=True).write()
+        return TritonKernelWriter(*self.context, any_row=True).write()
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
@@ -209,18 +201,15 @@ class TritonKernelWriter(TritonExpressions):
         symbols = sorted(self.symbols | symbols_of(launch), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
-        constants = [f"{block}: tl.constexpr" for block, _ in launch.configs[0].blocks]
-        pointers = [parameter for parameter, _ in self.places()]
-        parameters = ", ".join([*pointers, *launch.symbols, *constants])
-        lines = [
-            "@triton.jit",
-            f"def NAME({parameters}):",
-            *indent([*self.comments(nodes), *texts(code, self.most_loads())]),
-        ]
+        blocks = [block for block, _ in launch.configs[0].blocks]
+        constants = [f"{block}: tl.constexpr" for block in blocks]
+        parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
+        lines = [*self.comments(nodes), *texts(code, self.most_loads())]
+        text = "\n".join(["@triton.jit", f"def NAME({parameters}):", *indent(lines)])
         reads = frozenset().union(*[line.reads for line in all_lines(code)])
-        source = with_imports("\n".join(lines) + "\n", reads)
+        source = with_imports(text + "\n", reads)
         if not symbols and launch.is_wide(()):
-            source = with_wide_indices(source, dict(launch.configs[0].blocks))
+            source = with_wide_indices(source, blocks)
         return Kernel(
             source,
             [*[name for _, name in self.places()], *symbols],
@@ -258,12 +247,9 @@ class TritonKernelWriter(TritonExpressions):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
         if self.plan.kind == "tile":  # x first: programs that run together write whole rows
-            [x] = others
-            tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
-            return [
-                *first.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
-                *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK"),
-            ]
+            tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
+            lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
+            return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")
         lines = first.lines("tl.program_id(0) * XBLOCK")
         if self.plan.kind == "persistent":
             lines += others[0].lines("")
