@@ -27,6 +27,8 @@
 # the shelf, and then reads the next step. Capture is an observer who writes down the recipe while the cook works. The
 # compiler is the one who reads the whole recipe and notices that five steps can happen in the same pan. *Exactly:* the shelf is
 # main memory, the pan is the CPU's registers and cache, and a step is one kernel.
+#
+# **Core files of this chapter:** `minidynamo/convert_frame.py` and `miniinductor/compile.py`, the two drivers; each stage is a call there.
 
 # %%
 import torch

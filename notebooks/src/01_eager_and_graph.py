@@ -21,6 +21,8 @@
 # lazy tensors and staging; and what none of them can do.
 #
 # The paper tells this story in its section 2.
+#
+# **Core files of this chapter:** none yet; the five ways stand in `minidynamo/prior/`, beside the core.
 
 # %%
 import time

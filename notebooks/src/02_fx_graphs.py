@@ -18,6 +18,8 @@
 #
 # **What you will learn:** the six kinds of nodes; how a graph is Python code and back; interpreting, transforming and drawing it; what a
 # *backend* is. At the end you write three graph passes that run on BERT.
+#
+# **Core files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`, `minidynamo/backends.py`.
 
 # %%
 import operator

@@ -18,6 +18,9 @@
 #
 # **What you will learn:** what a frame and a code object are; why wrapping functions is not enough; PEP 523; how our hook swaps a code object;
 # the per-code cache; why the hook costs nothing when it is off.
+#
+# **Core files of this chapter:** `minidynamo/frame_hook.c`, `minidynamo/frame_hook.py`, `minidynamo/skipping.py`, `minidynamo/convert_frame.py`,
+# `minidynamo/entries.py`.
 
 # %%
 import dis

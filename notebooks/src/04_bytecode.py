@@ -18,6 +18,8 @@
 #
 # **What you will learn:** how CPython's stack machine works; why bytecode and not source text; one instruction set for three Python versions; a
 # symbolic evaluator in fifty lines; what the real one adds: inlining, exceptions, loops. At the end you write opcode handlers.
+#
+# **Core files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
 
 # %%
 import dis

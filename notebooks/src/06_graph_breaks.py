@@ -19,6 +19,8 @@
 #
 # **What you will learn:** what must survive a break; how the rest of a function becomes a function; loops, `with` and `try` blocks; breaks inside
 # inlined calls; how to read the records and get rid of breaks.
+#
+# **Core files of this chapter:** `minidynamo/conversion.py`, `minidynamo/replacement.py`, `minidynamo/resume.py`.
 
 # %%
 import dis

@@ -19,6 +19,8 @@
 #
 # **What you will learn:** why autograd and a compiled forward do not get along; the ATen trace; functionalization; the joint graph; recomputation against
 # memory as a minimum cut; what the pieces around it do.
+#
+# **Core files of this chapter:** `miniinductor/autograd/`.
 
 # %%
 import torch

@@ -18,6 +18,8 @@
 #
 # **What you will learn:** why fewer bytes mean less time; dependencies from index expressions; when two loop nests may share a kernel; kinds of fusion; greedy
 # choice; reading the record of every decision. At the end you write the fusion rule.
+#
+# **Core files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/nodes.py`, `miniinductor/scheduler.py`.
 
 # %%
 import torch

@@ -21,6 +21,8 @@
 #
 # **No GPU is needed.** Triton has an interpreter that runs a kernel on CPU tensors, program by program, with numpy arrays as tiles. It must be chosen before triton is imported. It is
 # slow, so nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages exist for Linux only.)
+#
+# **Core files of this chapter:** `miniinductor/devices.py`; all else is coverage: `miniinductor/gpu/`.
 
 # %%
 import os

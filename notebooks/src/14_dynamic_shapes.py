@@ -18,6 +18,9 @@
 #
 # **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none; why 0 and 1 are special; when two sizes are the same symbol; static, automatic and dynamic compilation; kernels
 # with sizes as arguments; what cannot be symbolic. The paper tells this in its section 5.
+#
+# **Core files of this chapter:** `minidynamo/dynamic.py`, `minidynamo/symbolic_shapes.py`, `minidynamo/symbolic_numbers.py`,
+# `miniinductor/sizes/`.
 
 # %%
 import sympy

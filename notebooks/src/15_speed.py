@@ -18,6 +18,8 @@
 #
 # **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or why a model
 # gains less than its kernels.
+#
+# **Core files of this chapter:** `miniinductor/config.py`; beside the core `miniinductor/speed/` and `minidynamo/bench/`.
 
 # %%
 import time

@@ -18,6 +18,8 @@
 #
 # **What you will learn:** how a training loop looks when it is compiled; which lines break graphs or cause recompilations, and how to see that; what the compiled step is made of; that it learns the same;
 # where to go from here.
+#
+# **Core files of this chapter:** all of it has been seen; `miniinductor/compile.py` once more.
 
 # %%
 import copy
