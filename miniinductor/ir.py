@@ -33,7 +33,6 @@ from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 
 from .current import Current
 from .ops import Value, ops
@@ -390,7 +389,13 @@ class TensorBox:
 
 def leaves_of(kind: type, tree: Any) -> list[Any]:
     """Everything of that kind inside nested lists, tuples and dicts."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
+    if isinstance(tree, kind):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (list, tuple)):
+        return []
+    return [leaf for inner in tree for leaf in leaves_of(kind, inner)]
 
 
 boxes_in = functools.partial(leaves_of, TensorBox)

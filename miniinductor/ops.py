@@ -24,6 +24,7 @@ Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "d
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -184,7 +185,10 @@ def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
     return [n for n in OP_NAMES if n not in defined]
 
 
-KEYED = (list, tuple, dict, int, float, complex)  # of which `exact_key` makes something else
+@functools.cache
+def are_equal_ones_the_same(kind: type) -> bool:
+    """Not 0.0 and -0.0, nor the lists that hold them."""
+    return not issubclass(kind, (list, tuple, dict, float, complex))
 
 
 def exact_key(value: Any) -> Any:
@@ -195,7 +199,10 @@ def exact_key(value: Any) -> Any:
     is.
     """
     if isinstance(value, (list, tuple)):
-        return tuple([exact_key(item) if isinstance(item, KEYED) else item for item in value])
+        kinds = tuple(map(type, value))
+        if all(map(are_equal_ones_the_same, kinds)):
+            return kinds, tuple(value)
+        return tuple([exact_key(item) for item in value])
     if isinstance(value, dict):
         return tuple([(key, exact_key(item)) for key, item in value.items()])
     if isinstance(value, (float, complex)):

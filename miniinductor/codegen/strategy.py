@@ -37,6 +37,11 @@ class Strategy:
 
     writes_alone = False  # no other strategy is asked
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
+    answered: frozenset[str] = frozenset()  # the questions that a subclass has an answer to
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__mro__[: cls.__mro__.index(Strategy)]
+        cls.answered = frozenset(name for one in own for name in vars(one))
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer = writer

@@ -17,8 +17,9 @@ Left out: GPUs, where asking would launch kernels while others may be recorded (
 elements excepted), and the strides of results of random ops.
 """
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,7 @@ Numbers = tuple[Any, ...]  # sizes or strides, symbols among them
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
+INTEGER = frozenset([int])
 MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
 
 
@@ -92,18 +94,20 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
     ):
         try:
             args, kwargs = pytree.tree_unflatten([zeros(leaf) for leaf in question], spec)
-            made = list(tensors_in(op(*args, **kwargs)))
+            made = tensors_in(op(*args, **kwargs))
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
     return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
 
 
-def tensors_in(*values: Any) -> Iterator[torch.Tensor]:
+def tensors_in(*values: Any) -> list[torch.Tensor]:
+    found = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, (tuple, list)):
-            yield from tensors_in(*value)
+            found += tensors_in(*value)
+    return found
 
 
 def are_plain(tensors: Sequence[torch.Tensor]) -> bool:
@@ -154,6 +158,14 @@ def count(tensor: torch.Tensor) -> int:
     return total
 
 
+def is_empty(tensor: torch.Tensor) -> bool:
+    """Has it no elements in this call?"""
+    sizes = tensor.shape
+    if not INTEGER.issuperset(map(type, sizes)):
+        return 0 in map(hint, sizes)
+    return 0 in sizes
+
+
 def is_exact(tensor: torch.Tensor) -> bool:
     """Are all its sizes and strides numbers?"""
     return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
@@ -189,7 +201,7 @@ WANTS_INTEGERS = re.compile("bitwise|shift|gcd|lcm|__|where|mask")
 def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
-    tensors = list(tensors_in(*args, *kwargs.values()))
+    tensors = tensors_in(*args, *kwargs.values())
     if not tensors or has_kernel(op, (*args, *kwargs.values()), tensors):
         return ""
     if not are_plain(tensors) or is_random(op):
@@ -207,12 +219,20 @@ def has_kernel(op: Op, arguments: tuple, tensors: Sequence[torch.Tensor]) -> boo
     """Is that known without asking?"""
     if any(isinstance(x, (complex, torch.dtype)) and x is not F for x in arguments):
         return False
-    name = op._schema.name[6:]  # aten::NAME
     dtypes = tuple([t.dtype for t in tensors])
     if dtypes.count(F) == len(dtypes):
-        is_pointwise = torch.Tag.pointwise in op.tags and not WANTS_INTEGERS.search(name)
-        return is_pointwise or name in FLOAT_OPS
-    return name in USUAL.get(dtypes, ())
+        return takes_floats(op)
+    return dtypes in USUAL and name_of(op) in USUAL[dtypes]
+
+
+@functools.cache
+def takes_floats(op: Op) -> bool:
+    is_pointwise = torch.Tag.pointwise in op.tags and not WANTS_INTEGERS.search(name_of(op))
+    return is_pointwise or name_of(op) in FLOAT_OPS
+
+
+def name_of(op: Op) -> str:
+    return op._schema.name.split("::")[1]
 
 
 def is_random(op: Op) -> bool:
@@ -261,8 +281,8 @@ def refusal_of_nothing(op: Op, args: tuple, kwargs: dict) -> str:
     it computes.
 
     In place of a symbol stands the size of this call: what is refused for one size is for all."""
-    tensors = list(tensors_in(*args, *kwargs.values()))
-    if all(0 not in map(hint, t.shape) for t in tensors) or is_random(op):
+    tensors = tensors_in(*args, *kwargs.values())
+    if not any(map(is_empty, tensors)) or is_random(op):
         return ""
     if any(None in map(hint, t.shape) or count(t) > FEW for t in tensors):
         return ""
@@ -322,17 +342,17 @@ def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> An
     """The fake result `out` in the strides that eager's kernel gives it.
 
     Raises what eager raises where it refuses to write a part."""
-    if op in RIGHT:
+    if not may_choose_strides(op):
         return out
-    tensors = list(tensors_in(*args, *kwargs.values()))
+    tensors = tensors_in(*args, *kwargs.values())
     if op not in WRITES_PART | TRANSFORMS and all(map(is_row_by_row, tensors)):
         return out
-    if not chooses_memory(op) or not are_plain(tensors):
+    if not are_plain(tensors):
         return out
     answer = _layouts(op, args, kwargs, tensors)
     if answer.error is not None and op in WRITES_PART:
         raise type(answer.error)(str(answer.error))
-    results = list(tensors_in(out))
+    results = tensors_in(out)
     if len(answer.layouts) != len(results):
         return out
     wanted = [as_given(*pair) for pair in zip(results, answer.layouts)]
@@ -343,9 +363,15 @@ def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> An
     return pytree.tree_map_only(torch.Tensor, lambda _: next(relaid), out)
 
 
-def chooses_memory(op: Op) -> bool:
-    """Does the op's kernel choose the memory of its results, so that it may be asked about it?"""
-    if op.namespace != "aten" or any(result.alias_info for result in op._schema.returns):
+@functools.cache
+def may_choose_strides(op: Op) -> bool:
+    """Does the op's kernel choose the memory of its results, and others strides than its fake
+    kernel?"""
+    if (
+        op in RIGHT
+        or op.namespace != "aten"
+        or any(result.alias_info for result in op._schema.returns)
+    ):
         return False
     return op in BY_ORDER or not is_random(op)
 

@@ -11,7 +11,7 @@ In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh", [], "")
 
     rewrite = Rewrite("linear + tanh", search, replace, examples=[[(4, 8), (16, 8), (16,)]],
-    needs=[aten.addmm.default])
+    needs=[aten.addmm.default], at=lambda node: node.target is aten.tanh.default)
     apply([rewrite], gm, record, decompositions)        # {'linear + tanh': 2}
 
 A match is found in two steps, and the second is the proof:
@@ -56,7 +56,8 @@ CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.defaul
 class Rewrite:
     """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for
     every way to trace `search` (2-D, 3-D). needs: ops without which a graph cannot contain it.
-    when(*values): may it be applied to these fake tensors and numbers?"""
+    when(*values): may it be applied to these fake tensors and numbers?
+    at(node): may its result be this node's?  Asked before anything is traced, so it is cheap."""
 
     name: str
     search: Callable
@@ -64,6 +65,7 @@ class Rewrite:
     examples: list
     needs: list
     when: Callable = lambda *values: True
+    at: Callable[[fx.Node], bool] = lambda node: True
     patterns: list = field(default_factory=list)  # the examples, traced when they are first needed
 
 
@@ -150,6 +152,8 @@ class Rewriter:
 
     def rewrite_at(self, rewrite, node):
         """Rewrite the match whose output is `node`, if there is one: True."""
+        if not node.users or not rewrite.at(node):
+            return False
         if not rewrite.patterns:
             rewrite.patterns = [
                 traced(
@@ -160,9 +164,7 @@ class Rewriter:
                 )
                 for example in rewrite.examples
             ]
-        return bool(node.users) and any(
-            self.match(rewrite, pattern, node) for pattern in rewrite.patterns
-        )
+        return any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
 
     def match(self, rewrite, pattern, node):
         guess = Matcher(pattern, exact=False)
@@ -304,6 +306,13 @@ def source(node, exact=True):
             _type(node) == _type(node.args[0]) or not exact and node.target is aten._to_copy.default
         )
     ):
+        node = node.args[0]
+    return node
+
+
+def without_copies(node: fx.Node) -> fx.Node:
+    """The node that computes what `node` copies, casts or reshapes."""
+    while node.target in CHANGES_NOTHING:
         node = node.args[0]
     return node
 

@@ -25,7 +25,7 @@ from .. import config
 from ..graph_passes.registry import REWRITING, Context, graph_pass
 from . import attention as kernels
 from .cpu_library import gains_by_onednn
-from .pattern_matcher import Rewrite, apply, aten
+from .pattern_matcher import Rewrite, apply, aten, without_copies
 
 SCALE = 0.113377  # a number that stands for any
 LEAST_SCORES = 1 << 14  # CPU: scores of one head from which not storing them pays
@@ -80,15 +80,19 @@ def may_be_flash(q, kt, v, *masks):
     )
 
 
+def is_worth_it(q, queries, keys):
+    """Are there so many scores that not storing them is faster?"""
+    if q.device.type == "cpu":
+        return queries * keys >= LEAST_SCORES
+    return min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
+
+
 def pays(q, queries, keys):
     """Is there a kernel for such heads, and is it faster?"""
     size, dtype = q.shape[-1], q.dtype
+    worth_it = is_worth_it(q, queries, keys)
     if q.device.type == "cpu":
-        return (
-            dtype in (torch.float32, torch.float64, torch.bfloat16)
-            and queries * keys >= LEAST_SCORES
-        )
-    worth_it = min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
+        return worth_it and dtype in (torch.float32, torch.float64, torch.bfloat16)
     possible = (
         dtype in (torch.float32, torch.bfloat16)
         and size <= 256
@@ -136,6 +140,15 @@ def attention(scaling, count, precision):
             and not (precision and q.dtype.itemsize > 2)
         )
 
+    def at(node):
+        product = without_copies(node)
+        if product.target is not aten.bmm.default:
+            return False
+        weights, result = product.args[0].meta["val"], product.meta["val"]
+        if precision and result.dtype.itemsize > 2:
+            return False
+        return is_worth_it(result, *weights.shape[-2:])  # the result is as large as q
+
     examples = [
         [
             (*batch, 5, 8),
@@ -153,6 +166,7 @@ def attention(scaling, count, precision):
         examples,
         [aten.bmm.default, aten.exp.default, aten.amax.default],
         when,
+        at,
     )
 
 
@@ -180,6 +194,7 @@ REWRITES = [
         [[(4, 8), (8, 16), (16,)]],
         [aten.mm.default, aten.add.Tensor],
         may_be_addmm,
+        at=lambda node: without_copies(node).target is aten.add.Tensor,
     ),
 ]
 
