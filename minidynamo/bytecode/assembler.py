@@ -165,8 +165,8 @@ def _decoded(
     end: int,
     pos: Position,
 ) -> list[Instruction]:
-    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset still.
-    The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
+    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset
+    still. The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
     if op in PAIRS:
         pair = [
             Instruction(PAIRS[op][0], variables[arg >> 4], pos=pos),

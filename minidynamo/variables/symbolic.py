@@ -201,5 +201,6 @@ def data_dependent(error: Exception) -> Break:
     return Break(
         "data-dependent",
         str(error),
-        "the value is only known when the program runs; keep the decision outside the compiled function",
+        "the value is only known when the program runs; keep the decision outside the compiled "
+        "function",
     )

@@ -19,7 +19,7 @@ def smaller(a, b):
 def multiply(a, b):
     return a * b""",
     "reciprocal": """
-def reciprocal(x):                      # the bits of tl.div_rn(1, x) for all 2**32 floats, in fewer instructions
+def reciprocal(x):                      # the bits of tl.div_rn(1, x), in fewer instructions
     return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
     "argument_of_larger": """
 def argument_of_larger(a, i, b, j):     # the first of equals; a NaN is larger than everything
@@ -36,7 +36,8 @@ def argument_of_smaller(a, i, b, j):
     "log_of_sum": """
 def log_of_sum(a, b):                   # of exp(a) + exp(b)
     top, low = larger(a, b), smaller(a, b)
-    return tl.where((top == low) & (tl.abs(top) == float("inf")), top, top + libdevice.log1p(libdevice.exp(low - top)))""",
+    both_infinite = (top == low) & (tl.abs(top) == float("inf"))
+    return tl.where(both_infinite, top, top + libdevice.log1p(libdevice.exp(low - top)))""",
     "integer_floordiv": """
 def integer_floordiv(a, b):             # `//` and `%` of integers truncate in Triton
     quotient = a // b
@@ -69,7 +70,8 @@ def integer_pow(base, exponent):
     result = base * 0 + 1
     negative = exponent < 0
     minus_one = base == base * 0 - 1  # Triton 3.9 refuses to compare an unsigned tensor with -1
-    small = tl.where(base == 1, result, tl.where(minus_one, tl.where(exponent % 2 == 0, result, -result), result * 0))
+    of_minus_one = tl.where(exponent % 2 == 0, result, -result)
+    small = tl.where(base == 1, result, tl.where(minus_one, of_minus_one, result * 0))
     for _ in tl.static_range(6):
         result = tl.where((exponent & 1) != 0, result * base, result)
         base = base * base
