@@ -67,8 +67,7 @@ class _Verifier(DtypeHandler):
             limits = bounds(sympy.sympify(index), self.ranges)
             if limits is not None and not (0 <= limits[0] and limits[1] < size):
                 raise BadGraph(
-                    f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]}"
-                    f" of {size}"
+                    f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
                 )
         return layout.dtype
 
@@ -108,8 +107,7 @@ def verify_graph(graph: Graph) -> None:
         elif isinstance(buffer, MultiOutput):
             if buffer.source not in several:
                 raise BadGraph(
-                    f"{buffer.name} is an output of {buffer.source}, which is no kernel with "
-                    "several outputs"
+                    f"{buffer.name} is an output of {buffer.source}, which is no kernel with several outputs"
                 )
         else:
             _check_computed(buffer, known)

@@ -2,7 +2,7 @@
 
 In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
-    >>> ListVar([a, b]).call_method(tx, "append", [c], {})  # replayed if it is the user's list
+    >>> ListVar([a, b]).call_method(tx, "append", [c], {})        # recorded; replayed after the graph if it was the user's list
 
 A container with a source fills itself lazily and guards only what was read: the length of a list,
 one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
@@ -138,8 +138,7 @@ class SequenceVar(Container):
         if not hasattr(index, "__index__"):
             tx.raise_(
                 TypeError,
-                f"{self.cls.__name__} indices must be integers or slices, not "
-                f"{type(index).__name__}",
+                f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",
             )
         try:
             return self.item(tx, index)

@@ -201,6 +201,5 @@ def data_dependent(error: Exception) -> Break:
     return Break(
         "data-dependent",
         str(error),
-        "the value is only known when the program runs; keep the decision outside the compiled "
-        "function",
+        "the value is only known when the program runs; keep the decision outside the compiled function",
     )

@@ -377,6 +377,5 @@ class OnceOnly(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple:
         raise RuntimeError(
             "compiled code cannot be differentiated twice: its backward half has no derivative. "
-            'Compile this function with backend="eager", or leave it uncompiled, where second '
-            "derivatives are needed."
+            'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.'
         )

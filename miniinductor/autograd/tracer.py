@@ -285,8 +285,7 @@ class Tracer(TorchDispatchMode):
         """The results of a decomposition are no views of what it made on the way.
 
         `torch.stack` is written as a view of `cat(...)`; to autograd, eager's is a tensor of its
-        own, and `stack(...).flatten()` is a view of that.  known: how many tensors were bound
-        before.
+        own, and `stack(...).flatten()` is a view of that.  known: how many tensors were bound before.
         """
         inner = {id(tensor) for tensor in self._alive[known:]}
         for leaf in pytree.tree_leaves(out):

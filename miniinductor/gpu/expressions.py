@@ -28,9 +28,9 @@ from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
-from .helpers import HELPERS, helpers_of
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
+from .helpers import HELPERS, helpers_of
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {

@@ -2,7 +2,7 @@
 
 In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 
-    >>> UNARY["exp"] == ("exp", INT_TO_FLOAT)    # the scalar op, and how its arguments are promoted
+    >>> UNARY["exp"] == ("exp", INT_TO_FLOAT)       # the scalar op, and how its arguments are promoted
     True
 
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.

@@ -6,8 +6,7 @@ a `Reduction` over the window.
 
     avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
     counts as 0
-    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7);
-    sizes differ by one
+    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7); sizes differ by one
 
 Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`,
 `_adaptive_avg_pool2d`).  Left out: max pools with large windows, fractional pools (they run as

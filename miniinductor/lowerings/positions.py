@@ -1,7 +1,6 @@
 """Lowerings of reads and writes along one dimension, at positions that are data.
 
-In:   gather, index_select, scatter, scatter_reduce, index_add ...
-Out:  `Pointwise` values that load
+In:   gather, index_select, scatter, scatter_reduce, index_add ...  Out: `Pointwise` values that load
       through `ops.indirect_indexing`; `Scatter`s into a copy.
 
     gather(x, 0, i)[a, b]       is x[i[a, b], b]

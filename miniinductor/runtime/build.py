@@ -4,8 +4,7 @@ In:   kernel sources with NAME where the function's name goes.  Out: one callabl
       sources are
 compiled once; shared objects are kept on disk under a key of everything they depend on.
 
-    >>> source = 'extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }'
-    >>> [kernel] = build_kernels([(source, "add")])
+    >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }', "add")])
     >>> kernel(x)                   # tensors and ints
     >>> x
     tensor([2., 1., 1.])
@@ -71,8 +70,7 @@ def build_kernels(sources: Any) -> list[Any]:
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
-                f"kernel {name} has {len(source):,} characters: its indices are too long for the "
-                "C++ compiler"
+                f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler"
             )
         unique.setdefault(strip_comments(source), (source, name))
     names, texts = {}, []
@@ -189,8 +187,7 @@ def remove_file(path: str) -> None:
 
 def cannot_write(path: str, error: OSError) -> CompilerError:
     return CompilerError(
-        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another "
-        "folder"
+        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder"
     )
 
 
@@ -315,8 +312,7 @@ def find_compiler(chosen: str | None) -> str:
         if path:
             return path
     raise CompilerError(
-        "miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt "
-        "install g++`; "
+        "miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt install g++`; "
         "conda: `conda install gxx`) or set CXX to one"
     )
 
@@ -374,10 +370,7 @@ def kernel_type() -> type:
 def empty_cpu() -> Callable:
     """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
     libtorch lacks what that takes or it differs."""
-
-    def plain(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty_strided(size, stride, dtype=dtype, device="cpu")
-
+    plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
     functions = [
         c_function("torch_cpu", "aoti_torch_empty_strided"),
         c_function("torch_cpu", "aoti_torch_delete_tensor_object"),

@@ -37,8 +37,7 @@ class FloatVar(Unpinned):
     Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument)
     pins it: `pin` puts back the guards that make it a constant.  One that the program reads has a
     source; what follows from it has none.
-    # PyTorch: torch.SymFloat, turned into tensors later
-    # (torch/fx/passes/_tensorify_python_scalars.py).
+    # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
     __slots__ = ("value", "tensor", "pin")
@@ -147,10 +146,7 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         )
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
-
-    def constant(v: Any) -> Any:
-        return ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v
-
+    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
     return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
 
 
