@@ -1,7 +1,7 @@
 """Lowerings of the place of an extreme.
 
-In:   argmax, argmin, max and min along a dimension.
-Out:  a `Reduction` that gives an index: the first among equals, or that of a NaN.
+In:   argmax, argmin, max and min along a dimension.  Out: a `Reduction` that gives an index: the first
+      among equals, or that of a NaN.
 
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
