@@ -11,6 +11,8 @@ of operations inside. Kinds differ by shape and line, not by colour alone, so th
 print is legible; each SVG element carries the id of its node.
 """
 
+from typing import Any
+from collections.abc import Collection, Mapping
 import html
 import re
 import textwrap
@@ -61,7 +63,7 @@ class Picture(Drawn):
     edges: list
 
     @property
-    def text(self):
+    def text(self) -> str:
         incoming = {}
         for a, b, *label in self.edges:
             incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
@@ -107,7 +109,7 @@ class Picture(Drawn):
         return graph
 
     @property
-    def svg(self):
+    def svg(self) -> str | None:
         """SVG text, or None where no Graphviz is to be had."""
         try:
             data = self._graph().draw(format="svg", prog="dot").decode()
@@ -118,7 +120,7 @@ class Picture(Drawn):
             "<svg", f'<svg role="img" aria-label="{html.escape(self.title)}"', 1
         )
 
-    def png(self, path):
+    def png(self, path: str) -> None:
         self._graph().draw(path, format="png", prog="dot")
 
 
@@ -126,7 +128,7 @@ def _value(node):
     return node.meta.get("val", node.meta.get("example_value"))
 
 
-def shape_text(value):
+def shape_text(value: Any) -> str:
     """f32[3, 4] for a tensor, else nothing."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         name = str(value.dtype).removeprefix("torch.")
@@ -142,14 +144,21 @@ def shape_text(value):
     return ""
 
 
-def target_text(node):
+def target_text(node: Any) -> str:
     target = node.target
     if isinstance(target, str):
         return target
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
-def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None, saved=()):
+def draw_graph(
+    graph: Any,
+    title: str = "FX graph",
+    by_module: bool | None = None,
+    depth: int = 3,
+    marks: Mapping[Any, tuple[str, str]] | None = None,
+    saved: Collection[Any] = (),
+) -> Picture:
     """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts
     of a module path.
 
@@ -211,7 +220,7 @@ def _by_module(graph, title, depth, marks, saved):
     return Picture(f"{title}, by module ({many(len(group), 'node')})", nodes, edges)
 
 
-def draw_joint(record, by_module=None):
+def draw_joint(record: Any, by_module: bool | None = None) -> Picture:
     """The joint graph of training: forward plain, backward dashed and red, what is saved between
     them yellow with a double line, with its bytes."""
     graph, marks = record.joint_graph.graph, {}
@@ -243,7 +252,7 @@ def draw_joint(record, by_module=None):
     )
 
 
-def draw_guards(record):
+def draw_guards(record: Any) -> Picture:
     """The tree of what was looked at, from the roots (parameters, objects held by reference) to
     what was assumed about each value."""
     kinds, parts, edges, around = {}, {}, [], []
@@ -323,7 +332,7 @@ class Timeline(Drawn):
         self.top = above
 
     @property
-    def text(self):
+    def text(self) -> str:
         return "\n".join(
             [self.title]
             + [
@@ -336,7 +345,7 @@ class Timeline(Drawn):
         )
 
     @property
-    def svg(self):
+    def svg(self) -> str | None:
         """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's
         line."""
         left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
@@ -394,7 +403,7 @@ class Timeline(Drawn):
         return "".join(parts) + "</svg>"
 
 
-def draw_memory(record):
+def draw_memory(record: Any) -> "Timeline":
     """Which bytes each buffer has, and while which steps of the wrapper."""
     timeline = Timeline("", record.memory_steps, record.memory_lives)
     own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)

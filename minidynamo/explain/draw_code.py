@@ -11,6 +11,8 @@ Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outl
 that no colour is needed.
 """
 
+from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 import html
 import inspect
 import itertools
@@ -45,7 +47,7 @@ class Columns(Drawn):
     notes: dict = field(default_factory=dict)
 
     @property
-    def text(self):
+    def text(self) -> str:
         parts = [self.title]
         for c, (heading, lines) in enumerate(self.columns):
             parts.append(
@@ -66,7 +68,7 @@ class Columns(Drawn):
         return "\n".join(parts)
 
     @property
-    def svg(self):
+    def svg(self) -> str:
         shown = [
             [
                 line + (f"   ({self.notes[c, n]})" if (c, n) in self.notes else "")
@@ -130,7 +132,7 @@ class Columns(Drawn):
         )
 
 
-def source_lines(code):
+def source_lines(code: types.CodeType) -> tuple[list[str], int]:
     """(lines of the function's source without their common indentation, number of the first one);
     decorators are left out."""
     lines, first = inspect.getsourcelines(code)
@@ -140,7 +142,7 @@ def source_lines(code):
     return textwrap.dedent("".join(lines[start:])).rstrip().splitlines(), first + start
 
 
-def runs(keys):
+def runs(keys: Iterable[Any]) -> list[tuple[Any, int, int]]:
     """[(key, first index, last index)] of equal neighbours."""
     found = []
     for key, group in itertools.groupby(enumerate(keys), lambda pair: pair[1]):
@@ -149,7 +151,7 @@ def runs(keys):
     return found
 
 
-def numbered(instructions, target):
+def numbered(instructions: Sequence[Any], target: Callable[[Any], Any]) -> list[str]:
     """One text per instruction; a jump names target(instruction), the number of the one that it
     goes to."""
 
@@ -161,7 +163,7 @@ def numbered(instructions, target):
     return [f"{n:2} {ins.op} {argument(ins)}".rstrip() for n, ins in enumerate(instructions)]
 
 
-def draw_bytecode(function):
+def draw_bytecode(function: Callable) -> Columns:
     """Source | CPython's instructions | minidynamo's canonical operations."""
     code = function.__code__
     lines, first = source_lines(code)
@@ -199,7 +201,7 @@ class _LineRecording(Recording):
         return result
 
 
-def draw_tapes(function, first_input, second_input):
+def draw_tapes(function: Callable, first_input: Any, second_input: Any) -> Columns:
     """The tape of one input | the program | the tape of another one: a tape is one way through the
     program."""
     lines, first = source_lines(function.__code__)
@@ -235,7 +237,7 @@ def draw_tapes(function, first_input, second_input):
     )
 
 
-def draw_cache(function):
+def draw_cache(function: Any) -> Picture:
     """What the hook does when a frame of `function` (or of a code object) starts: its cache entries
     in order, and what comes after the last."""
     code = getattr(function, "__code__", function)
@@ -266,7 +268,7 @@ def draw_cache(function):
     return Picture(f"a call of {name}: {len(entries)} cache entries", nodes, edges)
 
 
-def draw_frames(explanation):
+def draw_frames(explanation: Any) -> Columns:
     """The user's function | what became of its lines: graphs of frames, and what plain Python ran
     at the breaks."""
     lines, first = source_lines(explanation.frames[0].record.code)
@@ -300,7 +302,7 @@ def draw_frames(explanation):
     )
 
 
-def draw_resume(function, resumed):
+def draw_resume(function: Callable, resumed: Any) -> Columns:
     """A function's bytecode | that of a resume function of it: a prefix, then the same body
     again."""
     body, code = disassemble(function.__code__), disassemble(resumed.__code__)
@@ -319,7 +321,7 @@ def draw_resume(function, resumed):
     )
 
 
-def draw_fusion(record):
+def draw_fusion(record: Any) -> Columns:
     """The buffers that lowering made | the kernels that compute them, library calls among them, in
     order."""
     heads = [
@@ -352,7 +354,7 @@ def draw_fusion(record):
 
 
 # ---- side effects
-def statements(code):
+def statements(code: types.CodeType) -> list[tuple[str, str]]:
     """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return",
     statement)].  An operation without a rule ends it, with `...` and the operation's name."""
     stack, found, names = [], [], {}
@@ -430,7 +432,7 @@ def statements(code):
     return found
 
 
-def draw_replay(record):
+def draw_replay(record: Any) -> Columns:
     """The user's function | the replacement code as Python: the graph, then the writes that are
     left, then the result."""
     lines, _ = source_lines(record.code)
@@ -457,7 +459,9 @@ def draw_replay(record):
 
 
 # ---- closures
-def draw_closure(*functions, title="functions, and the cells that they close over"):
+def draw_closure(
+    *functions: Callable, title: str = "functions, and the cells that they close over"
+) -> Picture:
     """Functions (boxes) and the cells they hold (notes); an arrow goes to what is held.  A cell
     that two functions share stands there once."""
     nodes, edges, names = {}, [], {}

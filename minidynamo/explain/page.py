@@ -3,6 +3,7 @@
 In:   an `Explanation`.  Out: HTML text, one section per frame and stage, with a table of contents.
 """
 
+from typing import Any
 import html
 
 STYLE = """
@@ -19,7 +20,7 @@ svg{max-width:none}@media(max-width:760px){main{grid-template-columns:1fr}nav{po
 """
 
 
-def render(explanation):
+def render(explanation: Any) -> str:
     title = html.escape(f"How {explanation.name} was compiled")
     links, sections = [], []
     for number, frame in enumerate(explanation.frames):
