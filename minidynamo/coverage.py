@@ -16,5 +16,5 @@ FOLDERS = ("rules", "variables.more", "extras")
 @functools.cache
 def load() -> None:
     """Load minidynamo's coverage, once, and what both packages trace with."""
-    load_folders("miniinductor", ("fakes",))
+    load_folders("miniinductor", ("more", "fakes"))
     load_folders("minidynamo", FOLDERS)

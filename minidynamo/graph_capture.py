@@ -384,7 +384,7 @@ class OutputGraph(Builder):
 
     def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors.  Raises `Break` where only the run can tell."""
-        self.shape_env.running = describe(target)
+        self.shape_env.running = target
         dispatcher: Any = enable_python_dispatcher if self.symbol_nodes else contextlib.nullcontext
         try:
             with self.fake_mode, dispatcher():

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .exceptions import Break
-from .graph_values import describe
 from .sources import Source
-from .symbolic_numbers import EXPRESSIONS
+from .symbolic_numbers import graph_function
 from .symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from .variables.symbolic import SymVar
 
@@ -66,23 +64,8 @@ def add_symbols(output: "OutputGraph") -> None:
 
 
 def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:
-    """Nodes of the sizes and numbers that `node` made and only the run knows."""
-    for symbol, row in output.shape_env.table.items():
-        if row.hint is not None or symbol in output.symbol_nodes:
-            continue
-        value, size = result, node
-        if isinstance(result, torch.Tensor):
-            sizes = [n.node._expr if type(n) is torch.SymInt else None for n in result.shape]
-            if symbol not in sizes:
-                raise Break(
-                    "data-dependent",
-                    f"a result of {describe(node.target)} whose size only the run knows",
-                )
-            value = output.shape_env.wrap(symbol)
-            size = output.graph.call_method("size", (node, sizes.index(symbol)))
-            output.describe_node(tx, size, value)
-        output.symbol_nodes[symbol] = size
-        output.unbacked[symbol] = SymVar(value, node=size)
+    """Nodes of the sizes and numbers that `node` made and only the run knows: without
+    extras/unbacked_sizes.py there are none."""
 
 
 def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
@@ -96,14 +79,12 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
             return int(expr) if expr.is_Integer else float(expr)
         node = output.symbol_nodes.get(expr)
         if node is None:
-            function, binary = EXPRESSIONS[type(expr)]
-            parts = [build(a) for a in expr.args]
-            if binary:
-                node = functools.reduce(
-                    lambda a, b: output.graph.call_function(function, (a, b)), parts
-                )
+            call = functools.partial(output.graph.call_function, graph_function(expr))
+            first, *others = [build(a) for a in expr.args]
+            if others:
+                node = functools.reduce(lambda a, b: call((a, b)), others, first)
             else:
-                node = output.graph.call_function(function, tuple(parts))
+                node = call((first,))
             output.describe_node(
                 tx, node, output.shape_env.wrap(expr) if expr.is_integer else value
             )

@@ -10,21 +10,25 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
     >>> (n * 4) // 8                    # (s0 // 2): FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
-sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the float
-functions are those of miniinductor/sizes/expressions.py. The environment (`ShapeEnv` in
-symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove` and `size_hint`. Mirrors
-torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested tensors.
+sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the opaque
+functions are those of miniinductor/sizes/expressions.py.  `OPAQUE` says which operators on floats
+are opaque functions; one that is not there computes with the numbers of this run, and pins them.
+(extras/float_numbers.py fills it, and gives SymNode its rare methods.)
+
+The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove`
+and `size_hint`. Mirrors torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested
+tensors, and what torch asks of other sym nodes about layouts.
 """
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
+from miniinductor.sizes.expressions import FloorDiv, Mod, Opaque, ToFloat
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -35,46 +39,44 @@ if TYPE_CHECKING:
 Number = int | float | bool
 Text = str  # SymNode has a method of that name
 
-SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {
-    name: getattr(torch, f"_sym_{name}")
-    for name in (  # math's own make a symbolic number a plain one
-        "log2",
-        "sin",
-        "cos",
-        "tan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asin",
-        "acos",
-        "atan",
-    )
-    if hasattr(torch, f"_sym_{name}")
+# ---- operators -----------------------------------------------------------------------------------
+# method of SymNode -> (the expression of integers; the same on numbers; what it gives for integers)
+OPERATORS: dict[str, tuple[Any, Callable, type]] = {
+    "add": (sympy.Add, operator.add, int),
+    "sub": (operator.sub, operator.sub, int),
+    "mul": (sympy.Mul, operator.mul, int),
+    "sym_min": (sympy.Min, min, int),
+    "sym_max": (sympy.Max, max, int),
+    "eq": (sympy.Eq, operator.eq, bool),
+    "ne": (sympy.Ne, operator.ne, bool),
+    "lt": (sympy.Lt, operator.lt, bool),
+    "le": (sympy.Le, operator.le, bool),
+    "gt": (sympy.Gt, operator.gt, bool),
+    "ge": (sympy.Ge, operator.ge, bool),
+    "sym_and": (sympy.And, operator.and_, bool),
+    "sym_or": (sympy.Or, operator.or_, bool),
 }
-EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, applied two by two?)
-    sympy.Gt: (operator.gt, False),
-    sympy.Ge: (operator.ge, False),
-    sympy.Lt: (operator.lt, False),
-    sympy.Le: (operator.le, False),
-    sympy.Eq: (operator.eq, False),
-    sympy.Ne: (operator.ne, False),
-    sympy.Add: (operator.add, True),
-    sympy.Mul: (operator.mul, True),
-    sympy.Pow: (operator.pow, False),
-    FloorDiv: (operator.floordiv, False),
-    Mod: (operator.mod, False),
-    sympy.Max: (torch.sym_max, True),
-    sympy.Min: (torch.sym_min, True),
-    sympy.Abs: (operator.abs, False),
-    **{function: (function.compute, False) for function in FLOAT_FUNCTIONS.values()},
-    FLOAT_FUNCTIONS["ToFloat"]: (torch.sym_float, False),
-    FLOAT_FUNCTIONS["FloatMin"]: (torch.sym_min, False),
-    FLOAT_FUNCTIONS["FloatMax"]: (torch.sym_max, False),
-    **{
-        FLOAT_FUNCTIONS[f"Math_{name}"]: (function, False)
-        for name, function in SYMBOLIC_MATH.items()
-    },
+# method -> the function that stands for it where sympy must not compute: floats, fractions, bits
+OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
+# those that have no integer expression at all; on numbers
+FRACTIONS: dict[str, Callable] = {
+    **dict.fromkeys(("truediv", "int_truediv", "float_truediv"), operator.truediv),
+    **dict.fromkeys(("pow", "float_pow"), operator.pow),
 }
+IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
+    **{expression: compute for expression, compute, _ in OPERATORS.values()},
+    sympy.Pow: operator.pow,
+    FloorDiv: operator.floordiv,
+    Mod: operator.mod,
+    sympy.Max: torch.sym_max,
+    sympy.Min: torch.sym_min,
+    sympy.Abs: operator.abs,
+}
+
+
+def graph_function(expr: sympy.Expr) -> Callable:
+    """What computes an expression in a graph, of its arguments or of two after two."""
+    return expr.in_graph if isinstance(expr, Opaque) else IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
@@ -93,12 +95,6 @@ class SymNode:
     if TYPE_CHECKING:  # those that `_install` makes, as far as this file calls them
         add: Callable[["SymNode", "SymNode"], "SymNode"]
         mul: Callable[["SymNode"], "SymNode"]
-        eq: Callable[["SymNode"], "SymNode"]
-        ne: Callable[["SymNode"], "SymNode"]
-        ge: Callable[["SymNode"], "SymNode"]
-        sym_and: Callable[["SymNode"], "SymNode"]
-        sym_or: Callable[["SymNode"], "SymNode"]
-        sym_max: Callable[["SymNode"], "SymNode"]
 
     def __init__(
         self, shape_env: "ShapeEnv", expr: sympy.Expr, pytype: type, hint: Number | None
@@ -119,20 +115,8 @@ class SymNode:
     is_symbolic = staticmethod(YES)
     is_nested_int = staticmethod(NO)
 
-    def nested_int(self) -> None:
-        return None
-
-    def nested_int_coeff(self) -> None:
-        return None
-
     def is_constant(self) -> bool:
         return self.constant is not None
-
-    def _value_eq(self, other: "SymNode") -> bool:
-        return self.expr == other.expr and self.pytype is other.pytype
-
-    def _value_hash(self) -> int:
-        return hash((self.expr, self.pytype))
 
     def has_hint(self) -> bool:
         return self.hint is not None
@@ -145,12 +129,7 @@ class SymNode:
 
     __str__ = __repr__ = _graph_repr = str
 
-    @property
-    def _hint(self) -> Number | None:
-        return self.hint
-
-    def require_hint(self, fallback: Number | None = None) -> Number | None:
-        return self.hint if self.hint is not None else fallback
+    _hint = property(operator.attrgetter("hint"))  # torch reads either
 
     @property
     def constant(self) -> Number | None:
@@ -163,14 +142,6 @@ class SymNode:
     @remembered
     def maybe_as_int(self) -> Number | None:
         return self.constant if self.pytype is int else None
-
-    @remembered
-    def maybe_as_float(self) -> Number | None:
-        return self.constant if self.pytype is float else None
-
-    @remembered
-    def maybe_as_bool(self) -> Number | None:
-        return self.constant if self.pytype is bool else None
 
     def wrap_int(self, n: int) -> "SymNode":
         return self.new(sympy.Integer(n), int, n)
@@ -191,9 +162,6 @@ class SymNode:
     guard_float = guard_int
     bool_, int_ = guard_bool, guard_int
 
-    def expect_size(self, file: Text = "", line: int = 0) -> bool:
-        return True
-
     def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return self.shape_env.prove(self.expr) is True
 
@@ -210,225 +178,92 @@ class SymNode:
     def guard_or_false(self, file: Text = "", line: int = 0) -> Any:
         return self._or(False)
 
+    guard_size_oblivious = guard_or_false
+
     def guard_or_true(self, file: Text = "", line: int = 0) -> Any:
         return self._or(True)
-
-    def guard_size_oblivious(self, file: Text = "", line: int = 0) -> Any:
-        return self._or(False)
 
     def expect_true(self, file: Text = "", line: int = 0) -> bool:
         return self.guard_bool()
 
-    # unary
-    def pos(self) -> "SymNode":
-        return self
+    # operators that the table does not say
+    def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":
+        """What sympy must not compute: an opaque function, or the number of this run, guarded."""
+        nodes = (self, *others)
+        function = OPAQUE.get(name)
+        if function is None:
+            value = compute(*[node.guard_int() for node in nodes])
+            return self.new(sympy.sympify(value), type(value), value)
+        expr = function(*[node.expr for node in nodes])
+        return self.new(expr, function.result, computed(compute, *nodes))
 
     def sym_not(self) -> "SymNode":
-        return self.new(sympy.Not(self.expr), bool, _computed(operator.not_, self))
+        return self.new(sympy.Not(self.expr), bool, computed(operator.not_, self))
 
     def sym_float(self) -> "SymNode":
-        return self if self.pytype is float else self._call("ToFloat")
-
-    def sym_int(self) -> "SymNode":
-        return self.trunc()
-
-    def is_integer(self) -> "SymNode":
-        if self.pytype is int:
-            return self.wrap_bool(True)
-        return self.wrap_bool(float(self.guard_float()).is_integer())
-
-    def _call(self, name: Text, *others: "SymNode") -> "SymNode":
-        function = FLOAT_FUNCTIONS[name]
-        nodes = (self, *others)
-        hint = _computed(function.compute, *nodes)
-        return self.new(function(*[n.expr for n in nodes]), function.result, hint)
+        return self if self.pytype is float else self.opaque("sym_float", float)
 
     def neg(self) -> "SymNode":
         if self.pytype is float:
-            return self._call("FloatNeg")
+            return self.opaque("neg", operator.neg)
         return self.wrap_int(-1).mul(self)
-
-    def abs(self) -> "SymNode":
-        if self.pytype is float:
-            return self._call("FloatAbs")
-        return self.new(sympy.Abs(self.expr), int, _computed(operator.abs, self))
-
-    def floor(self) -> "SymNode":
-        return self if self.pytype is int else self._call("Floor")
-
-    def ceil(self) -> "SymNode":
-        return self if self.pytype is int else self._call("Ceil")
-
-    def trunc(self) -> "SymNode":
-        return self if self.pytype is int else self._call("Trunc")
-
-    def round(self, ndigits: int | None = None) -> "SymNode":
-        if self.pytype is int:
-            return self
-        if ndigits is None:
-            return self._call("Round")
-        return self._call("RoundTo", self.wrap_int(ndigits))
-
-    def sym_ite(self, a: Any, b: Any) -> Any:
-        return a if self.guard_bool() else b
 
     def sym_sum(self, nodes: Iterable["SymNode"]) -> "SymNode":
         return functools.reduce(SymNode.add, nodes, self.wrap_int(0))
 
-    # int operators whose answer sympy cannot write in general
     def floordiv(self, other: "SymNode") -> "SymNode":
-        return self._divide("FloatFloorDiv", FloorDiv, operator.floordiv, other)
+        return self._divide("floordiv", FloorDiv, operator.floordiv, other)
 
     def mod(self, other: "SymNode") -> "SymNode":
-        return self._divide("FloatMod", Mod, operator.mod, other)
+        return self._divide("mod", Mod, operator.mod, other)
 
     int_floordiv = floordiv
 
-    def _divide(
-        self, opaque: Text, function: type, compute: Callable[..., Any], other: "SymNode"
-    ) -> "SymNode":
+    def _divide(self, name: Text, function: type, compute: Callable, other: "SymNode") -> "SymNode":
         if float in (self.pytype, other.pytype):
-            return self._call(opaque, other)
+            return self.opaque(name, compute, other)
         if other.hint == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
         # FloorDiv and Mod are for positive divisors
         if not self.shape_env.decide(sympy.Gt(other.expr, 0)):
             self.shape_env.decide(sympy.Lt(other.expr, 0))
-            result = self.neg()._divide(opaque, function, compute, other.neg())
+            result = self.neg()._divide(name, function, compute, other.neg())
             return result if function is FloorDiv else result.neg()
         expr = _cached(function, self.expr, other.expr)
-        return self.new(expr, int, _computed(compute, self, other))
+        return self.new(expr, int, computed(compute, self, other))
 
     def pow_by_natural(self, other: "SymNode") -> "SymNode":
         exponent = other.guard_int()
         hint = None if self.hint is None else self.hint**exponent
         return self.new(self.expr**exponent, int, hint)
 
-    def lshift(self, other: "SymNode") -> "SymNode":
-        return self.mul(other.wrap_int(2 ** other.guard_int()))
 
-    def rshift(self, other: "SymNode") -> "SymNode":
-        return self.floordiv(other.wrap_int(2 ** other.guard_int()))
-
-    # layouts: is a tensor of these sizes and strides contiguous in this order of dimensions?
-    def _contiguous_in(
-        self, sizes: Sequence["SymNode"], strides: Sequence["SymNode"], order: Sequence[int]
-    ) -> "SymNode":
-        expected = self.wrap_int(1)
-        answer = self.wrap_bool(True)
-        for d in order:
-            answer = answer.sym_and(sizes[d].eq(self.wrap_int(1)).sym_or(strides[d].eq(expected)))
-            expected = expected.mul(sizes[d])
-        return answer
-
-    def is_contiguous(self, sizes: Sequence["SymNode"], strides: Sequence["SymNode"]) -> "SymNode":
-        return self._contiguous_in(sizes, strides, range(len(sizes) - 1, -1, -1))
-
-    def is_non_overlapping_and_dense(
-        self, sizes: Sequence["SymNode"], strides: Sequence["SymNode"]
-    ) -> "SymNode":
-        order = sorted(range(len(sizes)), key=lambda d: (strides[d].hint or 0, sizes[d].hint or 0))
-        return self._contiguous_in(sizes, strides, order)
-
-    def is_non_overlapping_and_dense_indicator(
-        self, sizes: Sequence["SymNode"], strides: Sequence["SymNode"]
-    ) -> "SymNode":
-        return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).guard_bool()))
-
-    def _channels_last_strides(
-        self, sizes: Sequence["SymNode"], strides: Sequence["SymNode"], order: Sequence[int]
-    ) -> "SymNode":
-        low = self.wrap_int(0)
-        answer = strides[1].ne(self.wrap_int(0))
-        for d in order:
-            answer = answer.sym_and(sizes[d].ne(self.wrap_int(0))).sym_and(strides[d].ge(low))
-            if d == 0:
-                answer = answer.sym_and(low.ne(strides[1]))
-            low = strides[d].mul(sizes[d].sym_max(self.wrap_int(1)))
-        return answer
-
-
-def _computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
+def computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
     """compute(hints), or None where one is not known."""
     hints = [node.hint for node in nodes]
     return None if None in hints else compute(*hints)
 
 
-def _layout(name: str, rank: int, order: Sequence[int]) -> None:
-    """Give SymNode the questions about channels-last tensors of `rank` dimensions."""
-
-    def contiguous(self: SymNode, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        if len(sizes) != rank:
-            return self.wrap_bool(False)
-        return self._contiguous_in(sizes, strides, order)
-
-    def strided(self: SymNode, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        if len(sizes) != rank:
-            return self.wrap_bool(False)
-        return self._channels_last_strides(sizes, strides, order)
-
-    setattr(SymNode, f"is_channels_last_contiguous_{name}", contiguous)
-    setattr(SymNode, f"is_channels_last_strides_{name}", strided)
-
-
-_layout("2d", 4, (1, 3, 2, 0))
-_layout("3d", 5, (1, 4, 3, 2, 0))
-
 # tracing asks the same few questions over and over
 _cached = functools.lru_cache(4096)(lambda function, *args: function(*args))
 
-# method -> (on numbers, on integer expressions or None, on floats: the opaque function or None,
-# result type or None: int or float)
-BINARY: dict[str, tuple[Any, Any, str | None, type | None]] = {
-    "add": (operator.add, operator.add, "FloatAdd", None),
-    "sub": (operator.sub, operator.sub, "FloatSub", None),
-    "mul": (operator.mul, operator.mul, "FloatMul", None),
-    "sym_min": (min, sympy.Min, "FloatMin", None),
-    "sym_max": (max, sympy.Max, "FloatMax", None),
-    "truediv": (operator.truediv, None, "TrueDiv", float),
-    "int_truediv": (operator.truediv, None, "TrueDiv", float),
-    "float_truediv": (operator.truediv, None, "TrueDiv", float),
-    "pow": (operator.pow, None, "FloatPow", float),
-    "float_pow": (operator.pow, None, "FloatPow", float),
-    "bitwise_and": (operator.and_, None, "BitAnd", int),
-    "bitwise_or": (operator.or_, None, "BitOr", int),
-    "bitwise_xor": (operator.xor, None, "BitXor", int),
-    "eq": (operator.eq, sympy.Eq, None, bool),
-    "ne": (operator.ne, sympy.Ne, None, bool),
-    "lt": (operator.lt, sympy.Lt, None, bool),
-    "le": (operator.le, sympy.Le, None, bool),
-    "gt": (operator.gt, sympy.Gt, None, bool),
-    "ge": (operator.ge, sympy.Ge, None, bool),
-    "and_": (operator.and_, sympy.And, None, bool),
-    "or_": (operator.or_, sympy.Or, None, bool),
-    "sym_and": (operator.and_, sympy.And, None, bool),
-    "sym_or": (operator.or_, sympy.Or, None, bool),
-}
 
-
-def _install(
-    name: str,
-    compute: Callable[..., Any],
-    symbolic: Callable[..., Any] | None,
-    opaque: str | None,
-    result: type | None,
-) -> None:
+def _install(name: str, expression: Callable, compute: Callable, result: type) -> None:
     """Give SymNode one operator of the table."""
 
     def method(self: SymNode, other: SymNode) -> SymNode:
-        if opaque is not None and (symbolic is None or float in (self.pytype, other.pytype)):
-            return self._call(opaque, other)
-        expr = _cached(symbolic, self.expr, other.expr)
-        return self.new(expr, result or int, _computed(compute, self, other))
+        if result is int and float in (self.pytype, other.pytype):
+            return self.opaque(name, compute, other)
+        expr = _cached(expression, self.expr, other.expr)
+        return self.new(expr, result, computed(compute, self, other))
 
     setattr(SymNode, name, method)
 
 
-for _name, _row in BINARY.items():
+for _name, _row in OPERATORS.items():
     _install(_name, *_row)
-for _name in ("exp", *SYMBOLIC_MATH):
-    setattr(SymNode, f"sym_{_name}", functools.partialmethod(SymNode._call, f"Math_{_name}"))
-    setattr(SymNode, _name, functools.partialmethod(SymNode._call, f"Math_{_name}"))
+for _name, _compute in FRACTIONS.items():
+    setattr(SymNode, _name, functools.partialmethod(SymNode.opaque, _name, _compute))
 
 
 def hint_of(n: Any) -> Any:

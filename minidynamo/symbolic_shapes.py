@@ -29,7 +29,7 @@ of torch.export, translation validation.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -76,12 +76,7 @@ class ShapeEnv(Facts):
         self.decisions: list[Decision] = []  # every question once
         self._asked: set[sympy.Expr] = set()
         self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
-        self._unbacked = 0
-        self.running = ""  # the operation that fake tensors are run with
-        # what fake tensors ask (unbacked sizes)
-        self.allow_scalar_outputs = True
-        self.allow_dynamic_output_shape_ops = True
-        self.var_to_range: dict[Any, Any] = {}
+        self.running: Any = None  # the operation that fake tensors are run with
 
     # ---- making symbols
     def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:
@@ -91,31 +86,14 @@ class ShapeEnv(Facts):
             return hint
         symbol = self._by_hint.get(hint) if duck else None
         if symbol is None:
-            symbol = sympy.Symbol(
-                f"s{len(self.table) - self._unbacked}", integer=True, positive=True
-            )
+            number = sum(row.hint is not None for row in self.table.values())
+            symbol = sympy.Symbol(f"s{number}", integer=True, positive=True)
             self.table[symbol] = Symbol(symbol, hint, [], 2, LARGEST, self.where())
             if duck:
                 self._by_hint[hint] = symbol
         if source not in self.table[symbol].sources:
             self.table[symbol].sources.append(source)
         return self.wrap(symbol)
-
-    def create_unbacked(
-        self, created_by: str = "", low: int = -LARGEST, high: int = LARGEST, kind: type = int
-    ) -> Any:
-        """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
-        assumptions = {"integer" if kind is int else "real": True}
-        if low >= 0:
-            assumptions["nonnegative"] = True
-        symbol = sympy.Symbol(f"u{self._unbacked}", **assumptions)
-        self._unbacked += 1
-        self.table[symbol] = Symbol(
-            symbol, None, [], low, high, self.where(), created_by=created_by or self.running
-        )
-        if kind is int:
-            return self.wrap(symbol)
-        return torch.SymFloat(SymNode(self, symbol, float, None))
 
     def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
@@ -151,17 +129,10 @@ class ShapeEnv(Facts):
         return value
 
     def _decide_parts(self, expr: sympy.Expr, line: str | None) -> bool:
-        """And, Or: part by part, for short guards.  If one part settles the whole in this run, only
-        that one is guarded."""
-        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
-        for part in expr.args:
-            if self.prove(part) is None and self.size_hint(part) is decisive:
-                if self.decide(part, line) is decisive:
-                    return decisive
-                break
-        if any(self.decide(part, line) is decisive for part in expr.args):
-            return decisive
-        return not decisive
+        """And, Or: part by part, for short guards; first one that settles the whole in this run."""
+        settles = isinstance(expr, sympy.Or)
+        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not settles)
+        return settles if any(self.decide(p, line) is settles for p in parts) else not settles
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
@@ -184,13 +155,9 @@ class ShapeEnv(Facts):
 
     def _origin(self, expr: sympy.Expr) -> str:
         """Which unbacked symbols it depends on, and the operations that made them."""
-        texts = []
-        for symbol in sorted(expr.free_symbols, key=str):
-            row = self.table[symbol]
-            if row.hint is None:
-                place = f" at {row.line}" if row.line else ""
-                texts.append(f"{row.name} ({row.created_by}{place})")
-        return ", ".join(texts)
+        rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+        unknown = [row for row in rows if row.hint is None]
+        return ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
 
     # ---- the guards
     def guards(self) -> list[Guard]:
@@ -203,12 +170,7 @@ class ShapeEnv(Facts):
         for symbol, row in self.table.items():
             found += self._guards_of_symbol(symbol, row)
         # what follows from the final bounds and the guards written so far
-        final = Facts(
-            {
-                s: Symbol(s, row.hint, row.sources, row.low, row.high)
-                for s, row in self.table.items()
-            }
-        )
+        final = Facts({s: replace(row) for s, row in self.table.items()})
         for decision in self.decisions:
             fact = decision.fact
             is_unbacked = any(self.table[s].hint is None for s in fact.free_symbols)
@@ -267,23 +229,6 @@ class ShapeEnv(Facts):
             return fallback_value
         return self.decide(node.expr) if node.pytype is bool else self.specialize(node.expr)
 
-    def create_unbacked_symint(self, source: Any = None) -> Any:
-        return self.create_unbacked()
-
-    def create_unbacked_symfloat(self) -> Any:
-        return self.create_unbacked(kind=float)
-
-    # the names are torch's: it calls this with min=, max=
-    def _constrain_range_for_size(
-        self, symbol: sympy.Symbol, min: int | None = None, max: int | None = None
-    ) -> None:
-        row = self.table[symbol]
-        lowest = min or 0
-        highest = LARGEST if max is None else max
-        row.low = row.low if row.low > lowest else lowest
-        row.high = row.high if row.high < highest else highest
-        self.forget_answers()
-
 
 def _canonical(fact: sympy.Expr) -> sympy.Expr:
     """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
@@ -293,33 +238,12 @@ def _canonical(fact: sympy.Expr) -> sympy.Expr:
     divided = divisibility(gap)
     if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
         return fact.func(Mod(*divided), 0, evaluate=False)
-    relation = fact.func
-    left, right = _sides(gap)
-    numbers = _numbers(left)
-    if len(numbers) == len(left):  # symbols stand on the left
-        left, right = right, left
-        relation = fact.reversed.func
-    elif numbers and not _numbers(right):
-        left = [t for t in left if not t.is_number]
-        right += [-t for t in numbers]
-    return relation(sympy.Add(*left), sympy.Add(*right), evaluate=False)
-
-
-def _sides(gap: sympy.Expr) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
-    """s0 - 4 is s0 on the left and 4 on the right: the terms that are added, and the others."""
-    left = []
-    right = []
-    for term in sympy.Add.make_args(gap):
-        factor = term.as_coeff_Mul()[0]
-        if factor > 0:
-            left.append(term)
-        elif factor < 0:
-            right.append(-term)
-    return left, right
-
-
-def _numbers(terms: list[sympy.Expr]) -> list[sympy.Expr]:
-    return [term for term in terms if term.is_number]
+    number, rest = gap.as_coeff_Add()
+    added = [term for term in sympy.Add.make_args(rest) if term.as_coeff_Mul()[0] > 0]
+    if not added:  # 4 - s0 > 0 is s0 < 4
+        return fact.reversed.func(-rest, number, evaluate=False)
+    left = sympy.Add(*added)
+    return fact.func(left, left - rest - number, evaluate=False)
 
 
 # ---- fake tensors --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Out:  a `CompiledGraph`, called with the same tensors.
     >>> compiled = compile_fx(gm, [x])
     >>> compiled(x), compiled.record.times
 
-    compile_captured        what runs eagerly, is cut in pieces, or lies on disk already
+    Compilation.run         what cannot be compiled runs eagerly, which is recorded
       plan_inference        trace and functionalize; passes
       plan_training         trace the joint graph; passes; cut it in two
         generate            layouts; lower; verify (the backward half: when it is first needed)
@@ -17,15 +17,15 @@ Out:  a `CompiledGraph`, called with the same tensors.
 
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
 steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
-decided.  What cannot be compiled runs eagerly, which is recorded: graphs that depend on data,
-writes to inputs that share memory. Mirrors torch/_inductor/compile_fx.py and
-torch/_functorch/_aot_autograd/runtime_wrappers.py.
+decided.  Coverage extends `Compilation` (hooks.py): plans kept on disk, eager kernels instead of
+generated ones, graphs cut at sizes that only the run knows, errors in eager's words.  Mirrors
+torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,27 +33,26 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config, coverage
-from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
+from .autograd.joint import Joint, has_lazy_bits, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
     Plan,
     connect,
     cut_of,
+    forward_half,
     held_tensors,
     inner_writes,
     with_outputs,
-    written_by_data,
 )
 from .autograd.tracer import without_autocast
-from .checks import may_raise
 from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower
 from .foreign import ThreadState, ours
 from .graph_passes import Context, in_layouts, optimize, rewritten
 from .handlers import graph_text
-from .hooks import CUTTERS, JOINERS, PLAN_CACHES, Entry
+from .hooks import JOINERS, extended
 from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import (
@@ -68,8 +67,7 @@ from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later
-from .runtime.eager import Interpreted, guard_shared_memory, with_eager_errors
-from .runtime.program import Program
+from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
@@ -78,14 +76,6 @@ from .verify import verify_graph
 from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a graph is to be compiled."""
-
-    mode: str | None = None
-    generate: bool = True  # False: the functional graph is run by eager kernels (aot_eager)
 
 
 def compile_fx(
@@ -99,7 +89,7 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    compiled = ThreadState().around(compile_captured, gm, example_inputs, Options(mode))
+    compiled = ThreadState().around(extended(Compilation)(gm, example_inputs, mode).run)
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
 
@@ -107,7 +97,8 @@ def compile_fx(
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
     coverage.load()
-    return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
+    compilation = extended(Compilation)(gm, example_inputs, generates=False)
+    return ThreadState().around(compilation.run)
 
 
 class CompiledGraph:
@@ -135,153 +126,159 @@ class CompiledGraph:
         return f"<compiled graph: {kernels} kernels, {eager} eager kernels>"
 
 
-def compile_captured(
-    gm: fx.GraphModule, inputs: Sequence[object], options: Options
-) -> CompiledGraph:
-    """The graph compiled; where that cannot be, eagerly, and the record says why."""
-    check_arguments(gm, inputs, options.mode)
-    record = CompileRecord(input_graph=gm)
-    eager = eager_reason(gm, inputs)
-    if eager:
-        return run_eagerly(gm, record, eager)
-    if unknown_symbols(gm).difference(*[symbols_of(value) for value in inputs]):
-        return compile_in_pieces(gm, options, record)
-    entry = entry_on_disk(gm, inputs, options, record)
-    try:
-        return assemble(gm, inputs, options, record, entry)
-    except NOT_COMPILED as reason:
-        return run_eagerly(gm, record, str(reason))
-    except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
-        if not getattr(reason, "needs_data", False):
-            raise
-        return run_eagerly(gm, record, str(reason).split("\n")[0])
+@dataclass
+class Compilation:
+    """One captured graph on its way.  generates: kernels; else eager ones are wanted."""
 
+    gm: fx.GraphModule
+    inputs: Sequence[Any]
+    mode: str | None = None
+    generates: bool = True
+    record: CompileRecord = field(default_factory=CompileRecord)
 
-def assemble(
-    gm: fx.GraphModule,
-    inputs: Sequence[object],
-    options: Options,
-    record: CompileRecord,
-    entry: Entry | None,
-) -> CompiledGraph:
-    """The graph's plan, from disk or a new one, started."""
-    with record.timed("look on disk"):
-        plan = record.restored(entry.load()) if entry else None
-    if plan is not None:
-        parts = parts_again(gm, inputs, options, record, plan)
-    else:
-        if options.generate:
-            expect_kernels(gm, inputs)
-        plan, made = make_plan(gm, inputs, options, record)
-        record.keep(entry, plan)
-        parts = lambda: made  # noqa: E731
-    if plan.cut:
-        run = start_training(gm, plan, parts, options, record, entry)
-    else:
-        run = start_inference(plan, options, record)
-    if plan.shared_memory:
-        run = guard_shared_memory(run, gm, record)
-    elif plan.may_refuse:
-        run = with_eager_errors(run, gm)
-    return CompiledGraph(run, record)
+    def run(self) -> CompiledGraph:
+        """The graph compiled; where that cannot be, eagerly, and the record says why."""
+        check_arguments(self.gm, self.inputs, self.mode)
+        self.record.input_graph = self.gm
+        try:
+            return CompiledGraph(self.callable(), self.record)
+        except NOT_COMPILED as error:
+            reason = str(error)
+        except ours(RuntimeError) as error:  # of the front end's: `needs_data`
+            if not getattr(error, "needs_data", False):
+                raise
+            reason = str(error).split("\n")[0]
+        self.record.notes.append(f"runs eagerly: {reason}")
+        return CompiledGraph(self.gm.forward, self.record)
 
+    def callable(self) -> Callable:
+        """Raises `NOT_COMPILED`."""
+        reason = eager_reason(self.gm, self.inputs)
+        if reason:
+            raise CannotLower(reason)
+        if unknown_symbols(self.gm).difference(*map(symbols_of, self.inputs)):
+            return self.in_pieces()
+        plan, parts = self.plan()
+        run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
+        return self.finished(plan, run)
 
-# --- the stages: graphs ---------------------------------------------------------------------------
-def make_plan(
-    gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
-) -> tuple[Plan, Parts | None]:
-    """The plan; in training the parts of the joint graph, too: the backward half is compiled
-    later."""
-    if needs_gradients(gm, inputs):
-        return plan_training(gm, inputs, record, options)
-    return plan_inference(gm, inputs, record, options), None
+    def finished(self, plan: Plan, run: Callable) -> Callable:
+        return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
 
+    def in_pieces(self) -> Callable:
+        """Of a graph with sizes that only the run knows: coverage cuts it where they are made."""
+        raise CannotLower("sizes that only the run knows, and changes of the thread's state")
 
-def plan_inference(
-    gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord, options: Options
-) -> Plan:
-    decompositions = table() if options.generate else None
-    with record.timed("trace"):
-        joint = trace_forward(gm, inputs, decompositions)
-    record.aten_graph, record.functional_graph = joint.recorded, joint.graph
-    with record.timed("graph passes"):
-        optimize(joint.graph)
-    if options.generate:
+    def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
+        """In training also what gives the parts of the joint graph: the backward half is compiled
+        later."""
+        if self.generates:
+            self.expect_kernels()
+        if needs_gradients(self.gm, self.inputs):
+            return self.plan_training()
+        return self.plan_inference(), lambda: None
+
+    def expect_kernels(self) -> None:
+        """Tell the devices of the graph that there will be kernels to build."""
+        tensors = [t for t in [*self.inputs, *self.gm.parameters()] if isinstance(t, torch.Tensor)]
+        for device in {t.device.type: t.device for t in tensors}.values():
+            about(device).expect(len(self.gm.graph.nodes))
+
+    # --- the stages: graphs
+    def plan_inference(self) -> Plan:
+        record, decompositions = self.record, self.decompositions()
+        with record.timed("trace"):
+            joint = trace_forward(self.gm, self.inputs, decompositions)
+        record.aten_graph, record.functional_graph = joint.recorded, joint.graph
+        with record.timed("graph passes"):
+            optimize(joint.graph)
         with record.timed("patterns"):
             context = Context(record, inference=True, decompositions=decompositions)
-            joint.graph = rewritten(joint.graph, context)
-    program = compile_functional(joint.graph, record, joint.written, options)
-    return Plan(
-        joint,
-        program,
-        shared_memory=bool(joint.written),
-        may_refuse=options.generate and may_refuse(joint.graph),
-    )
+            joint.graph = self.rewritten(joint.graph, context)
+        program = self.compile_functional(joint.graph, record, joint.written)
+        return self.plan_of(joint, program, joint.graph)
 
+    def plan_training(self) -> tuple[Plan, Callable[[], Parts]]:
+        gm, record, held = self.gm, self.record, held_tensors(self.gm)
+        with record.timed("trace"):
+            joint = trace_joint(gm, self.inputs, held, self.decompositions())
+        record.aten_graph = joint.recorded
+        with record.timed("graph passes"):
+            optimize(joint.graph)
+            joint.graph = self.laid_out(joint.graph)
+            record.joint_graph = joint.graph
+        with record.timed("partition"):
+            parts = partition(joint, len(self.inputs) + len(held), is_cheap)
+        record.saved = parts.activations
+        record.functional_graph = parts.forward
+        parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
+        written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
+        program = self.compile_functional(inner_writes(parts.forward, joint), record, written)
+        plan = self.plan_of(joint, program, parts.forward)
+        plan.cut = cut_of(joint, parts)
+        return plan, lambda: parts
 
-def plan_training(
-    gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord, options: Options
-) -> tuple[Plan, Parts]:
-    """Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly
-    then."""
-    held = held_tensors(gm)
-    with record.timed("trace"):
-        joint = trace_joint(gm, inputs, held, table() if options.generate else None)
-    record.aten_graph = joint.recorded
-    with record.timed("graph passes"):
-        optimize(joint.graph)
-        if options.generate:
-            joint.graph = with_layouts(joint.graph, record, products=False)
-        record.joint_graph = joint.graph
-    with record.timed("partition"):
-        parts = partition(joint, len(inputs) + len(held), is_cheap)
-    record.saved = parts.activations
-    record.functional_graph = parts.forward
-    parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
-    written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-    forward = inner_writes(parts.forward, joint)
-    program = compile_functional(forward, record, written, options)
-    plan = Plan(
-        joint,
-        program,
-        cut_of(joint, parts),
-        shared_memory=bool(joint.written),
-        may_refuse=options.generate and may_refuse(parts.forward),
-    )
-    return plan, parts
+    def decompositions(self) -> Any:
+        return table()
 
+    def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
+        return rewritten(functional, context)
 
-def may_refuse(functional: fx.GraphModule) -> bool:
-    """May a kernel raise for what it reads, and could the program run again then?"""
-    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
-    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
-        return False
-    return any(map(may_raise, functional.graph.nodes))
+    def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
+        return with_layouts(joint, self.record, products=False)
 
+    def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
+        """forward: the functional graph that the program computes."""
+        return Plan(joint, program, shared_memory=bool(joint.written))
 
-def compile_functional(
-    functional: fx.GraphModule,
-    record: CompileRecord,
-    written: Sequence[tuple[str, str]],
-    options: Options,
-) -> Program | Interpreted:
-    """A Program for one functional graph whose output is (values, new values of `written`)."""
-    if not options.generate:
-        return Interpreted(functional, written)
-    max_autotune = config.max_autotune or options.mode == "max-autotune"
-    with (
-        size_hints(hints_of(functional.graph)),
-        multiples(multiples_of(functional.graph)),
-        config.patch(max_autotune=max_autotune),
-    ):
-        return generate(functional, record, written, options)
+    def compile_functional(
+        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> Any:
+        """A Program for one functional graph whose output is (values, new values of `written`)."""
+        max_autotune = config.max_autotune or self.mode == "max-autotune"
+        with (
+            size_hints(hints_of(functional.graph)),
+            multiples(multiples_of(functional.graph)),
+            config.patch(max_autotune=max_autotune),
+        ):
+            return generate(functional, record, written, self.mode)
+
+    # --- the stages: a callable
+    def start(self, program: Any, record: CompileRecord, half: Half | None = None) -> Callable:
+        """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that
+        is right."""
+        run = program.start()
+        replay = about(program.device).replay
+        if self.mode != "reduce-overhead":
+            return run
+        if program.refused or replay is None:
+            record.notes.append(f"no CUDA graph: {program.refused}")
+            return run
+        return replay.record(run, program, record, half)
+
+    def start_inference(self, plan: Plan) -> Callable:
+        run = forward_half(plan.joint, self.start(plan.program, self.record))
+        if torch._C._is_any_autocast_enabled():
+            run = functools.partial(without_autocast, run)
+        return run if plan.joint.is_plain else with_outputs(plan.joint, run)
+
+    def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
+        replay = about(plan.program.device).replay
+        pools = replay.new_pools() if replay else None
+        run = self.start(plan.program, self.record, Half(pools, plan.joint.count, False))
+        start_backward = functools.partial(self.start, half=Half(pools, None, True))
+        backward = self.backward(plan.cut.names, parts, start_backward)
+        return connect(plan, run, backward, held_tensors(self.gm))
+
+    def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
+        return extended(Backward)(names, parts, self.record, self.compile_functional, start)
 
 
 def generate(
     functional: fx.GraphModule,
     record: CompileRecord,
     written: Sequence[tuple[str, str]],
-    options: Options,
+    mode: str | None = None,
 ) -> Program:
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
@@ -299,9 +296,15 @@ def generate(
         raise CannotLower(str(reason)) from reason
     print_stages(record)
     program.frozen = context.frozen
-    if options.mode == "reduce-overhead":
+    if mode == "reduce-overhead":
         program.refused = replay_refusal(graph, program.device) or ""
     return program
+
+
+def replay_refusal(graph: Graph, device: torch.device) -> str | None:
+    """Why the calls of a lowered graph must not be recorded and replayed, or None."""
+    replay = about(device).replay
+    return replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
 
 
 # --- the stages: kernels --------------------------------------------------------------------------
@@ -354,88 +357,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     return schedule
 
 
-# --- the stages: a callable -----------------------------------------------------------------------
-def replay_refusal(graph: Graph, device: torch.device) -> str | None:
-    """Why the calls of a lowered graph must not be recorded and replayed, or None."""
-    replay = about(device).replay
-    return replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
-
-
-def start(
-    program: Program, record: CompileRecord, mode: str | None, half: Half | None = None
-) -> Callable:
-    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
-    right."""
-    run = program.start()
-    replay = about(program.device).replay
-    if mode != "reduce-overhead":
-        return run
-    if program.refused or replay is None:
-        record.notes.append(f"no CUDA graph: {program.refused}")
-        return run
-    return replay.record(run, program, record, half)
-
-
-def start_inference(plan: Plan, options: Options, record: CompileRecord) -> Callable:
-    run = start(plan.program, record, options.mode)
-    if plan.joint.uncounted:
-        run = functools.partial(call_changed, run, written_by_data(plan.joint))
-    if torch._C._is_any_autocast_enabled():
-        run = functools.partial(without_autocast, run)
-    return run if plan.joint.is_plain else with_outputs(plan.joint, run)
-
-
-def call_changed(run: Callable, change: Callable, *inputs: object) -> object:
-    return run(*change(inputs))
-
-
-def start_training(
-    gm: fx.GraphModule,
-    plan: Plan,
-    parts: Callable[[], Any],
-    options: Options,
-    record: CompileRecord,
-    entry: Entry | None,
-) -> Callable:
-    replay = about(plan.program.device).replay
-    pools = replay.new_pools() if replay else None
-    run = start(plan.program, record, options.mode, Half(pools, plan.joint.count, False))
-
-    def start_backward(program: Program, half: CompileRecord) -> Callable:
-        return start(program, half, options.mode, Half(pools, None, True))
-
-    compile_graph = functools.partial(compile_functional, options=options)
-    backward = Backward(plan.cut.names, parts, record, compile_graph, start_backward, entry)
-    return connect(plan, run, backward, held_tensors(gm))
-
-
-# --- what lies on disk ----------------------------------------------------------------------------
-def entry_on_disk(
-    gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
-) -> Entry | None:
-    """Where the graph's plan lies, or would lie; None where nothing is kept."""
-    if not (options.generate and config.graph_cache and PLAN_CACHES):
-        return None
-    with record.timed("look on disk"):
-        return PLAN_CACHES[0].entry(gm, inputs, options.mode, record)
-
-
-def parts_again(
-    gm: fx.GraphModule,
-    inputs: Sequence[object],
-    options: Options,
-    record: CompileRecord,
-    plan: Plan,
-) -> Callable[[], Parts | None]:
-    """Of a graph that came from disk: what gives the parts of its joint graph, traced again."""
-
-    def again(gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord) -> tuple:
-        return make_plan(gm, inputs, options, record)
-
-    return PLAN_CACHES[0].parts_again(gm, inputs, again, record, plan.cut is not None)
-
-
-# --- what is not compiled, or not whole -----------------------------------------------------------
+# --- what is not compiled -----------------------------------------------------------
 def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | None) -> None:
     if mode not in MODES:
         raise ValueError(
@@ -452,28 +374,6 @@ def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | No
             f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
             f"{len(inputs)} example inputs"
         )
-
-
-def run_eagerly(gm: fx.GraphModule, record: CompileRecord, reason: str) -> CompiledGraph:
-    record.notes.append(f"runs eagerly: {reason}")
-    return CompiledGraph(gm.forward, record)
-
-
-def compile_in_pieces(gm: fx.GraphModule, options: Options, record: CompileRecord) -> CompiledGraph:
-    """A graph with sizes that only the run knows: cut where they are made."""
-    for cut in CUTTERS:
-        run = cut(gm, functools.partial(compile_captured, options=options), record)
-        if run is not None:
-            return CompiledGraph(run, record)
-    reason = "sizes that only the run knows, and changes of the thread's state"
-    return run_eagerly(gm, record, reason)
-
-
-def expect_kernels(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
-    """Tell the devices of the graph that there will be kernels to build."""
-    tensors = [t for t in [*inputs, *gm.parameters()] if isinstance(t, torch.Tensor)]
-    for kind in {t.device.type: t.device for t in tensors}.values():
-        about(kind).expect(len(gm.graph.nodes))
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

@@ -13,7 +13,7 @@ import functools
 import importlib
 import pkgutil
 
-FOLDERS = ("fakes", "passes", "lowerings", "speed", "gpu", "extras")
+FOLDERS = ("more", "fakes", "autograd.more", "passes", "lowerings", "speed", "gpu", "extras")
 absent: list[str] = []  # dotted names
 
 

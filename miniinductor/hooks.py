@@ -6,9 +6,10 @@
     @op_rule(lambda op: op._schema.is_mutable, order=20)        # and an ATen op on its way
     def check_write(tracer, op, args, kwargs): ...
 
-    CUTTERS.append(compile_pieces)          # how a graph with unknown sizes is compiled in pieces
+    @extends(Tracer)                        # a class of the core, made to do more
+    class CarefulTracer(Tracer): ...
+
     JOINERS.append(join_groups)             # several groups of a schedule as one
-    PLAN_CACHES.append(GraphCache())        # where plans are kept
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
     ['check_write']
@@ -19,8 +20,8 @@ eagerly, and every call is traced as torch's own rules take it apart.
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import fx
@@ -31,6 +32,28 @@ if TYPE_CHECKING:
     from .nodes import Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
+
+# --- classes --------------------------------------------------------------------------------------
+Class = TypeVar("Class", bound=type)
+EXTENDED: dict[type, list[type]] = {}  # a class of the core -> its subclasses in coverage
+
+
+def extends(core: type) -> Callable[[Class], Class]:
+    """Decorator: this subclass of a class of the core takes its place, with others that do."""
+
+    def register(subclass: Class) -> Class:
+        EXTENDED.setdefault(core, []).insert(0, subclass)
+        extended.cache_clear()
+        return subclass
+
+    return register
+
+
+@functools.cache
+def extended(core: Any) -> Any:
+    """The class, with all that coverage adds to it; what was registered last comes first."""
+    return type(core.__name__, (*EXTENDED.get(core, ()), core), {})
+
 
 # --- the tracer -----------------------------------------------------------------------------------
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
@@ -73,49 +96,10 @@ def rules_of(op: Op) -> list[OpRule]:
 
 
 # --- the driver -----------------------------------------------------------------------------------
-# (graph, how a piece is compiled: (graph, examples) -> CompiledGraph, record) -> the callable, or
-# None where the graph cannot be cut
-Cutter = Callable[[fx.GraphModule, Callable[..., Any], CompileRecord], Callable[..., Any] | None]
-CUTTERS: list[Cutter] = []
+# (joint graph, its compiled forward half) -> the same half, as it is to be called
+Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+RUNNERS: list[Runner] = []
 
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
-
-
-class Entry(Protocol):
-    """A place for one graph's plan, and for its backward halves (`part`)."""
-
-    def load(self, part: str = "") -> Any:
-        """What was stored, or None."""
-
-    def store(self, value: Any, part: str = "") -> str | None:
-        """Why it could not be kept, or None."""
-
-
-class PlanCache(Protocol):
-    """Keeps plans between processes."""
-
-    def entry(
-        self,
-        gm: fx.GraphModule,
-        inputs: Sequence[object],
-        mode: str | None,
-        record: CompileRecord,
-    ) -> Entry | None:
-        """The graph's place; None, and a note, where what it depends on cannot be written down."""
-
-    def parts_again(
-        self,
-        gm: fx.GraphModule,
-        inputs: Sequence[object],
-        make_plan: Callable[..., Any],
-        record: CompileRecord,
-        is_training: bool,
-    ) -> Callable[[], Any]:
-        """Of a plan that came from the cache: a function that traces the graph again, for what is
-        not kept (graphs, in the record; the parts of the joint graph, which it returns).
-        make_plan: (graph, inputs, record) -> (plan, parts)."""
-
-
-PLAN_CACHES: list[PlanCache] = []

@@ -137,22 +137,6 @@ class CompileRecord:
         """Notes that contain `text`."""
         return [note for note in self.notes if text in note]
 
-    def keep(self, entry: Any, plan: Any, part: str = "") -> None:
-        """Put the plan and what is written down here on disk; entry: a graph_cache.Entry, or
-        None."""
-        reason = entry and entry.store((plan, {name: getattr(self, name) for name in KEPT}), part)
-        if reason:
-            self.notes.append(f"not kept on disk: {reason}")
-
-    def restored(self, found: Any) -> Any:
-        """The plan that `keep` was given, or None; the rest is this record's again."""
-        if found is None:
-            return None
-        plan, texts = found
-        self.__dict__.update(texts)
-        self.notes.append("read from disk: compiled before")
-        return plan
-
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -160,16 +144,3 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
-
-
-KEPT = (
-    "saved",
-    "fusions",
-    "fallbacks",
-    "kernels",
-    "wrapper_source",
-    "memory_plan",
-    "memory_lives",
-    "memory_steps",
-    "notes",
-)

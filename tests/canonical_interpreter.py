@@ -487,9 +487,6 @@ class Frame:
         )
         self.stack.append(own + tuple(getattr(subject, name) for name in names))
 
-    def UNSUPPORTED(self, op):
-        raise NotImplementedError(op)
-
 
 def interpret(code, namespace, arguments, cells):
     return Frame(code, namespace, arguments, cells).run()

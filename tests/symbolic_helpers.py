@@ -8,7 +8,11 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import miniinductor
+from minidynamo import coverage
 from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake
+
+
+coverage.load()
 
 
 class Flat(fx.Tracer):

@@ -10,7 +10,7 @@ import types
 import warnings
 
 import pytest
-from canonical_interpreter import stub
+from canonical_interpreter import Frame, stub
 
 from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, emit, slots
 from minidynamo.bytecode.assembler import (
@@ -90,9 +90,7 @@ def test_the_standard_library_round_trips():
         assert comparable(resolved(again)) == comparable(resolved(code)), code
         if not has_pairs(code):  # else the split pairs move everything behind them
             assert again.co_code == code.co_code, code
-            assert list(read_exception_table(again.co_exceptiontable)) == list(
-                read_exception_table(code.co_exceptiontable)
-            )
+            assert list(read_exception_table(again)) == list(read_exception_table(code))
             assert list(again.co_positions()) == list(code.co_positions())
             exact += 1
     assert total > 8000 and exact > total / 3
@@ -105,12 +103,15 @@ def test_every_operation_of_the_standard_library_has_a_canonical_form():
     for code in library_codes():
         if code.co_flags & 2 and not code.co_flags & (0x80 | 0x200):  # CO_OPTIMIZED, no coroutine
             operations, first = canonical(disassemble(code))
-            unknown |= {op.arg for op in operations if op.op == "UNSUPPORTED"}
+            unknown |= {op.op for op in operations if not hasattr(Frame, op.op)}
             for op in operations:
                 if op.op in ("JUMP", "FOR_ITER", "SEND") or op.op.startswith("POP_JUMP_IF"):
                     assert 0 <= op.arg < len(operations)
                 assert op.exc is None or 0 <= op.exc[0] < len(operations)
-    assert unknown <= {
+    generators = {"RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER", "SEND", "END_SEND"}
+    assert unknown - generators <= {
+        "END_FOR",  # FOR_ITER jumps behind it
+        "STOPITERATION_ERROR",
         "CALL_INTRINSIC_1",
         "CALL_INTRINSIC_2",
         "PREP_RERAISE_STAR",
@@ -130,9 +131,10 @@ def test_exception_table_encoding():
         stop = start + rng.choice([1, 63, 64, 4095, 4096])
         entries.append((start, stop, rng.randrange(1 << 20), rng.randrange(200), rng.randrange(2)))
         position = stop
+    table = write_exception_table(entries)
     back = [
         (a // 2, b // 2, c // 2, d, e)
-        for a, b, c, d, e in read_exception_table(write_exception_table(entries))
+        for a, b, c, d, e in read_exception_table(types.SimpleNamespace(co_exceptiontable=table))
     ]
     assert back == entries
 
@@ -187,24 +189,10 @@ def test_emitters():
     assert run(e.call(a + e.load_attr("upper")), "x", 0) == "X"
     assert run(a + b + e.build_tuple(2), 1, 2) == (1, 2)
     assert run(a + b + e.build_list(2), 1, 2) == [1, 2]
-    assert run(a + b + e.build_set(2), 1, 2) == {1, 2}
-    assert run(a + b + e.build_map(1), 1, 2) == {1: 2}
-    assert run(a + b + e.binary_subscr(), [5, 6], 1) == 6
-    assert run(
-        a + e.load_const(1) + e.load_const(3) + e.build_slice(2) + e.binary_subscr(),
-        [5, 6, 7, 8],
-        0,
-    ) == [6, 7]
-    assert run(a + b + e.swap(2) + e.build_tuple(2), 1, 2) == (2, 1)
     assert run(a + b + e.copy(2) + e.build_tuple(3), 1, 2) == (1, 2, 1)
-    assert run(a + e.unpack_sequence(2) + e.swap(2) + e.build_tuple(2), (4, 5), 0) == (4, 5)
     assert (
         run(b + a + e.store_attr("tag") + a + e.load_attr("tag"), types.SimpleNamespace(), 9) == 9
     )
-    assert run(b + a + e.load_const(0) + e.store_subscr() + a, [1, 2], 9) == [9, 2]
-    assert run(a + e.load_const(0) + e.delete_subscr() + a, [1, 2], 9) == [2]
-    box = types.SimpleNamespace(tag=1)
-    assert run(a + e.delete_attr("tag") + a, box, 0) is box and not hasattr(box, "tag")
     with pytest.raises(UnboundLocalError):
         make(
             lambda a: None,
@@ -217,22 +205,12 @@ def test_emitters():
 
 def test_emitted_globals_and_functions():
     e = emit
-    scope = {}
+    scope = {"g": 7}
     code = assemble(
         (lambda a: None).__code__,
-        e.prologue(0)
-        + e.load_fast("a")
-        + e.store_global("g")
-        + e.load_global("g")
-        + e.return_value(),
+        e.prologue(0) + e.load_global("g") + e.return_value(),
     )
-    assert types.FunctionType(code, scope)(4) == 4 and scope == {"g": 4}
-    code = assemble(
-        (lambda a: None).__code__,
-        e.prologue(0) + e.delete_global("g") + e.load_const(None) + e.return_value(),
-    )
-    types.FunctionType(code, scope)(4)
-    assert scope == {}
+    assert types.FunctionType(code, scope)(4) == 7
 
     def outer(x):
         def inner(y):

@@ -110,14 +110,10 @@ def product(after=lambda value: value):
 
 
 def training():
-    def compile_graph(functional, record, written):
-        return stages.compile_functional(functional, record, written, stages.Options())
-
     return {
         "x": torch.randn(4, 8, requires_grad=True),
-        "Options": stages.Options,
-        "plan_training": stages.plan_training,
-        "compile_graph": compile_graph,
+        "Compilation": stages.Compilation,
+        "compile_graph": stages.generate,
         "start": lambda program, record: program.start(),
     }
 
@@ -215,7 +211,7 @@ MORE = {  # file -> what else its example finds
     ),
     "kernels": softmax_schedule,
     "memory": softmax_steps,
-    "runtime/eager": lambda: {
+    "extras/eager_kernels": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },

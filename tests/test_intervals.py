@@ -6,7 +6,8 @@ import random
 import pytest
 import sympy
 
-from miniinductor.sizes.expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
+from minidynamo.extras import float_numbers
+from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.intervals import assumed, is_nonnegative, of_function, of_polynomial
 from miniinductor.sizes.ranges import bounds
@@ -80,7 +81,7 @@ def test_what_sympy_does_not_see():
     assert not is_nonnegative(S * T - 2 * S)  # s = t = 1
     assert is_nonnegative(FloorDiv(S, 2)) and not is_nonnegative(FloorDiv(S, 2) - 1)
     assert is_nonnegative(sympy.Max(1, FloorDiv(S, 2)) - 1)
-    half = FLOAT_FUNCTIONS["Trunc"](FLOAT_FUNCTIONS["TrueDiv"](S, 2))
+    half = float_numbers.Trunc(float_numbers.TrueDiv(S, 2))
     assert is_nonnegative(half) and not is_nonnegative(half - 1)
 
 

@@ -135,7 +135,7 @@ def test_a_kernel_that_refuses_a_value_raises_in_eagers_words(name, training):
 
 
 def test_what_a_kernel_alone_refuses_is_not_hidden():
-    from miniinductor.runtime.eager import with_eager_errors
+    from miniinductor.extras.eager_kernels import with_eager_errors
 
     def refuse(x):
         raise IndexError("index out of range in self (in compiled kernel made_up)")

@@ -12,10 +12,14 @@ import torch.nn.functional as F
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from minidynamo import coverage
 from minidynamo.symbolic_numbers import hint_of
 from minidynamo.symbolic_shapes import DataDependentDecision, ShapeEnv, symbolic_fake
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
+
+
+coverage.load()
 
 
 def make(*hints, duck=True):

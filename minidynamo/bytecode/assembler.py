@@ -19,7 +19,7 @@ import inspect
 import opcode
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,14 +32,10 @@ NO_COLUMNS, LONG_FORM, NO_LOCATION = 13, 14, 15  # kinds of entries in the line 
 
 def _cache_counts() -> list[int]:
     """Inline cache entries behind each opcode."""
-    counts = [0] * 256
     entries = getattr(opcode, "_inline_cache_entries")
-    if VERSION >= (3, 13):
-        for name, count in entries.items():
-            counts[OPCODE[name]] = count
-    else:
-        counts[: len(entries)] = entries
-    return counts
+    if VERSION < (3, 13):
+        return entries
+    return [entries.get(name, 0) for name in dis.opname]
 
 
 CACHES = _cache_counts()
@@ -47,23 +43,15 @@ HAS_CONST = set(dis.hasconst)
 HAS_NAME = set(dis.hasname)
 HAS_JUMP = set(dis.hasjrel)
 JUMPS_BACK = {op for op in HAS_JUMP if "BACKWARD" in dis.opname[op]}
+ACCESSES = ("LOAD_FAST", "STORE_FAST")
 PAIRS = {  # 3.13: two variable accesses in one instruction; we always read them as two
-    OPCODE[a + "_" + b]: (a, b)
-    for a, b in (
-        ("LOAD_FAST", "LOAD_FAST"),
-        ("STORE_FAST", "LOAD_FAST"),
-        ("STORE_FAST", "STORE_FAST"),
-    )
-    if a + "_" + b in OPCODE
+    OPCODE[f"{a}_{b}"]: (a, b) for a in ACCESSES for b in ACCESSES if f"{a}_{b}" in OPCODE
 }
 HAS_VARIABLE = (set(dis.haslocal) | set(dis.hasfree)) - set(PAIRS)
-FLAG_BITS = {  # low bits of the argument that are not part of the name index
-    OPCODE[name]: bits
-    for name, bits in {
-        "LOAD_GLOBAL": 1,
-        **({"LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2} if VERSION >= (3, 12) else {}),
-    }.items()
-}
+# opcode -> how many low bits of the argument are not part of the name index
+FLAG_BITS = {OPCODE["LOAD_GLOBAL"]: 1}
+if VERSION >= (3, 12):
+    FLAG_BITS |= {OPCODE["LOAD_ATTR"]: 1, OPCODE["LOAD_SUPER_ATTR"]: 2}
 
 
 class Instruction:
@@ -92,10 +80,7 @@ class Instruction:
         self.flags = flags
         self.exc = exc
         self.pos = pos
-        self.end = 0  # where its bytes (while assembling: code units) end
-
-    def copy(self) -> "Instruction":
-        return Instruction(self.op, self.arg, self.flags, self.exc, self.pos)
+        self.end = 0  # where its bytes end
 
     def __repr__(self) -> str:
         text = self.op
@@ -108,21 +93,13 @@ class Instruction:
 
 def slots(code: types.CodeType) -> tuple[str, ...]:
     """Names of all variable slots (CPython's localsplus) in frame order."""
-    return (
-        code.co_varnames
-        + tuple(c for c in code.co_cellvars if c not in code.co_varnames)
-        + code.co_freevars
-    )
+    return tuple(dict.fromkeys(code.co_varnames + code.co_cellvars)) + code.co_freevars
 
 
 def parameter_count(code: types.CodeType) -> int:
     """How many of its variables are bound before it runs: `*args` and `**kwargs` are, too."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    if code.co_flags & inspect.CO_VARARGS:
-        count += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        count += 1
-    return count
+    stars = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
+    return code.co_argcount + code.co_kwonlyargcount + len([star for star in stars if star])
 
 
 def disassemble(code: types.CodeType) -> list[Instruction]:
@@ -150,7 +127,7 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
     for ins in result:
         if OPCODE[ins.op] in HAS_JUMP:
             ins.arg = at_offset[ins.arg]
-    for start, stop, target, depth, lasti in read_exception_table(code.co_exceptiontable):
+    for start, stop, target, depth, lasti in read_exception_table(code):
         for ins in result:
             if start < ins.end <= stop:
                 ins.exc = at_offset[target], depth, lasti
@@ -158,12 +135,7 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
 
 
 def _decoded(
-    code: types.CodeType,
-    variables: Sequence[str],
-    op: int,
-    arg: int,
-    end: int,
-    pos: Position,
+    code: types.CodeType, variables: Sequence[str], op: int, arg: int, end: int, pos: Position
 ) -> list[Instruction]:
     """One native instruction that ends at `end`, its argument resolved; a jump's is an offset
     still. The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
@@ -217,25 +189,28 @@ def assemble(
     )
     tables = _Tables(code, slots(new))
     todo = [_Unit(ins, OPCODE[ins.op], tables.argument(ins)) for ins in instructions]
-    begin = _resolve_jumps(todo)
+    _resolve_jumps(todo)
     return new.replace(
-        co_code=_written(todo, begin),
+        co_code=_written(todo),
         co_consts=tuple(tables.constants),
         co_names=tuple(tables.names),
-        co_exceptiontable=write_exception_table(_exception_entries(todo, begin)),
-        co_linetable=_line_table(todo, begin, code.co_firstlineno),
+        co_exceptiontable=write_exception_table(_exception_entries(todo)),
+        co_linetable=_line_table(todo, code.co_firstlineno),
         co_stacksize=code.co_stacksize if stacksize is None else stacksize,
     )
 
 
 @dataclass
 class _Unit:
-    """An instruction on its way to bytes: its opcode, and its argument as a number (of a jump: its
-    distance, once `_resolve_jumps` knows it)."""
+    """An instruction on its way to bytes: its opcode, its argument as a number (of a jump: its
+    distance), and where it lies, in code units."""
 
     ins: Instruction
     op: int
     arg: int
+    width: int = 1  # without its inline caches: 1, and 1 for each EXTENDED_ARG
+    start: int = 0
+    end: int = 0
 
 
 class _Tables:
@@ -269,108 +244,74 @@ class _Tables:
         return self.constant_index[id(value)]
 
 
-def _written(todo: list[_Unit], begin: list[int]) -> bytes:
+def _written(todo: list[_Unit]) -> bytes:
     """The code itself, with EXTENDED_ARGs and room for inline caches."""
     raw = bytearray()
-    for start, unit in zip(begin, todo):
-        prefixes = (unit.ins.end - start) - 1 - CACHES[unit.op]
-        for k in range(prefixes, 0, -1):
+    for unit in todo:
+        for k in range(unit.width - 1, 0, -1):
             raw += bytes((OPCODE["EXTENDED_ARG"], unit.arg >> 8 * k & 255))
         raw += bytes((unit.op, unit.arg & 255)) + bytes(2 * CACHES[unit.op])
     return bytes(raw)
 
 
-def _line_table(todo: list[_Unit], begin: list[int], line: int) -> bytes:
+def _line_table(todo: list[_Unit], line: int) -> bytes:
     lines = bytearray()
     pos: Position = (line, line, None, None)
-    for start, unit in zip(begin, todo):
+    for unit in todo:
         pos = unit.ins.pos or pos
-        line = write_position(lines, pos, unit.ins.end - start, line)
+        line = write_position(lines, pos, unit.end - unit.start, line)
     return bytes(lines)
 
 
-def _exception_entries(todo: list[_Unit], begin: list[int]) -> list[list[int]]:
+def _exception_entries(todo: list[_Unit]) -> list[list[int]]:
     """Entries (start, stop, target, depth, lasti) in code units; neighbours with one handler are
     one entry."""
-    where = {id(unit.ins): start for start, unit in zip(begin, todo)}
+    where = {id(unit.ins): unit.start for unit in todo}
     table: list[list[int]] = []
-    for start, unit in zip(begin, todo):
+    for unit in todo:
         if not unit.ins.exc:
             continue
         handler, depth, lasti = unit.ins.exc
-        entry = [start, unit.ins.end, where[id(handler)], depth, lasti]
-        if table and table[-1][1] == start and table[-1][2:] == entry[2:]:
-            table[-1][1] = unit.ins.end
+        entry = [unit.start, unit.end, where[id(handler)], depth, lasti]
+        if table and table[-1][1] == unit.start and table[-1][2:] == entry[2:]:
+            table[-1][1] = unit.end
         else:
             table.append(entry)
     return table
 
 
-def _resolve_jumps(todo: list[_Unit]) -> list[int]:
-    """Fill in jump distances; returns the start of each instruction and sets `.end` (both in code
-    units).
+def _resolve_jumps(todo: list[_Unit]) -> None:
+    """Fill in jump distances, and where each unit lies.
 
     A longer distance may need an EXTENDED_ARG, which moves what lies behind it: widths grow until
     nothing changes.
     """
-    width = [1 if unit.op in HAS_JUMP else _bytes_of(unit.arg) for unit in todo]
-    while True:
-        begin = _lay_out(todo, width)
-        where = {id(unit.ins): start for start, unit in zip(begin, todo)}
-        stable = True
-        for i, unit in enumerate(todo):
-            if unit.op not in HAS_JUMP:
-                continue
-            unit.arg = where[id(unit.ins.arg)] - unit.ins.end
-            if unit.op in JUMPS_BACK:
-                unit.arg = -unit.arg
-            if unit.arg < 0:
-                raise ValueError(f"{unit.ins} jumps the wrong way")
-            if _bytes_of(unit.arg) > width[i]:
-                width[i] = _bytes_of(unit.arg)
-                stable = False
-        if stable:
-            return begin
+    unit_of = {id(unit.ins): unit for unit in todo}
+    while _lay_out(todo):
+        for unit in todo:
+            if unit.op in HAS_JUMP:
+                distance = unit_of[id(unit.ins.arg)].start - unit.end
+                unit.arg = -distance if unit.op in JUMPS_BACK else distance
+                if unit.arg < 0:
+                    raise ValueError(f"{unit.ins} jumps the wrong way")
 
 
-def _bytes_of(arg: int) -> int:
-    """How many code units write this argument: one, and one EXTENDED_ARG for each further byte."""
-    return max(1, (arg.bit_length() + 7) // 8)
-
-
-def _lay_out(todo: list[_Unit], width: list[int]) -> list[int]:
-    """Where each instruction starts, if it has that many units before its caches; sets `.end`."""
-    begin = []
+def _lay_out(todo: list[_Unit]) -> bool:
+    """Set `start` and `end` of each unit; has one of them moved?"""
+    moved = False
     position = 0
-    for units, unit in zip(width, todo):
-        begin.append(position)
-        position += units + CACHES[unit.op]
-        unit.ins.end = position
-    return begin
+    for unit in todo:
+        unit.width = max(unit.width, (unit.arg.bit_length() + 7) // 8)
+        start, position = position, position + unit.width + CACHES[unit.op]
+        moved |= (unit.start, unit.end) != (start, position)
+        unit.start, unit.end = start, position
+    return moved
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def read_exception_table(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yields (start, stop, target, depth, lasti), offsets in bytes."""
-    stream = iter(data)
-
-    def varint() -> int:
-        byte = next(stream)
-        value = byte & 63
-        while byte & 64:
-            byte = next(stream)
-            value = value << 6 | byte & 63
-        return value
-
-    while True:
-        try:
-            start = varint() * 2
-        except StopIteration:
-            return
-        length = varint() * 2
-        target = varint() * 2
-        depth_lasti = varint()
-        yield start, start + length, target, depth_lasti >> 1, depth_lasti & 1
+def read_exception_table(code: types.CodeType) -> Iterable[tuple[int, int, int, int, bool]]:
+    """(start, stop, target, depth, lasti) of each entry, offsets in bytes."""
+    return getattr(dis, "_parse_exception_table")(code)
 
 
 def write_exception_table(entries: Iterable[Sequence[int]]) -> bytes:

@@ -39,24 +39,6 @@ class CanonicalOp:
 
 
 DROPPED = {"RESUME", "NOP", "PRECALL", "COPY_FREE_VARS", "TO_BOOL", "CACHE"}
-KEPT = set(
-    """
-    POP_TOP COPY SWAP PUSH_NULL END_FOR
-    LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_FAST_AND_CLEAR LOAD_CLOSURE MAKE_CELL
-    LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_NAME STORE_NAME
-    LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL
-    LOAD_ATTR LOAD_METHOD STORE_ATTR DELETE_ATTR LOAD_SUPER_ATTR IMPORT_NAME IMPORT_FROM
-    BINARY_SUBSCR STORE_SUBSCR DELETE_SUBSCR BUILD_SLICE IS_OP CONTAINS_OP
-    BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING
-    LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE MAP_ADD DICT_UPDATE DICT_MERGE LIST_TO_TUPLE UNPACK_SEQUENCE UNPACK_EX
-    CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC
-    CALL CALL_KW CALL_FUNCTION_EX MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE LOAD_BUILD_CLASS
-    POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE GET_ITER FOR_ITER RETURN_VALUE
-    RAISE_VARARGS RERAISE PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START
-    MATCH_CLASS MATCH_MAPPING MATCH_SEQUENCE MATCH_KEYS GET_LEN
-    RETURN_GENERATOR YIELD_VALUE GET_YIELD_FROM_ITER SEND END_SEND
-""".split()
-)
 RENAMED = {
     "LOAD_FAST_CHECK": "LOAD_FAST",
     "JUMP_FORWARD": "JUMP",
@@ -64,7 +46,7 @@ RENAMED = {
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
 }
 UNARY = {"UNARY_NEGATIVE": "-", "UNARY_INVERT": "~", "UNARY_NOT": "not", "UNARY_POSITIVE": "+"}
-INTRINSICS = {
+INTRINSICS: dict[int, tuple[str, Any]] = {
     3: ("STOPITERATION_ERROR", None),
     5: ("UNARY_OP", "+"),
     6: ("LIST_TO_TUPLE", None),
@@ -75,8 +57,7 @@ END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)  # what FOR_ITER's exit s
 
 
 def translate(ins: Instruction) -> list[tuple[str, Any]]:
-    """Canonical (op, arg) pairs of one native instruction; an unknown one becomes UNSUPPORTED, an
-    error if reached."""
+    """Canonical (op, arg) pairs of one native instruction; most are the instruction itself."""
     op = RENAMED.get(ins.op, ins.op)
     if op in DROPPED:
         return []
@@ -86,9 +67,7 @@ def translate(ins: Instruction) -> list[tuple[str, Any]]:
         return RULES[op](ins)
     if op in UNARY:
         return [("UNARY_OP", UNARY[op])]
-    if op in KEPT:
-        return [(op, ins.arg)]
-    return [("UNSUPPORTED", op)]
+    return [(op, ins.arg)]
 
 
 def _load_global(ins: Instruction) -> list[tuple[str, Any]]:
@@ -116,13 +95,8 @@ def _format_value(ins: Instruction) -> list[tuple[str, Any]]:
     return [*convert, ("FORMAT_WITH_SPEC" if has_format else "FORMAT_SIMPLE", None)]
 
 
-def _intrinsic(ins: Instruction) -> list[tuple[str, Any]]:
-    return [INTRINSICS.get(ins.arg, ("UNSUPPORTED", ins.op))]
-
-
 # native name -> what stands for it in the canonical set, where that is not the instruction itself
 RULES: dict[str, Callable[[Instruction], list[tuple[str, Any]]]] = {
-    "JUMP": lambda ins: [("JUMP", ins.arg)],
     "LOAD_GLOBAL": _load_global,
     "LOAD_ATTR": lambda ins: [("LOAD_METHOD" if ins.flags else "LOAD_ATTR", ins.arg)],
     "LOAD_SUPER_ATTR": lambda ins: [("LOAD_SUPER_ATTR", (ins.arg, ins.flags))],
@@ -135,7 +109,7 @@ RULES: dict[str, Callable[[Instruction], list[tuple[str, Any]]]] = {
     "BINARY_SLICE": lambda ins: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
     "STORE_SLICE": lambda ins: [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)],
     "FORMAT_VALUE": _format_value,
-    "CALL_INTRINSIC_1": _intrinsic,
+    "CALL_INTRINSIC_1": lambda ins: [INTRINSICS.get(ins.arg, (ins.op, ins.arg))],
 }
 
 

@@ -19,33 +19,19 @@ def _simple(op: str) -> Callable[..., Piece]:
     return lambda arg=None: [Instruction(op, arg)]
 
 
-# load_const(1) is [Instruction("LOAD_CONST", 1)]; COPY and SWAP count from 1 at the top
+# load_const(1) is [Instruction("LOAD_CONST", 1)]; COPY counts from 1 at the top
 load_const = _simple("LOAD_CONST")
 load_fast = _simple("LOAD_FAST")
 store_fast = _simple("STORE_FAST")
 delete_fast = _simple("DELETE_FAST")
-load_deref = _simple("LOAD_DEREF")
-store_deref = _simple("STORE_DEREF")
-delete_deref = _simple("DELETE_DEREF")
 load_global = _simple("LOAD_GLOBAL")
-store_global = _simple("STORE_GLOBAL")
-delete_global = _simple("DELETE_GLOBAL")
 load_attr = _simple("LOAD_ATTR")
 store_attr = _simple("STORE_ATTR")
-delete_attr = _simple("DELETE_ATTR")
-binary_subscr = _simple("BINARY_SUBSCR")
-store_subscr = _simple("STORE_SUBSCR")
-delete_subscr = _simple("DELETE_SUBSCR")
 build_tuple = _simple("BUILD_TUPLE")
 build_list = _simple("BUILD_LIST")
-build_set = _simple("BUILD_SET")
-build_map = _simple("BUILD_MAP")
-build_slice = _simple("BUILD_SLICE")
-unpack_sequence = _simple("UNPACK_SEQUENCE")
 push_null = _simple("PUSH_NULL")
 pop_top = _simple("POP_TOP")
 copy = _simple("COPY")
-swap = _simple("SWAP")
 jump_forward = _simple("JUMP_FORWARD")
 return_value = _simple("RETURN_VALUE")
 load_cell = _simple("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST")  # the cell itself

@@ -1,36 +1,58 @@
-"""Builtins that few compiled programs call: max, sum, sorted, reversed, hash, vars.
+"""Builtins, containers, numbers and operators as functions: max, sorted, getattr, dict, round...
 
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
+    collections.deque(xs, 3)        frozenset(xs)        slice(1, n)        divmod(7, 2)
 
-In, out: see `symbolic_eval.registry`.
+In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import builtins
+import collections
 import functools
 import operator
 import sys
+import types
+from typing import Any
+
+import torch
 
 from ..exceptions import Break, ObservedException
-from ..symbolic_eval.builtin_rules import name_of, on_operands
-from ..symbolic_eval.registry import ByClass, refused, rule, rules
-from ..symbolic_eval.text import text
+from ..symbolic_eval.calls import computed
+from ..symbolic_eval.opcodes import slice_of
+from ..symbolic_eval.operations import Operations, on_host
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
+from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
+from ..variables.base import Variable, adds_to
 from ..variables.constant import ConstantVar
-from ..variables.containers import (
-    Container,
-    DictVar,
-    DictViewVar,
-    ListVar,
-    SequenceVar,
-    TupleVar,
-)
+from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import HostIterator, SequenceIterator
+from ..variables.iterators import EnumerateVar, HostIterator, SequenceIterator, ZipVar
 from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.more.deques import DequeVar
+from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
+from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
+from ..variables.tensor import TensorVar
 
+EMPTY = TupleVar([])
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
+
+
+def name_of(variable: Variable) -> str:
+    if not isinstance(variable.as_constant(), str):
+        raise Break("arguments", f"{variable} as the name of an attribute")
+    return variable.as_constant()
+
+
+def _getattr(tx, owner, name, default=None, /):
+    try:
+        return owner.getattr(tx, name_of(name))
+    except ObservedException as raised:
+        if default is None or not issubclass(raised.var.python_type(), AttributeError):
+            raise
+        return default
 
 
 def _hash(tx, value, /):
@@ -87,10 +109,41 @@ def _sum(tx, values, /, start=ConstantVar(0)):
     return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
-def _vars(tx, owner):
+def _vars(tx, owner=None, /):
+    if owner is None:
+        raise Break("C function", "the call of vars()")
     if not tx.has_attr(owner, "__dict__"):
         tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
     return owner.getattr(tx, "__dict__")
+
+
+def is_callable(value: Variable) -> bool:
+    return lookup(value.python_type(), "__call__")[1] is not MISSING
+
+
+@adds_to(Operations, "sorted")
+def in_order(
+    self: Any, values: list[Variable], key: Variable | None, reverse: Variable
+) -> list[Variable]:
+    """The values in order.  The list that is given is left as list.sort() leaves its own, also
+    when a comparison raises."""
+    keys = values
+    if key is not None and key.identity() is not None:
+        keys = [key.call(self, [value], {}) for value in values]
+    if not issubclass(reverse.python_type(), int):
+        name = type_text(reverse.python_type())
+        self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
+    order = list(range(len(values)))
+    before = list(values)
+
+    def compare(i: int, j: int) -> int:  # list.sort() asks only for <
+        return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
+
+    try:
+        order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
+    finally:
+        values[:] = [before[i] for i in order]
+    return values
 
 
 # ---- reversed()
@@ -112,10 +165,7 @@ def _reversed_object(tx, value):
         return _reversed(tx, value.payload)
     if method is None and not is_sequence(value.cls):
         return None
-    if value.payload is not None:
-        items = list(value.iterate(tx))
-    else:
-        items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
+    items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
     return tx.iter_of(TupleVar(items[::-1]))
 
 
@@ -147,38 +197,173 @@ def _reversed_dict(tx, value):
     return HostIterator(iter(list(value.iterate(tx))[::-1]), type(iterator))
 
 
+# ---- numbers
+def _abs(tx, value, /):
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, "abs", [], {})
+    if isinstance(value, ObjectVar):
+        return through(value, tx, "__abs__", [])
+    symbolic = apply(tx, CALLS[abs], value) if type(value) is SymVar else None
+    return symbolic or tx.fold(abs, value.as_constant())
+
+
+def _divmod(tx, a, b, /):
+    if a.is_constant() and b.is_constant():
+        return tx.fold(divmod, a.as_constant(), b.as_constant())
+    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
+        raise Break("C function", "divmod() of objects")
+    for operand in (a, b):
+        if not hasattr(operand.python_type(), "__divmod__"):
+            first, second = type_text(a.python_type()), type_text(b.python_type())
+            text = f"unsupported operand type(s) for divmod(): '{first}' and '{second}'"
+            tx.raise_(TypeError, text)
+    return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
+
+
+def _round(tx, number, ndigits=NONE):
+    digits = [] if ndigits is NONE else [ndigits]
+    if isinstance(number, TensorVar):
+        return number.call_method(tx, "round", digits, {})
+    symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
+    return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
+
+
+def _index(tx, value, /):
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, "__index__", [], {})
+    if type(value) is SymVar and value.python_type() is int:
+        return value
+    return tx.fold(operator.index, value.as_constant())
+
+
+def _converted(cls, tx, *args, **kwargs):
+    """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
+    value, name = args[0] if args else None, f"__{cls.__name__}__"
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, name, [], {})
+    if cls is bool and value is not None:
+        return value.truth(tx)
+    method = value.special(tx, name) if isinstance(value, ObjectVar) else None
+    if method is not None:
+        return method.call(tx, [], {})
+    return computed(tx, cls, args, kwargs, "as_constant")
+
+
+for _class in (int, float, complex, bool):
+    rule(_class)(functools.partial(_converted, _class))
+
+
+def _pow(tx, base, exponent, *modulo):
+    if not modulo:
+        return tx.binary("**", base, exponent)
+    return tx.fold(on_host(pow, [base, exponent, *modulo], {}, "as_constant"))
+
+
+# ---- containers
+def updated(made: DictVar, tx: Any, args: Any, kwargs: dict[str, Variable]) -> DictVar:
+    made.call_method(tx, "update", args, kwargs)
+    return made
+
+
+def _frozenset(tx, values=EMPTY, /):
+    if isinstance(values, SetVar) and values.cls is frozenset:
+        return values
+    return SetVar.made(tx, values, frozenset)
+
+
+def _deque(tx, values=EMPTY, maxlen=NONE):
+    limit = maxlen.as_constant()
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise Break("arguments", "the maxlen of a deque")
+    made = DequeVar(list(values.iterate(tx)), limit)
+    made._changed()
+    made.mutated = False
+    return made
+
+
+def _defaultdict(tx, factory=None, /, *args, **kwargs):
+    if factory is not None and factory.identity() is not None and not is_callable(factory):
+        tx.raise_(TypeError, "first argument must be callable or None")
+    return updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs)
+
+
+def _type(tx, value, *more, **kwargs):
+    if more:
+        raise Break("class", "making a class in a compiled frame")
+    return tx.output.wrap_pinned(value.python_type())
+
+
+def _on_operands(method: str, symbol: str, tx: Any, *operands: Variable) -> Variable:
+    return getattr(tx, method)(symbol, *operands)
+
+
 rules(
     {
+        getattr: _getattr,
+        hasattr: lambda tx, owner, name, /: tx.has_attr(owner, name_of(name)),
+        setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name_of(name), value),
+        any: lambda tx, values, /: any(item.truth(tx) for item in values.iterate(tx)),
+        all: lambda tx, values, /: all(item.truth(tx) for item in values.iterate(tx)),
+        operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
+        dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
+        enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
+            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
+        ),
+        zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
+            [tx.iter_of(a) for a in values], strict.truth(tx)
+        ),
+        type: _type,
         hash: _hash,
         next: _next,
         max: functools.partial(_extreme, max, ">"),
         min: functools.partial(_extreme, min, "<"),
-        operator.iconcat: functools.partial(on_operands, "binary", "+="),
         sum: _sum,
-        repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
-        format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
-        vars: lambda tx, owner=None, /: (
-            refused("C function", "the call of vars()")(tx) if owner is None else _vars(tx, owner)
-        ),
+        vars: _vars,
         delattr: lambda tx, owner, name, /: owner.delattr(tx, name_of(name)),
-        callable: lambda tx, value, /: ConstantVar(
-            lookup(value.python_type(), "__call__")[1] is not MISSING
-        ),
-        id: refused("C function", "the call of id()"),
-        sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
-            tx.sorted(tx.listed(values), key, reverse)
-        ),
+        callable: lambda tx, value, /: is_callable(value),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
-        operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
-        operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
-        operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
-        operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        (property, staticmethod, classmethod): refused(
-            "class", "making a descriptor in a compiled frame"
-        ),
+        operator.contains: lambda tx, owner, item, /: owner.contains(tx, item),
+        operator.truth: lambda tx, value, /: value.truth(tx),
+        operator.is_: lambda tx, a, b, /: tx.same(a, b),
+        operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
+        (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         builtins.__build_class__: refused(
             "class", "a class statement in a compiled frame", "define the class outside"
         ),
+        sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
+            tx.sorted(tx.listed(values), key, reverse)
+        ),
+        torch.nn.Module.__setattr__: lambda tx, self, name, value, /: self.module_setattr(
+            tx, name.as_constant(), value
+        ),
+        torch.nn.Module.__getattr__: lambda tx, self, name, /: self.module_getattr(
+            tx, name.as_constant()
+        ),
+        abs: _abs,
+        divmod: _divmod,
+        round: _round,
+        operator.index: _index,
+        pow: _pow,
+        frozenset: _frozenset,
+        collections.deque: _deque,
+        collections.defaultdict: _defaultdict,
+        collections.OrderedDict: lambda tx, *args, **kwargs: updated(
+            DictVar({}, collections.OrderedDict), tx, args, kwargs
+        ),
+        types.MappingProxyType: lambda tx, of, /: (
+            ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
+        ),
+        torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
+        slice: lambda tx, first, second=None, step=NONE, /: slice_of(
+            [NONE, first, step] if second is None else [first, second, step]
+        ),
     }
 )
+for _symbol, _operator in OPERATORS.items():  # operator.add...: tx.binary("+", a, b)
+    rule(_operator.function)(functools.partial(_on_operands, "binary", _symbol))
+rule(operator.iconcat)(functools.partial(_on_operands, "binary", "+="))
+for _symbol, _function in COMPARISONS.items():
+    rule(_function)(functools.partial(_on_operands, "compare", _symbol))
+for _symbol, _function in UNARY.items():
+    rule(_function)(functools.partial(_on_operands, "unary", _symbol))

@@ -16,9 +16,8 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_eval.builtin_rules import name_of
-from ..symbolic_eval.registry import NONE, ByClass, Call, callable_of_type, refused, rule
-from ..symbolic_eval.text import text
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, refused, rule, taking
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
@@ -31,6 +30,8 @@ from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
 from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
+from .builtins import name_of
+from .text import text
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()
@@ -116,8 +117,7 @@ def _of_object(tx, descriptor, self, rest, kwargs):
         return of_payload(tx, descriptor, self, rest, kwargs)
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
     if immutable and self.value is not None and self.fields is None:
-        named = {key: value.real() for key, value in kwargs.items()}
-        return tx.fold(descriptor, *[value.real() for value in (self, *rest)], **named)
+        return tx.fold(on_host(descriptor, [self, *rest], kwargs))
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 
 
@@ -177,7 +177,7 @@ def _of_class(tx, descriptor, self, rest, kwargs):
         return instantiate(tx, self.value, rest, kwargs)
     if name in ("__setattr__", "__delattr__", "__init__"):
         return None
-    return tx.fold_pinned(descriptor, *[value.real() for value in (self, *rest)])
+    return tx.fold_pinned(on_host(descriptor, [self, *rest], {}))
 
 
 @method_of(FunctionVar, BoundMethodVar)
@@ -189,9 +189,9 @@ def _of_function(tx, descriptor, self, rest, kwargs):
 def _of_constant(tx, descriptor, self, rest, kwargs):
     if is_its_own(self, descriptor):
         return None
-    values = [value.as_constant() for value in (self, *rest)]
-    tx.check_size(descriptor.__name__, *values)
-    return tx.fold(descriptor, *values, **{k: v.as_constant() for k, v in kwargs.items()})
+    call = on_host(descriptor, [self, *rest], kwargs, "as_constant")
+    tx.check_size(descriptor.__name__, *call.args)
+    return tx.fold(call)
 
 
 # ---- methods of `object`, on any object
@@ -205,20 +205,20 @@ OBJECT_METHODS = {
         refused("arguments", "arguments of object.__init__()")(tx) if rest else None
     ),
     "__init_subclass__": lambda tx, self, *rest: None,
-    "__eq__": lambda tx, self, other: ConstantVar(
+    "__eq__": lambda tx, self, other: (
         True if self.identity() is other.identity() else NotImplemented
     ),
     "__ne__": lambda tx, self, other: (
         refused("compare", "object.__ne__(), which asks the class's own __eq__")(tx)
         if lookup(self.python_type(), "__eq__")[1] is not object.__eq__
-        else ConstantVar(False if self.identity() is other.identity() else NotImplemented)
+        else (False if self.identity() is other.identity() else NotImplemented)
     ),
-    "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")),
-    "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
+    "__repr__": lambda tx, self: text(tx, self, "repr"),
+    "__str__": lambda tx, self: text(tx, self, "str"),
 }
 
 
-OBJECT_METHODS = {name: Call(name, handler) for name, handler in OBJECT_METHODS.items()}
+OBJECT_METHODS = {name: taking(name, handler) for name, handler in OBJECT_METHODS.items()}
 
 
 # ---- functions of C that are bound to a class or a text
@@ -241,9 +241,9 @@ def call_class_method(tx, owner: type, function, args: list, kwargs: dict) -> Va
             made.setitem(tx, key, args[1] if len(args) > 1 else NONE)
         return made
     if issubclass(owner, (int, float, str, bytes)):
-        return tx.fold(function, *[value.as_constant() for value in args])
+        return tx.fold(on_host(function, args, {}, "as_constant"))
     if name in OF_CLASSES:
-        return tx.fold_pinned(function, *[value.real() for value in args])
+        return tx.fold_pinned(on_host(function, args, {}))
     raise Break("C function", f"the call of {owner.__name__}.{name}()")
 
 
@@ -253,11 +253,9 @@ def _new_object(new, tx, *args, **kwargs):
     cls = args[0].as_constant()
     if issubclass(cls, tuple):
         items = list(args[1].iterate(tx)) if len(args) > 1 else []
-        return (
-            TupleVar(items, cls)
-            if hasattr(cls, "_fields") or cls is tuple
-            else tx.call_class(cls, args[1:], kwargs)
-        )
+        if hasattr(cls, "_fields") or cls is tuple:
+            return TupleVar(items, cls)
+        return tx.call_class(cls, args[1:], kwargs)
     return allocate(tx, cls, args[1:], new)
 
 

@@ -1,20 +1,241 @@
-"""Calls of classes that are made in ways of their own: named tuples, enums, modules.
+"""isinstance() and issubclass(); super(); calls of classes that are made in ways of their own.
 
-Pair(1, 2)        Color(3)        torch.nn.Flatten()
+    isinstance(x, torch.FloatTensor)        super().forward(x)        Pair(1, 2)        Color(3)
+
+Every class is asked in its own way, as its metaclass says:
+
+| metaclass's `__instancecheck__` | what answers |
+|---|---|
+| type's | the MRO of the value's type, then its `__class__` |
+| abc's | `issubclass` of the type, guarded: a class may be registered later |
+| a protocol's | the attributes that it names |
+| torch.FloatTensor's and the like (C) | dtype, layout and device |
+| any other in Python | is traced |
 """
 
+import abc
 import enum
-import functools
+import sys
 import types
+import typing
+import weakref
 
 import torch
 
 from ..exceptions import Break
-from ..symbolic_eval.registry import class_with_base
+from ..foreign import ours
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.registry import class_with_base, rule, rules
+from ..variables.base import OpaqueVar
 from ..variables.classes import ClassVar
-from ..variables.lookup import lookup
+from ..variables.constant import ConstantVar
+from ..variables.containers import TupleVar
+from ..variables.functions import CellVar
+from ..variables.lookup import MISSING, lookup, trusted
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
+from ..variables.tensor import TensorVar
+
+LEGACY = type(torch.FloatTensor)
+ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
+TYPING = ("typing", "typing_extensions")
 
 
+@rule(isinstance)
+def is_instance(tx, value, kinds, /):
+    """PyObject_IsInstance."""
+    cls = kinds.identity()
+    if cls is value.python_type():
+        return True
+    parts = parts_of(tx, kinds)
+    if parts is not None:
+        return any(is_instance(tx, value, part) for part in parts)
+    if isinstance(cls, type):
+        return ask_class(tx, value, cls)
+    if isinstance(cls, typing._BaseGenericAlias):  # asks the type alone
+        return folded_check(tx, value.python_type(), cls)
+    checker = kinds.special(tx, "__instancecheck__") if isinstance(kinds, ObjectVar) else None
+    if checker is not None:
+        return checker.call(tx, [value], {}).truth(tx)
+    raise Break("class", f"isinstance() of {value} and {kinds}")  # plain Python says what is wrong
+
+
+def parts_of(tx, kinds):
+    """The variables of a tuple or union, or None for what is one class."""
+    if isinstance(kinds, TupleVar):
+        return kinds.iterate(tx)
+    found = kinds.identity()
+    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
+        return [tx.output.wrap_pinned(part) for part in typing.get_args(found)]
+    return None
+
+
+def ask_class(tx, value, cls):
+    check = lookup(type(cls), "__instancecheck__")[1]
+    if check is type.__instancecheck__:
+        return by_type(tx, value, cls)
+    if isinstance(cls, LEGACY):
+        return is_legacy_tensor(tx, value, cls)
+    of_typing = isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING
+    if of_typing and getattr(cls, "_is_protocol", False):
+        return fulfils(tx, value, cls)
+    if of_typing or check is abc.ABCMeta.__instancecheck__:
+        return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
+    if isinstance(check, types.FunctionType):
+        made = tx.output.wrap_class_attribute(
+            *lookup(type(cls), "__instancecheck__"), "__instancecheck__"
+        )
+        return made.call(tx, [ClassVar(cls), value], {}).truth(tx)
+    raise Break("class", f"isinstance() asks {type(cls).__name__}.__instancecheck__")
+
+
+def classes_of(tx, value):
+    """The type of a value, then what it says of itself: `__class__` may be a property (a
+    mock's)."""
+    kind = value.python_type()
+    yield kind
+    if isinstance(value, OpaqueVar):
+        if kind in weakref.ProxyTypes or lookup(kind, "__class__")[0] is not object:
+            raise value.broken
+    elif isinstance(value, ObjectVar):
+        own = lookup(kind, "__class__")[0] is not object
+        if own or isinstance(lookup(kind, "__getattribute__")[1], types.FunctionType):
+            said = value.getattr(tx, "__class__").identity()
+            if isinstance(said, type) and said is not kind:
+                yield said
+
+
+def by_type(tx, value, cls):
+    """type.__instancecheck__."""
+    return any(cls in kind.__mro__ for kind in classes_of(tx, value))
+
+
+def is_registered(tx, kind, cls):
+    """issubclass(kind, cls) of an abstract class, which may learn of `kind` later."""
+    if cls in kind.__mro__:
+        return True
+    found = bool(tx.run_now(issubclass, kind, cls))
+    if not (trusted(kind.__module__) and trusted(cls.__module__)):
+        word = "" if found else "not "
+        source = tx.output.tree.pinned(cls)
+        tx.output.guard(source, ("SUBCLASS", kind), f"{word}issubclass({{pin}}, {{0}})", kind)
+    return found
+
+
+def folded_check(tx, kind, cls):
+    """issubclass(kind, cls) of a typing construct.  What raises is left to plain Python."""
+    try:
+        return issubclass(kind, cls)
+    except ours(Exception):
+        raise Break("class", f"isinstance() with {cls}") from None
+
+
+def is_legacy_tensor(tx, value, cls):
+    """torch.FloatTensor, torch.cuda.HalfTensor...: names for a dtype on a kind of device."""
+    if isinstance(value, OpaqueVar) and isinstance(value.value, torch.Tensor):
+        raise value.broken
+    if not isinstance(value, TensorVar):
+        return False
+    fake = value.fake
+    device = "cuda" if cls.is_cuda else "xpu" if getattr(cls, "is_xpu", False) else "cpu"
+    found = (fake.dtype, fake.layout, fake.device.type) == (cls.dtype, cls.layout, device)
+    if value.value is not None and value.source is not None:
+        word = "" if found else "not "
+        tx.output.guard(value.source, ("INSTANCE", cls), f"{word}isinstance({{0}}, {{pin}})", cls)
+    return found
+
+
+def fulfils(tx, value, protocol):
+    """A runtime-checkable protocol's `__instancecheck__`: are all its attributes there?"""
+    kind = value.python_type()
+    if protocol in kind.__mro__:
+        return True
+    if not getattr(protocol, "_is_runtime_protocol", False) or isinstance(value, OpaqueVar):
+        raise Break("class", f"isinstance() of {value} and the protocol {protocol.__name__}")
+    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)
+    return all(has_member(tx, value, name) for name in sorted(names))
+
+
+def has_member(tx, value, name):
+    """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
+    asks."""
+    _, found = lookup(value.python_type(), name)  # which guards what it finds
+    if found is None:
+        raise Break("class", f"a protocol's {name}, which is None")
+    if found is not MISSING and not isinstance(found, property):
+        return True
+    if sys.version_info < (3, 12):
+        return tx.has_attr(value, name)
+    if found is not MISSING:
+        return True
+    fields = getattr(value, "fields", None)
+    if fields is not None:
+        return fields.get(tx, ConstantVar(name)) is not None
+    if hasattr(value.python_type(), "__dict__") and isinstance(value, ObjectVar):
+        return False
+    return tx.has_attr(value, name)
+
+
+@rule(issubclass)
+def is_subclass(tx, cls, kinds, /):
+    """PyObject_IsSubclass."""
+    parts = parts_of(tx, kinds)
+    if parts is not None:
+        return any(is_subclass(tx, cls, part) for part in parts)
+    asked = kinds.identity()
+    if not isinstance(cls, ClassVar):
+        raise Break("class", f"issubclass() of {cls}")  # plain Python says what is wrong with it
+    if isinstance(asked, typing._BaseGenericAlias):
+        return folded_check(tx, cls.value, asked)
+    if not isinstance(asked, type):
+        checker = kinds.special(tx, "__subclasscheck__") if isinstance(kinds, ObjectVar) else None
+        if checker is None:
+            raise Break("class", f"issubclass() of {cls} and {kinds}")
+        return checker.call(tx, [cls], {}).truth(tx)
+    owner, check = lookup(type(asked), "__subclasscheck__")
+    if check is type.__subclasscheck__:
+        return asked in cls.value.__mro__
+    if not isinstance(check, types.FunctionType):
+        raise Break("class", f"issubclass() asks {type(asked).__name__}.__subclasscheck__")
+    if check in ABC_CHECKS or isinstance(asked, abc.ABCMeta) and check.__module__ in TYPING:
+        return is_registered(tx, cls.value, asked)
+    traced = tx.output.wrap_class_attribute(owner, check, "__subclasscheck__")
+    return traced.call(tx, [kinds, cls], {}).truth(tx)
+
+
+rules(
+    {
+        # what a metaclass's own check comes to when it calls super()
+        type.__instancecheck__: lambda tx, cls, value, /: by_type(tx, value, cls.value),
+        type.__subclasscheck__: lambda tx, cls, other, /: cls.value in other.value.__mro__,
+    }
+)
+
+
+@rule(super)
+def _super(tx, *args, **kwargs):
+    first, second, *_ = *(args or zero_argument_super(tx)), None, None
+    cls = first.value if isinstance(first, ClassVar) else None
+    if cls is not None and second is not None and len(args) in (0, 2) and not kwargs:
+        # a class's MRO is None while the class is made
+        mro = second.value.__mro__ if isinstance(second, ClassVar) else ()
+        if mro is not None and (cls in mro or issubclass(second.python_type(), cls)):
+            return SuperVar(cls, second)
+    raise Break("class", "super() with these arguments")  # plain Python says what is wrong
+
+
+def zero_argument_super(tx):
+    """What super() takes from the frame that calls it."""
+    name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
+    cell = tx.cells.get(name)
+    first = cell.load(tx) if cell is not None else tx.locals.get(name)
+    cls = tx.cells.get("__class__", CellVar()).load(tx)
+    if first is None or cls is None:
+        raise Break("class", "super() without a class or a first argument")
+    return [cls, first.realize(tx)]
+
+
+# ---- classes that are made in ways of their own
 @class_with_base(tuple)
 def _named_tuple(tx, cls, args, kwargs):
     if hasattr(cls, "_fields") and isinstance(cls.__new__, types.FunctionType):
@@ -28,7 +249,7 @@ def _named_tuple(tx, cls, args, kwargs):
 def _enum(tx, cls, args, kwargs):
     if type(cls) is not enum.EnumMeta:
         return None
-    return tx.fold_pinned(cls, *[value.as_constant() for value in args])
+    return tx.fold_pinned(on_host(cls, args, {}, "as_constant"))
 
 
 @class_with_base(torch.nn.Module)
@@ -38,8 +259,7 @@ def _module(tx, cls, args, kwargs):
         return None
     if not all(value.is_constant() for value in (*args, *kwargs.values())):
         return None
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    make = functools.partial(cls, *[value.as_constant() for value in args], **named)
+    make = on_host(cls, args, kwargs, "as_constant")
     made = make()
     tables = (made._parameters, made._buffers, made._modules)
     if any(value is not None for table in tables for value in table.values()):

@@ -7,14 +7,60 @@ In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/iter.py.
 
 import itertools
 import operator
+import types
+from collections.abc import Callable
+from typing import Any
 
-from ..exceptions import Break
-from ..variables.base import current
+from ..exceptions import Break, ObservedException
+from ..foreign import ours
+from ..symbolic_eval.operations import Operations
+from ..symbolic_eval.registry import NONE, rule, rules
+from ..variables.base import adds_to, current
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
-from ..variables.functions import CallableVar
+from ..variables.functions import BoundMethodVar, CallableVar
+from ..variables.iterators import ItemIterator, SentinelVar
 from ..variables.more.iterators import LibraryIterator
-from ..symbolic_eval.registry import NONE, rule, rules
+from ..variables.objects import ObjectVar
+
+
+@adds_to(Operations)
+def run_c(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """Call C code now that may call the tracer back: the program's exception only if the C code
+    itself raises."""
+    try:
+        return function(*args, **kwargs)
+    except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
+        if error.__traceback__.tb_next is not None:
+            raise
+        self.raise_(type(error), *error.args)
+
+
+@adds_to(Operations)
+def length_hint(self: Any, values: Any) -> None:
+    """What operator.length_hint() calls; the answer only saves CPython allocations."""
+    names: tuple[str, ...] = ("__len__", "__length_hint__")
+    if isinstance(values, ItemIterator):  # its hint is the length of what it walks
+        values, names = values.object, ("__len__",)
+    if isinstance(values, SentinelVar):
+        values = values.object
+    if not isinstance(values, ObjectVar):
+        return
+    for name in names:
+        method = values.special(self, name)
+        if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
+            continue
+        try:
+            found = method.call(self, [], {})
+        except ObservedException as raised:
+            if not issubclass(raised.var.python_type(), TypeError):
+                raise
+            continue
+        if found.identity() is NotImplemented:
+            continue
+        if found.python_type() is not int or found.as_constant() < 0:
+            raise Break("length", f"{name} of {values} gives no length")
+        return
 
 
 class Iterable:
@@ -108,19 +154,11 @@ def _itertools_rule(real, positional, keywords, defaults={}):
     def make(tx, *args, **kwargs):
         if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
             raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
-        named = {
-            **(defaults if kinds[-1] == "iterable" or len(args) < len(kinds) else {}),
-            **kwargs,
-        }
+        if kinds[-1] == "iterable" or len(args) < len(kinds):
+            kwargs = {**defaults, **kwargs}
         values = [AS_HOST[kind](tx, value) for kind, value in zip(kinds, args)]
-        return library_iterator(
-            tx,
-            tx.run_c(
-                real,
-                *values,
-                **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()},
-            ),
-        )
+        named = {name: AS_HOST[keywords[name]](tx, value) for name, value in kwargs.items()}
+        return library_iterator(tx, tx.run_c(real, *values, **named))
 
     return make
 
@@ -130,9 +168,8 @@ for _real, _row in ITERTOOLS.items():
 
 
 def library_iterator(tx, iterator, cls=None):
-    return LibraryIterator(
-        iterator, (tx.user_stack(), tx.output.root.group_step), cls or type(iterator)
-    )
+    made = tx.user_stack(), tx.output.root.group_step
+    return LibraryIterator(iterator, made, cls or type(iterator))
 
 
 def _tee(tx, values, n=ConstantVar(2), /):
@@ -158,15 +195,12 @@ class _Key:
 
 
 def _groupby(tx, iterable, key=NONE):
-    groups = itertools.groupby(
-        Host(tx, iterable),
-        lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})),
-    )
-    return library_iterator(
-        tx,
-        ((found.variable, library_iterator(tx, group)) for found, group in groups),
-        itertools.groupby,
-    )
+    def key_of(value):
+        return _Key(value if key.identity() is None else key.call(current(), [value], {}))
+
+    groups = itertools.groupby(Host(tx, iterable), key_of)
+    pairs = ((found.variable, library_iterator(tx, group)) for found, group in groups)
+    return library_iterator(tx, pairs, itertools.groupby)
 
 
 rules({itertools.tee: _tee, itertools.groupby: _groupby})

@@ -1,7 +1,8 @@
-"""Operators of objects, sets, dictionaries and their views, floats that change, and classes.
+"""Operators of sequences, sets, dictionaries and their views, floats that change, classes and
+objects; what Python says where nobody knows how.
 
-    Point(1, 2) + Point(3, 4)        {1} | {2}        {"a": 1} | {"b": 2}
-    d.keys() & {1}        int | None        lr * 0.1
+    [1] + [2]        {1} | {2}        {"a": 1} | {"b": 2}        d.keys() & {1}
+    lr * 0.1        int | None        Point(1, 2) + Point(3, 4)
 
 In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 """
@@ -9,30 +10,19 @@ In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 import collections
 import operator as host
 import types
-from typing import Any
+from typing import Any, NoReturn
 
+from .. import config
 from ..exceptions import Break
-from ..symbolic_eval.operators import (
-    COMPARISONS,
-    OPERATORS,
-    SWAPPED,
-    binary,
-    compare,
-    comparison,
-    in_place,
-    not_supported,
-    leave_to_c,
-    kind_of_sequence,
-    is_of_subclass,
-    UNARY,
-    left_operand,
-    right_operand,
-    unary_operand,
-)
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY, Operator, binary, compare
+from ..symbolic_eval.operators import compared_by_identity, comparison, in_place, last_comparison
+from ..symbolic_eval.operators import last_operand, left_operand, right_operand, unary_operand
 from ..variables.base import Variable
-from ..variables.constant import ConstantVar
-from ..variables.containers import Container, DictVar, DictViewVar, SequenceVar
 from ..variables.classes import ClassVar
+from ..variables.constant import ConstantVar
+from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar
+from ..variables.containers import SequenceVar_of, TupleVar
+from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
 from ..variables.more.floats import FloatVar
 from ..variables.more.proxies import ProxyVar
@@ -41,9 +31,149 @@ from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
+SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
+BOUND = (BoundMethodVar, MethodVar)
 METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in METHODS.items()} | {"|": "update"}
 EXACT = 2**53  # every int up to here is a float
+
+
+# ---- where neither operand knows how
+@last_operand(Variable)
+def _last_operand(tx, operator, a, b):
+    """Sequences are asked; Python's own types complain in their own words."""
+    result = of_sequences(tx, operator, a, b)
+    if result is not None:
+        return result
+    if not isinstance(a, ObjectVar) and not isinstance(b, ObjectVar):
+        if callable(a.identity()) and callable(b.identity()):
+            return tx.fold_pinned(operator.function, a.identity(), b.identity())
+        return tx.fold(operator.function, a.as_constant(), b.as_constant())
+    kinds = a.python_type(), b.python_type()
+    if any(hasattr(kind, "__getitem__") for kind in kinds):
+        raise Break("operator", f"{operator.plain} of {a} and {b}")  # sequences have words, too
+    leave_to_c(a, b, operator.plain)
+    first, second = map(type_text, kinds)
+    written = "** or pow()" if operator.symbol == "**" else operator.symbol
+    tx.raise_(TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'")
+
+
+def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
+    """An object of a subclass of int or str, whose own methods do not know how: int's might."""
+    for operand in (a, b):
+        if isinstance(operand, ObjectVar) and issubclass(operand.cls, VALUES):
+            raise Break("operator", f"{symbol} of {a} and {b}")
+
+
+@last_comparison(Variable)
+def _last_comparison(tx, symbol, a, b):
+    if symbol in ("==", "!="):
+        return ConstantVar(same_value(tx, a, b) == (symbol == "=="))
+    return tx.fold(COMPARISONS[symbol], a.as_constant(), b.as_constant())
+
+
+def same_value(tx, a: Variable, b: Variable) -> bool:
+    """a == b, where no container, tensor or object of a Python class is among the two."""
+    if isinstance(a, BOUND) and isinstance(b, BOUND):
+        return same_method(tx, a, b)
+    if compared_by_identity(a) and compared_by_identity(b):
+        return tx.same(a, b)
+    if type(a) is not type(b) and not (a.is_constant() and b.is_constant()):
+        return tx.same(a, b)
+    return tx.fold(host.eq, a.real(), b.real()).value
+
+
+def same_method(tx, a: Any, b: Any) -> bool:
+    """Two bound methods are equal if their functions are, bound to the same object."""
+    if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
+        return False
+    if isinstance(a, MethodVar) or isinstance(b, MethodVar):
+        return a.method_name() == b.method_name()
+    return tx.equal(a.function, b.function)
+
+
+# ---- lists and tuples
+def of_sequences(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
+    """`+` and `*` of lists and tuples."""
+    if isinstance(a, SequenceVar) and operator.plain == "+":
+        return concatenated(tx, operator, a, b)
+    if isinstance(a, SequenceVar) and operator.plain == "*":
+        return repeated(tx, operator, a, b)
+    if isinstance(b, SequenceVar) and operator.plain == "*":
+        return repeated(tx, OPERATORS["*"], b, a)
+    return None
+
+
+def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:
+    """`a + b`, `a += b`."""
+    if operator.in_place and isinstance(a, ListVar):
+        a.method_extend(tx, b)
+        return a
+    if a.cls is tuple and type(b) is TupleVar and not b.items:
+        return a  # CPython makes no copy
+    check_deque(operator, a, b)
+    if not isinstance(b, SequenceVar):
+        return None
+    if isinstance(a, ListVar) != isinstance(b, ListVar):
+        first, second = a.cls.__name__, b.cls.__name__
+        tx.raise_(TypeError, f'can only concatenate {first} (not "{second}") to {first}')
+    return SequenceVar_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
+
+
+def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:
+    """`a * b`, `a *= b`."""
+    if not (isinstance(b, ConstantVar) and isinstance(b.value, int)):
+        return None
+    if a.cls is tuple and b.value == 1:
+        return a  # CPython makes no copy
+    check_deque(operator, a, b)
+    if len(a.items) * b.value > config.step_limit:
+        raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
+    items = list(a.iterate(tx)) * b.value
+    if operator.in_place and isinstance(a, ListVar):
+        a.items[:] = items
+        a._changed()
+        return a
+    return SequenceVar_of(a.cls, items)
+
+
+def check_deque(operator: Operator, a: Variable, b: Variable) -> None:
+    if not operator.in_place and collections.deque in (a.cls, b.cls):
+        raise Break("C function", f"the operator {operator.plain} of a deque")
+
+
+@comparison(SequenceVar)
+def _compare_sequences(tx, symbol, a, b):
+    if not isinstance(a, SequenceVar) or not isinstance(b, SequenceVar):
+        return None
+    first, second = kind_of_sequence(a), kind_of_sequence(b)
+    equality = symbol in ("==", "!=")
+    if first is not second and equality:
+        return ConstantVar(symbol == "!=")
+    if first is not second:
+        not_supported(tx, symbol, a, b)
+    if a.cls is list and equality and len(a.items) != len(b.items):
+        return ConstantVar(symbol == "!=")
+    n = 0
+    while n < min(len(a.items), len(b.items)):  # comparing items may change the lists
+        left, right = a.item(tx, n), b.item(tx, n)
+        if not tx.same_or_equal(left, right):
+            if n >= min(len(a.items), len(b.items)):
+                break
+            return ConstantVar(symbol == "!=") if equality else compare(tx, symbol, left, right)
+        n += 1
+    return tx.fold(COMPARISONS[symbol], len(a.items), len(b.items))
+
+
+def kind_of_sequence(sequence: SequenceVar) -> type:
+    """A list or deque is compared with its like, a tuple with any other."""
+    return sequence.cls if isinstance(sequence, ListVar) else tuple
+
+
+def not_supported(tx, symbol: str, a: Variable, b: Variable) -> NoReturn:
+    first, second = type_text(a.python_type()), type_text(b.python_type())
+    tx.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
 
 
 # ---- sets and the views of dictionaries
@@ -213,12 +343,31 @@ def _classes(tx, operator, a, b):
 # ---- objects of Python classes: their special methods
 @left_operand(ObjectVar)
 def _object_left(tx, operator, a, b):
+    reverse = f"__r{operator.name}__"
+    if overrides(b, a, reverse):
+        result = answer(tx, b, reverse, a)
+        if result is not None:
+            return result
     return answer(tx, a, f"__{operator.name}__", b)
 
 
 @right_operand(ObjectVar)
 def _object_right(tx, operator, a, b):
-    return answer(tx, b, f"__r{operator.name}__", a)
+    reverse = f"__r{operator.name}__"
+    if isinstance(a, ObjectVar) and (a.cls is b.cls or overrides(b, a, reverse)):
+        return None  # it is not asked, or was asked first
+    return answer(tx, b, reverse, a)
+
+
+def overrides(b: Variable, a: ObjectVar, method: str) -> bool:
+    """Is `b` of a subclass of `a`'s class, with a method of its own?"""
+    return is_of_subclass(b, a) and lookup(b.cls, method)[1] is not lookup(a.cls, method)[1]
+
+
+def is_of_subclass(b: Variable, a: Variable) -> bool:
+    """Is `b` an object of a subclass of `a`'s class?"""
+    kind = a.python_type()
+    return isinstance(b, ObjectVar) and b.cls is not kind and issubclass(b.cls, kind)
 
 
 @in_place(ObjectVar)

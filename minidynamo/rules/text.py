@@ -1,28 +1,53 @@
-"""The text of objects, exceptions, classes, functions and sets.
+"""str(), repr(), format() and f-strings: the text of constants, objects, classes, functions, sets.
 
-In, out: as in `symbolic_eval.text`, whose registry these handlers join.
+In:   a variable and "str", "repr", "ascii" or "format".   Out: the text, on the host; a break.
+
+    >>> text(tx, ConstantVar(1.5), "repr")          # "1.5"
 """
 
 import types
+from collections.abc import Callable
+from typing import Any
 
 from .. import runtime
 from ..exceptions import Break
-from ..symbolic_eval.text import CONVERT, text, text_of_class
+from ..symbolic_eval.opcodes import pushes
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.registry import ByClass, rule, rules
+from ..variables.base import Variable
+from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import CallableVar, FunctionVar
-from ..variables.modules import PyModuleVar
-from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
+from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
+from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
 
+CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}
+text_of_class = ByClass()  # class of a variable -> handler(tx, value, how)
 ASKED = {  # what is asked, in order
     "repr": ("__repr__",),
     "str": ("__str__", "__repr__"),
     "ascii": ("__str__", "__repr__"),
     "format": ("__format__", "__str__", "__repr__"),
 }
+
+
+def text(tx: Any, value: Variable, how: str) -> str:
+    """The text of a value."""
+    found = text_of_class.ask(type(value), tx, value, how)
+    if found is None:
+        return tx.fold(CONVERT[how], value.as_constant()).value
+    return found
+
+
+@rule(str)
+def _str(tx, *args, **kwargs):
+    if len(args) == 1 and not kwargs:
+        return text(tx, args[0], "str")
+    return tx.fold(on_host(str, args, kwargs, "as_constant"))
 
 
 @text_of_class(ObjectVar)
@@ -81,3 +106,40 @@ def _set(tx, value, how):
 def _tensor(tx, value, how):
     hint = "print or format tensors outside the compiled function"
     raise Break("string", "the text of a tensor", hint)
+
+
+# ---- f-strings
+def joined(parts: list[Any]) -> Any:
+    if all(type(part) is not TextVar for part in parts):
+        return ConstantVar("".join([part.as_constant() for part in parts]))
+    return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
+
+
+def formatted(frame: Any, value: Any, *specification: Any) -> Any:
+    if all(type(part) is ConstantVar for part in specification):
+        parts = parts_of(value, *[part.value for part in specification])
+        if parts is not None:
+            return TextVar(parts)
+    if specification:
+        return frame.fold(format, value.as_constant(), specification[0].as_constant())
+    if type(value) is ConstantVar and type(value.value) is str:
+        return value
+    return ConstantVar(text(frame, value, "format"))
+
+
+pushes(
+    {
+        "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
+        "CONVERT_VALUE": lambda frame, kind: ConstantVar(
+            text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])
+        ),
+        "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
+        "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
+    }
+)
+rules(
+    {
+        repr: lambda tx, value, /: text(tx, value, "repr"),
+        format: lambda tx, *args: tx.fold(on_host(format, args, {}, "as_constant")),
+    }
+)

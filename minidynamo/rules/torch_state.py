@@ -4,16 +4,27 @@ with torch.no_grad(): ...        torch.get_default_dtype()        with torch.aut
 """
 
 import functools
+from typing import Any
 
 import torch
 
 from .. import runtime
 from ..exceptions import Break
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
-from ..symbolic_eval.torch_rules import STATES, at
+from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import MethodVar
+
+
+def at(path: str) -> Any:
+    """torch.a.b.c, or None where this torch has no such name."""
+    value: Any = torch
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
 
 READERS = """
     is_autocast_cpu_enabled get_autocast_gpu_dtype get_autocast_cpu_dtype
@@ -55,8 +66,7 @@ STATES.update(READ_STATES)
 
 
 def _fold(function, guarded, tx, *args, **kwargs):
-    named = {name: value.as_constant() for name, value in kwargs.items()}
-    call = functools.partial(function, *[value.as_constant() for value in args], **named)
+    call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
         tx.output.guard_state(call, result.as_constant())

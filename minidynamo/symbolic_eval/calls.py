@@ -10,7 +10,6 @@ is called now.  `call_class` asks the rule of the class, then its bases (`class_
 `object` traces `__new__` and `__init__`).  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
-import builtins
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,12 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import NUMPY
+from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
-from ..variables.tensor import TensorVar
-from .registry import RULES, callable_of_type, class_with_base
-from .text import text
+from .operations import on_host
+from .registry import RULES, callable_of_type, class_with_base, rules
 from .torch_rules import call_leaf, is_leaf
 
 if TYPE_CHECKING:
@@ -40,13 +39,10 @@ PURE_MODULES = frozenset(
     types cmath unicodedata textwrap os.path genericpath _sre
     """.split()
 )
-IMPURE = {
-    getattr(builtins, name)
-    for name in """
+IMPURE = """
     print input open exec eval compile globals locals vars dir id __import__ breakpoint
     __build_class__
     """.split()
-}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, *NUMPY}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
@@ -66,27 +62,32 @@ def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variab
 
 
 def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) -> Variable:
-    """A pure function of constants is computed, one of symbols stays symbolic."""
-    if function in CALLS and len(args) == 1 and type(args[0]) is SymVar:
-        result = apply(tx, CALLS[function], *args)
-        if result is not None:
-            return result
+    """A pure function of constants is computed."""
     if not is_pure(function):
         raise unknown(function)
     for value in (*args, *kwargs.values()):
         if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
-    named = {name: value.real() for name, value in kwargs.items()}
-    return tx.fold(function, *[value.real() for value in args], **named)
+    return computed(tx, function, args, kwargs, "real")
+
+
+def computed(tx: "Frame", function: Callable, args: Arguments, kwargs: Named, read: str) -> Any:
+    """The result now, or an expression of a symbol."""
+    value = args[0] if len(args) == 1 else None
+    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
+        result = apply(tx, CALLS[function], value)
+        if result is not None:
+            return result
+    return tx.fold(on_host(function, args, kwargs, read))
 
 
 def is_pure(function: Any) -> bool:
     """Does a call with equal arguments always give the same, and write nothing?"""
-    if function in IMPURE:
-        return False
     if not isinstance(function, (types.BuiltinFunctionType, types.MethodWrapperType)):
         return False
     module = getattr(function, "__module__", None)
+    if module == "builtins" and function.__name__ in IMPURE:
+        return False
     if module is None:
         owner = getattr(function, "__self__", None)
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
@@ -99,10 +100,8 @@ def unknown(function: Any) -> Break:
     module = getattr(function, "__module__", None)
     if module and module != "builtins":
         name = f"{module}.{name}"
-    hint = "move it out of the compiled function"
-    if function is print:
-        hint = "print after the compiled function"
-    return Break("C function", f"the call of {name}()", hint)
+    doing = "print after" if function is print else "move it out of"
+    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
 
 
 def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
@@ -111,41 +110,25 @@ def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variab
     if found is not None:
         return found(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
-        return constant_class(tx, cls, args, kwargs)
+        return computed(tx, cls, args, kwargs, "as_constant")
     result = class_with_base.ask(cls, tx, cls, args, kwargs)
     if result is None:
         raise Break("class", f"making a {cls.__name__}")
     return result
 
 
-CONVERTING_METHODS = {int: "__int__", float: "__float__", complex: "__complex__", bool: "__bool__"}
+def _tuple(tx, values=TupleVar([]), /):
+    if isinstance(values, TupleVar) and values.cls is tuple:
+        return values
+    return TupleVar(tx.listed(values))
 
 
-def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
-    """int(), float(), str(), torch.device(): a constant, or what the argument makes of itself."""
-    value = args[0] if args else None
-    if cls is bool and value is not None and not isinstance(value, TensorVar):
-        return ConstantVar(value.truth(tx))
-    if cls is str and len(args) == 1:
-        return ConstantVar(text(tx, value, "str"))
-    if cls in CONVERTING_METHODS and value is not None:
-        result = converted(tx, cls, args)
-        if result is not None:
-            return result
-    named = {name: item.as_constant() for name, item in kwargs.items()}
-    return tx.fold(cls, *[item.as_constant() for item in args], **named)
-
-
-def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:
-    """int(), float(), complex() of a tensor, a symbol or an object."""
-    value, name = args[0], CONVERTING_METHODS[cls]
-    if isinstance(value, TensorVar):
-        return value.call_method(tx, name, [], {})
-    if isinstance(value, ObjectVar):
-        method = value.special(tx, name)
-        return None if method is None else method.call(tx, [], {})
-    if type(value) is not SymVar or value.python_type() is bool:
-        return None
-    if cls not in (int, float) or len(args) > 1:
-        return None
-    return apply(tx, CALLS[cls], value)
+# Those of most programs; more are in minidynamo/rules/builtins.py.
+rules(
+    {
+        len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
+        iter: lambda tx, values: tx.iter_of(values),
+        tuple: _tuple,
+        list: lambda tx, values=TupleVar([]), /: ListVar(tx.listed(values)),
+    }
+)

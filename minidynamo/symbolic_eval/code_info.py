@@ -12,7 +12,7 @@ symbolic_convert.py.
 import os
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from ..bytecode import CanonicalOp, canonical, disassemble
@@ -29,8 +29,7 @@ class CodeInfo:
 
     def __init__(self, code: types.CodeType) -> None:
         natives = disassemble(code)
-        self.operations, first = canonical(natives)
-        _name_known(self.operations, first)
+        self.operations, _ = canonical(natives)
         # (handler, argument, exception entry, line) of each operation
         self.ops: list[tuple[Any, Any, Any, int]] = []
         self.groups: list[int] = []
@@ -41,10 +40,9 @@ class CodeInfo:
             native = operation.instruction
             if native.pos and native.pos[0] is not None:
                 line = native.pos[0]
-            handler = opcodes.HANDLERS.get(operation.op, opcodes.UNSUPPORTED)
-            arg = operation.arg
-            if handler is opcodes.UNSUPPORTED:
-                arg = (operation.op, arg)
+            handler, arg = opcodes.HANDLERS.get(operation.op), operation.arg
+            if handler is None:
+                handler, arg = opcodes.unsupported, operation.op
             self.ops.append((handler, arg, operation.exc, line))
             continues = n > 0 and self.operations[n - 1].instruction is native
             self.groups.append(self.groups[n - 1] if continues else n)
@@ -68,8 +66,8 @@ class CodeInfo:
         if self.names is not None:
             return self.names
         if self._live is None:
-            self._live = liveness(self.operations, self.super_reads)
-        return self._live[position] if position < len(self._live) else frozenset()
+            self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES, self.super_reads)
+        return self._live[position]
 
     def moves(self, position: int) -> bool:
         """Does a resume function, in front of `position`, put the value of a loop's next turn back
@@ -82,38 +80,16 @@ class CodeInfo:
     def may_be_unbound(self, position: int, name: str) -> bool:
         """May an instruction from `position` on read the cell variable `name` before it is
         written?"""
-        reached = self.reached(position, ("STORE_DEREF", name))
-        reads = ("LOAD_DEREF", "DELETE_DEREF")
-        asked = [self.operations[n] for n in reached]
-        return any(operation.arg == name and operation.op in reads for operation in asked)
+        return name in liveness(self.operations, CELL_READS, CELL_WRITES)[position]
 
     def may_be_deleted(self, position: int, name: str) -> bool:
         """May an instruction from `position` on delete the cell variable `name`, and another one
         read it then?"""
-        deleted = [
-            n
-            for n, operation in enumerate(self.operations)
-            if operation.op == "DELETE_DEREF" and operation.arg == name
-        ]
-        reached = self.reached(position) if deleted else ()
-        return any(n in reached and self.may_be_unbound(n + 1, name) for n in deleted)
-
-    def reached(self, position: int, end: tuple[str, str] | None = None) -> set[int]:
-        """The operations that may run from `position` on, not beyond (opcode, argument) `end`."""
-        found: set[int] = set()
-        todo = [position]
-        while todo:
-            n = todo.pop()
-            if n in found or n >= len(self.operations):
-                continue
-            found.add(n)
-            operation = self.operations[n]
-            if (operation.op, operation.arg) == end:
-                continue
-            todo += successors(operation, n)
-            if operation.exc is not None:
-                todo.append(operation.exc[0])
-        return found
+        delete = "DELETE_DEREF"
+        places = [n for n, op in enumerate(self.operations) if (op.op, op.arg) == (delete, name)]
+        if not any(self.may_be_unbound(n + 1, name) for n in places):
+            return False
+        return name in liveness(self.operations, {delete}, frozenset())[position]
 
 
 def successors(operation: CanonicalOp, n: int) -> list[int]:
@@ -127,52 +103,38 @@ def successors(operation: CanonicalOp, n: int) -> list[int]:
     return after
 
 
-def _name_known(operations: Sequence[CanonicalOp], first: dict[int, int]) -> None:
-    """Generators' operations are unknown to the canonical set, but not to the evaluator: they get
-    their own names and arguments back."""
-    for operation in operations:
-        if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
-            arg = operation.instruction.arg
-            operation.op = operation.arg
-            operation.arg = first.get(id(arg), arg)
-
-
-READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
-WRITES = {"STORE_FAST", "DELETE_FAST"}
+LOCAL_READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
+LOCAL_WRITES = {"STORE_FAST", "DELETE_FAST"}
+CELL_READS, CELL_WRITES = {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"}
 
 
 def liveness(
-    operations: Sequence[CanonicalOp], super_reads: str | None = None
+    operations: Sequence[CanonicalOp],
+    reads: Set[str],
+    writes: Set[str],
+    in_super: str | None = None,
 ) -> list[frozenset[str]]:
-    """Backward dataflow: before each operation, the fast locals that may be read later."""
+    """Backward dataflow: before each operation, the variables that an opcode of `reads` may ask for
+    later, with none of `writes` in between.  `in_super`: what super() without arguments reads."""
     live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
     changed = True
     while changed:
         changed = False
         for n in range(len(operations) - 1, -1, -1):
-            before = _live_at(operations[n], n, live, super_reads)
-            if before != live[n]:
-                live[n] = before
+            operation = operations[n]
+            names = set().union(*[live[after] for after in successors(operation, n)])
+            if operation.op in writes:
+                names.discard(operation.arg)
+            if operation.op in reads:
+                names.add(operation.arg)
+            if in_super and (operation.op, operation.arg) == ("LOAD_GLOBAL", "super"):
+                names.add(in_super)
+            if operation.exc is not None:
+                names |= live[operation.exc[0]]
+            if names != live[n]:
+                live[n] = frozenset(names)
                 changed = True
     return live
-
-
-def _live_at(
-    operation: CanonicalOp, n: int, live: list[frozenset[str]], super_reads: str | None
-) -> frozenset[str]:
-    """What is live before operation `n`, from what is live before those that follow it."""
-    names: set[str] = set()
-    for successor in successors(operation, n):
-        names |= live[successor]
-    if operation.op in WRITES:
-        names.discard(operation.arg)
-    if operation.op in READS:
-        names.add(operation.arg)
-    if super_reads and operation.op == "LOAD_GLOBAL" and operation.arg == "super":
-        names.add(super_reads)
-    if operation.exc is not None:
-        names |= live[operation.exc[0]]
-    return frozenset(names)
 
 
 def code_info(code: types.CodeType) -> CodeInfo:

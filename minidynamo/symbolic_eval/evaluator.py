@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
-from ..variables.base import NULL, RUNNING
+from ..variables.base import RUNNING
 from ..variables.constant import ConstantVar
 from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
-from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent
-from . import builtin_rules, calls, torch_rules  # noqa: F401  (the first registers itself)
+from . import calls, torch_rules
 from .code_info import code_info
 from .operations import Operations
 from .registry import RULES
@@ -86,10 +85,8 @@ class Frame(Operations):
         return frames[::-1]
 
     def user_line(self) -> str:
-        frame: Frame = self
-        while frame.info.internal and frame.parent is not None:
-            frame = frame.parent
-        return f"{frame.code.co_filename}:{frame.line}"
+        file, line, _ = self.user_stack()[-1]
+        return f"{file}:{line}"
 
     # ---- running
     def run(self) -> Any:
@@ -109,7 +106,7 @@ class Frame(Operations):
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:
-                if handler(self, arg):
+                if handler(self, arg) is True:
                     return
             except ObservedException as raised:
                 if handler_entry is None:
@@ -126,10 +123,9 @@ class Frame(Operations):
         self.pc = target
 
     def popn(self, n: int) -> list[Any]:
-        if not n:
-            return []
-        values = self.stack[-n:]
-        del self.stack[-n:]
+        start = len(self.stack) - n
+        values = self.stack[start:]
+        del self.stack[start:]
         return values
 
     # ---- calls
@@ -145,9 +141,8 @@ class Frame(Operations):
             if torch_rules.is_leaf(fn):
                 return torch_rules.call_leaf(self, fn, args, kwargs)
             torch_rules.refuse(fn)
-            if getattr(
-                fn, "_torchdynamo_disable", False
-            ):  # torch.compile, once used, wraps methods of torch's optimizers
+            if getattr(fn, "_torchdynamo_disable", False):
+                # torch.compile, once used, wraps methods of torch's optimizers
                 return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
@@ -164,19 +159,11 @@ class Frame(Operations):
 
     call_c, call_class = calls.call_c, calls.call_class
 
-    def resume_generator(
-        self, tx: Frame, sent: Variable | None, throw: Variable | None = None
-    ) -> Variable | None:
+    def resume_generator(self, tx: Frame, sent: Variable | None) -> Variable | None:
         """Run until the next yield: the yielded variable, or None when the body returned."""
         self.parent, self.yielded = tx, None
         if sent is not None:
             self.stack.append(sent)
-        if throw is not None:
-            entry = self.info.ops[self.pc - 1][2]
-            self.stack.append(NULL)
-            if entry is None:
-                raise self.raised(throw)
-            self.unwind(self.raised(throw).var, entry)
         self.run()
         return self.yielded
 
@@ -207,9 +194,8 @@ class RootFrame(Frame):
             handler, arg, entry, self.line = ops[pc]
             self.step += 1
             if self.step > config.step_limit:
-                raise SkipFrame(
-                    f"more than {config.step_limit} instructions to trace (config.step_limit)"
-                )
+                text = f"more than {config.step_limit} instructions to trace (config.step_limit)"
+                raise SkipFrame(text)
             if groups[pc] == pc:
                 self.group_step = self.step
             if self.step in self.forced:
@@ -217,17 +203,15 @@ class RootFrame(Frame):
                 return
             self.pc = pc + 1
             try:
-                if handler(self, arg):
+                if handler(self, arg) is True:
                     return
             except ObservedException as raised:
                 if entry is None:
-                    self.break_at(
-                        Break("exception", f"{raised.var.python_type().__name__} leaves the frame"),
-                        raised_at(raised.var),
-                    )
+                    reason = f"{raised.var.python_type().__name__} leaves the frame"
+                    self.break_at(Break("exception", reason), raised_at(raised.var))
                 self.unwind(raised.var, entry)
-            except Break as reason:
-                self.break_at(reason)
+            except Break as broken:
+                self.break_at(broken)
             except DataDependentDecision as error:
                 self.break_at(data_dependent(error))
 
@@ -238,28 +222,19 @@ class RootFrame(Frame):
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
-            reason.stack = (
-                self.output.frame.user_stack()
-                if self.output.frame is not None
-                else self.user_stack()
-            )
+            reason.stack = (self.output.frame or self).user_stack()
         step = next((at for at in map(raised_at, self.handled) if at), step or self.group_step)
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
-        self.forced[step] = reason.with_traceback(
-            None
-        )  # its frames, and those of its context, would keep the arguments alive
+        # its frames, and those of its context, would keep the arguments alive
+        self.forced[step] = reason.with_traceback(None)
         reason.__context__ = None
         raise Restart()
 
 
 def raised_at(exception: Any) -> int | None:
     """The root's step at which an exception was raised while tracing; None for a real one."""
-    slots = getattr(exception, "slots", {})
-    return (
-        slots["__traceback__"].where[1]
-        if isinstance(slots.get("__traceback__"), TracebackVar)
-        else None
-    )
+    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    return traceback.where[1] if hasattr(traceback, "where") else None

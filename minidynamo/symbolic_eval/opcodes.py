@@ -1,5 +1,5 @@
-"""One function per canonical opcode (names as in CPython 3.13).  A function returns True when the
-frame is left.
+"""One function per canonical opcode (names as in CPython 3.13).  A function returns True, and
+nothing else that is true, when the frame is left.
 
 In:   the frame and the opcode's argument.   Out: the frame's stack, locals and program counter.
 
@@ -12,37 +12,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 
 from ..exceptions import Break
-from ..variables.base import NULL, Lazy, RealVar, Variable
+from ..variables.base import NULL, Lazy, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import (
-    DictVar,
-    ListVar,
-    SequenceVar,
-    SliceVar,
-    TupleVar,
-    dict_pairs,
-)
-from ..variables.functions import (
-    BOUND,
-    BoundMethodVar,
-    CallableVar,
-    CellVar,
-    DeferredVar,
-    FunctionVar,
-    MethodVar,
-)
+from ..variables.containers import DictVar, ListVar, SequenceVar, SliceVar, TupleVar, dict_pairs
+from ..variables.functions import CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
-from ..variables.modules import PyModuleVar
-from ..variables.classes import ClassVar
-from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
-from ..variables.super import SuperVar
-from ..variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -56,10 +35,8 @@ def opcode(function: Handler) -> Handler:
     return function
 
 
-def UNSUPPORTED(frame: Frame, arg: Any) -> None:
-    raise Break(
-        "opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced"
-    )
+def unsupported(frame: Frame, op: str) -> NoReturn:
+    raise Break("opcode", f"the instruction {op} is not traced")
 
 
 # ---- the stack
@@ -77,15 +54,12 @@ def SWAP(frame: Frame, n: int) -> None:
 # ---- variables
 @opcode
 def LOAD_CONST(frame: Frame, value: Any) -> None:
-    frame.stack.append(constant_of(frame, value))
-
-
-def constant_of(frame: Frame, value: Any) -> Variable:
     if isinstance(value, (tuple, frozenset)):
-        return frame.output.wrap_result(value)
-    if isinstance(value, type):
-        return frame.output.wrap_pinned(value)
-    return ConstantVar(value)
+        frame.stack.append(frame.output.wrap_result(value))
+    elif isinstance(value, type):
+        frame.stack.append(frame.output.wrap_pinned(value))
+    else:
+        frame.stack.append(ConstantVar(value))
 
 
 def unbound(frame: Frame, name: str) -> NoReturn:
@@ -138,9 +112,8 @@ def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
 @opcode
 def MAKE_CELL(frame: Frame, name: str) -> None:
     cell = frame.cells[name] = CellVar(frame.locals.pop(name, None))
-    cell.cell = (
-        name if frame.parent is None else None
-    )  # the root's own cells exist in the replacement code too
+    # the root's own cells exist in the replacement code too
+    cell.cell = name if frame.parent is None else None
 
 
 @opcode
@@ -154,42 +127,7 @@ def LOAD_DEREF(frame: Frame, name: str) -> None:
 # ---- attributes and items
 @opcode
 def LOAD_METHOD(frame: Frame, name: str) -> None:
-    owner = frame.stack.pop()
-    try:
-        found = owner.getattr(frame, name)
-    except Break as broken:
-        if broken.kind == "restart":
-            raise
-        broken.stack = frame.user_stack()
-        found = DeferredVar(owner, name, broken)
-    if (descriptor := descriptor_of(owner, name, found)) is not None:
-        frame.stack += [descriptor, owner]
-    else:
-        push_callable(frame, found)
-
-
-def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
-    """The method as its class keeps it, where CPython calls that with the object: what a method of
-    C says of wrong arguments names the class that defines it, a bound one the object's."""
-    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
-        return None
-    if isinstance(found, BoundMethodVar):
-        inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
-    elif isinstance(owner, RealVar):
-        inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
-    else:
-        inherited = isinstance(found, (MethodVar, DeferredVar))
-    if not inherited:
-        return None
-    try:
-        kind = owner.python_type()
-    except Break:
-        return None
-    defining, method = lookup(kind, name)
-    if type(method) not in BOUND or defining is kind or kind in OWN_LOOKUP:
-        return None
-    in_c = isinstance(lookup(kind, "__getattribute__")[1], types.WrapperDescriptorType)
-    return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
+    push_callable(frame, frame.stack.pop().getattr(frame, name))
 
 
 def push_callable(frame: Frame, found: Variable) -> None:
@@ -204,9 +142,9 @@ def slice_of(parts: list[Any]) -> Variable:
     return SliceVar(parts)
 
 
-# ---- what pushes nothing, and what pushes one value: op -> (frame, arg) -> the value.  (Python
-# evaluates from left to right: owners are popped first.)
-EFFECTS = {
+# ---- what pushes nothing, what pushes one value, and what jumps.  (Python evaluates from left to
+# right: owners are popped first.)
+EFFECTS: dict[str, Handler] = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
     "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
@@ -250,46 +188,23 @@ JUMPS = {
 }
 
 
-def effects(table: dict[str, Handler]) -> None:
-    """Opcodes that push nothing."""
-
-    def handler_of(act):
-        def handler(frame, arg):
-            act(frame, arg)
-
-        return handler
-
-    HANDLERS.update({op: handler_of(act) for op, act in table.items()})
-
-
 def pushes(table: dict[str, Callable[[Frame, Any], Any]]) -> None:
     """Opcodes that push one value."""
-
-    def handler_of(make):
-        def handler(frame, arg):
-            frame.stack.append(make(frame, arg))
-
-        return handler
-
-    HANDLERS.update({op: handler_of(make) for op, make in table.items()})
+    for op, make in table.items():
+        HANDLERS[op] = lambda frame, arg, make=make: frame.stack.append(make(frame, arg))
 
 
-def jumps(table: dict[str, Callable[[Frame, Variable], bool]]) -> None:
-    """Opcodes that jump if a test of the value on top says so."""
+def _jump_if(test: Callable[[Frame, Variable], bool]) -> Handler:
+    def handler(frame: Frame, target: int) -> None:
+        if test(frame, frame.stack.pop()):
+            frame.pc = target
 
-    def handler_of(test):
-        def handler(frame, target):
-            if test(frame, frame.stack.pop()):
-                frame.pc = target
-
-        return handler
-
-    HANDLERS.update({op: handler_of(test) for op, test in table.items()})
+    return handler
 
 
-effects(EFFECTS)
+HANDLERS.update(EFFECTS)
 pushes(PUSHES)
-jumps(JUMPS)
+HANDLERS.update({op: _jump_if(test) for op, test in JUMPS.items()})
 
 
 def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
@@ -300,35 +215,25 @@ def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) 
 
 
 # ---- containers
-def _into(op, method, count=1):
+def _into(op: str, method: str, count: int = 1, needed: str = "") -> None:
     """The values on top of the stack go into the container `n` below them, perhaps one from before
-    a graph break."""
+    a graph break.  `needed`: without this method the operation complains in words of its own."""
 
-    def handler(frame, n):
+    def handler(frame: Frame, n: int) -> None:
         values = frame.popn(count)
-        complaint = COMPLAINTS.get(op)
-        if complaint is not None and not hasattr(values[0].python_type(), complaint[0]):
-            raise Break("arguments", complaint[1])  # plain Python says what is wrong with it
+        if needed and not hasattr(values[0].python_type(), needed):
+            raise Break("arguments", f"{op} of {values[0]}")  # plain Python says what is wrong
         frame.stack[-n].call_method(frame, method, values, {})
 
     HANDLERS[op] = handler
 
 
-for _op, _method, _count in (
-    ("LIST_APPEND", "append", 1),
-    ("SET_ADD", "add", 1),
-    ("MAP_ADD", "__setitem__", 2),
-    ("LIST_EXTEND", "extend", 1),
-    ("SET_UPDATE", "update", 1),
-    ("DICT_UPDATE", "update", 1),
-):
-    _into(_op, _method, _count)
-
-
-COMPLAINTS = {  # what the operand needs, where the operation complains in words of its own
-    "LIST_EXTEND": ("__iter__", "* of something that is not iterable"),
-    "DICT_UPDATE": ("keys", "** of something that is no mapping"),
-}
+_into("LIST_APPEND", "append")
+_into("SET_ADD", "add")
+_into("MAP_ADD", "__setitem__", 2)
+_into("LIST_EXTEND", "extend", needed="__iter__")
+_into("SET_UPDATE", "update")
+_into("DICT_UPDATE", "update", needed="keys")
 
 
 @opcode
@@ -337,18 +242,12 @@ def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     kind = value.python_type()
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
-    values = list(
-        value.iterate(frame)
-        if isinstance(value, SequenceVar)
-        else itertools.islice(value.iterate(frame), n + 1)
-    )
+    walk = value.iterate(frame)
+    values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
-        frame.raise_(
-            ValueError,
-            f"not enough values to unpack (expected {n}, got {len(values)})"
-            if len(values) < n
-            else f"too many values to unpack (expected {n})",
-        )
+        few = f"not enough values to unpack (expected {n}, got {len(values)})"
+        many = f"too many values to unpack (expected {n})"
+        frame.raise_(ValueError, few if len(values) < n else many)
     frame.stack.extend(reversed(values))
 
 
@@ -365,19 +264,7 @@ def callee(frame: Frame, args: list[Variable]) -> tuple[Variable, list[Variable]
 @opcode
 def CALL(frame: Frame, n: int) -> None:
     function, args = callee(frame, frame.popn(n))
-    if type(function) is ClassVar and function.value is super and not args:
-        args = zero_argument_super(frame)
     frame.stack.append(function.call(frame, args, {}))
-
-
-def zero_argument_super(frame: Frame) -> list[Variable]:
-    name = frame.code.co_varnames[0] if frame.code.co_argcount else ""
-    cell = frame.cells.get(name)
-    first = cell.load(frame) if cell is not None else frame.locals.get(name)
-    cls = frame.cells.get("__class__", CellVar()).load(frame)
-    if first is None or cls is None:
-        raise Break("class", "super() without a class or a first argument")
-    return [cls, first.realize(frame)]
 
 
 @opcode
@@ -391,11 +278,8 @@ def CALL_KW(frame: Frame, n: int) -> None:
 
 @opcode
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
-    kwargs = (
-        {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())}
-        if flags & 1
-        else {}
-    )
+    named = dict_pairs(frame, frame.stack.pop()) if flags & 1 else ()
+    kwargs = {key.as_constant(): value for key, value in named}
     function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
 
@@ -424,9 +308,7 @@ def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) ->
         made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
     elif bit == 4:
         parts = list(value.iterate(frame))
-        made.annotations = DictVar(
-            {k.as_constant(): (k, v) for k, v in zip(parts[::2], parts[1::2])}
-        )
+        made.annotations = dict_of(frame, parts[::2], parts[1::2])
     else:
         made.closure = tuple(value.items)
 
@@ -455,16 +337,7 @@ def RETURN_VALUE(frame: Frame, _: Any) -> bool:
     return True
 
 
-# ---- generators
-
-
 @opcode
 def YIELD_VALUE(frame: Frame, _: Any) -> bool:
     frame.yielded = frame.stack.pop()
     return True
-
-
-# ---- exceptions
-
-
-# ---- match

@@ -3,9 +3,9 @@
 `rule`: what a call of a function or class means.  There is one rule for each; its arguments are
 those of the function, after `tx`, the frame that calls.
 
-    @rule(len)
-    def _len(tx, value, /):
-        return ConstantVar(value.length(tx))
+    @rule(callable)
+    def _callable(tx, value, /):
+        return hasattr(value.python_type(), "__call__")
 
 `ByClass`: handlers that are found by the class of a variable, as a method would be, though they lie
 in a file of their own subject; `operators` asks them.
@@ -16,8 +16,8 @@ in a file of their own subject; `operators` asks them.
 `callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
 no rule of its own.
 
-A rule returns None for Python's None, a handler by class for "I do not know how".  Files of
-`minidynamo/rules/` register more; nothing registered means a graph break.
+A rule may return a Python constant; a handler by class returns None for "I do not know how".  Files
+of `minidynamo/rules/` register more; nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
 """
@@ -27,6 +27,7 @@ from typing import Any
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 
 NONE = ConstantVar(None)
@@ -40,31 +41,26 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
     def register(handler: Callable) -> Callable:
         for function in functions:
             if function is not None:
-                RULES[function] = Call(function, handler)
+                RULES[function] = taking(getattr(function, "__name__", function), handler)
         return handler
 
     return register
 
 
-class Call:
-    """A handler that is given positional and named arguments as two containers."""
+def taking(name: str, handler: Callable) -> Callable:
+    """The handler, given positional and named arguments as two containers."""
 
-    __slots__ = ("function", "handler")
-
-    def __init__(self, function: Any, handler: Callable):
-        self.function = function
-        self.handler = handler
-
-    def __call__(self, tx, args, kwargs):
+    def call(tx, args, kwargs):
         try:
-            result = self.handler(tx, *args, **kwargs)
+            result = handler(tx, *args, **kwargs)
         except ours(TypeError) as error:
             if error.__traceback__.tb_next is not None:
                 raise
-            name = getattr(self.function, "__name__", self.function)
             # plain Python says what is wrong with them
             raise Break("arguments", f"the arguments of {name}()") from None
-        return NONE if result is None else result
+        return result if isinstance(result, Variable) else ConstantVar(result)
+
+    return call
 
 
 def rules(table: dict[Any, Callable]) -> None:
@@ -80,15 +76,6 @@ def refused(kind: str, reason: str, hint: str = "") -> Callable:
         raise Break(kind, reason, hint)
 
     return refuse
-
-
-def traced(function: Callable) -> Callable:
-    """The handler of what C code does as `function` does, which is traced in its place."""
-
-    def trace(tx, *args, **kwargs):
-        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
-
-    return trace
 
 
 class ByClass:

@@ -21,8 +21,6 @@ import torch
 from ..exceptions import Break
 from ..originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Variable
-from ..variables.constant import ConstantVar
-from .registry import NONE, rules
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -87,27 +85,3 @@ def call_leaf(tx: "Frame", fn: Any, args: list[Variable], kwargs: dict[str, Vari
     if isinstance(fn, types.FunctionType) and tx.output.calls_replaced(fn, is_leaf):
         return tx.inline(tx.output.wrap_pinned(fn), args, kwargs)
     return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
-
-
-def at(path: str) -> Any:
-    """torch.a.b.c, or None where this torch has no such name."""
-    value: Any = torch
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
-
-
-COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
-ELSEWHERE = """
-    compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export
-    _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
-    overrides.has_torch_function overrides.has_torch_function_unary
-    overrides.has_torch_function_variadic
-"""
-rules(
-    {
-        tuple(map(at, COMPILING.split())): lambda tx: ConstantVar(True),
-        tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: ConstantVar(False),
-        torch._C._get_tracing_state: lambda tx: NONE,
-    }
-)

@@ -1,4 +1,3 @@
 """What can lie on the symbolic stack.  In pipeline order: `base` (the protocol), `constant`,
 `containers`, `iterators`, `tensor`, `functions`, `objects` (instances, classes, modules), `builder`
-(a real value and its source -> a variable), `builtin_rules` and `torch_rules` (what calling a
-builtin or a torch function means)."""
+(a real value and its source -> a variable)."""

@@ -195,7 +195,7 @@ class Variable:
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
-def adds_to(cls: type[Variable], name: str = "") -> Callable[[Callable], Callable]:
+def adds_to(cls: type, name: str = "") -> Callable[[Callable], Callable]:
     """A decorator for files beside the core: the function is a method of `cls`, too."""
 
     def add(function: Callable) -> Callable:

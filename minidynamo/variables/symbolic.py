@@ -25,7 +25,6 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
 from .constant import ConstantVar
@@ -53,7 +52,6 @@ CALLS = {  # builtins and math functions that stay symbolic
     int: lambda n: torch.SymInt(n.node.sym_int()),
     min: torch.sym_min,
     max: torch.sym_max,
-    **{getattr(math, name): function for name, function in SYMBOLIC_MATH.items()},
     math.prod: None,
     math.isqrt: None,
 }

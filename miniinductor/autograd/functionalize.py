@@ -38,7 +38,8 @@ from torch.fx._lazy_graph_module import (
 from ..checks import may_raise
 from ..exceptions import CannotFunctionalize
 from ..fake_mode import EAGER
-from ..sizes.symbols import same, same_sizes
+from ..hooks import extended
+from ..sizes.symbols import same_sizes
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -85,20 +86,6 @@ def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tup
     return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
 
 
-@inverts(aten.t.default, aten.transpose.int)
-def turned(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
-
-
-@inverts(aten.permute.default)
-def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    source, dims = view.args
-    order = [0] * len(dims)
-    for i, d in enumerate(dims):
-        order[d % len(dims)] = i
-    return source, made.emit(like, aten.permute.default, (value, order))
-
-
 # views that select: the inverse scatters into the old value
 SCATTERS = {
     aten.slice.Tensor: aten.slice_scatter.default,
@@ -140,13 +127,6 @@ RENAMED = {  # in-place ops whose functional form has another name
     aten.zero_.default: aten.zeros_like.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
-
-
-def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Do two tensors of one shape lie in memory alike?"""
-    return all(
-        same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
-    )
 
 
 def functional_form(op: Any) -> tuple[Any, list[str]]:
@@ -223,7 +203,6 @@ class Functionalizer:
         self.stamp: dict[Node, int] = {}  # the version of the root that `value` shows
         self.version: dict[Node, int] = {}
         self.written_inputs: list[Node] = []
-        self.results: list[Node] = []
 
     def emit(
         self, like: Node, target: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None
@@ -268,41 +247,14 @@ class Functionalizer:
             self.written_inputs.append(root)
 
     def in_layout_of(self, node: Node, value: Node) -> Node:
-        """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
-        functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
-        tensor with holes only the order of its strides is kept."""
-        wanted, given = node.meta["val"], value.meta["val"]
-        if same_layout(wanted, given):
-            return value
-        wanted = torch.empty_like(wanted)
-        if same_layout(wanted, given):
-            return value
-        return self.copied_into(node, wanted, value)
-
-    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
-        """`value` in new memory with the strides of the tensor `wanted`."""
-        place = {"dtype": wanted.dtype, "device": wanted.device}
-        memory = self.emit(
-            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
-        )
-        return self.emit(node, aten.copy.default, (memory, value))
+        """`value` as it replaces what `node` holds."""
+        return value
 
     def result(self, node: Node) -> Node:
-        """What `node` holds when the program has ended.  A tensor that was written has the strides
-        that it had before, also where no element's place depends on them: in dimensions of size 1,
-        and without elements."""
-        value, wanted = self.read(node), node.meta["val"]
-        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
-            return value
-        shared = sum(self.root.get(n) is self.root[node] for n in self.results) > 1
-        if not self.version[self.root[node]] or self.root[node] is not node or shared:
-            return value
-        if same_sizes(wanted.stride(), value.meta["val"].stride()):
-            return value
-        return self.copied_into(node, wanted, value)
+        """What `node` holds when the program has ended."""
+        return self.read(node)
 
     def run(self) -> fx.Graph:
-        self.results = output_of(self.old).all_input_nodes
         for node in list(self.old.nodes):
             if node.op in ("placeholder", "get_attr"):
                 self.own(node, self.new.node_copy(node))
@@ -392,7 +344,7 @@ class Functionalizer:
 def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, str]]]:
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of
     written inputs)."""
-    functionalizer = Functionalizer(gm.graph)
+    functionalizer = extended(Functionalizer)(gm.graph)
     with (
         gm.meta["fake_mode"],
         torch.no_grad(),

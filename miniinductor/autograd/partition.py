@@ -28,7 +28,7 @@ long chains.
 
 import math
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,9 +38,9 @@ from torch import fx
 from .. import config
 from ..checks import may_raise
 from ..records import SavedActivation
-from ..sizes.symbols import alike, hint, is_dense
+from ..sizes.symbols import hint, is_dense
 from . import functionalize
-from .functionalize import Node, add_node, is_needed, with_graph
+from .functionalize import Node, add_node, is_needed, output_of, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -76,9 +76,9 @@ def element_bytes(value: Any) -> int:
     return elements(value) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
 
 
-def elements(value: torch.Tensor) -> int:
+def elements(value: Any) -> int:
     """Their number in this run: symbolic sizes count as their hints."""
-    return math.prod(hint(n, 512) for n in value.shape)
+    return math.prod(hint(n, 512) for n in value.shape) if isinstance(value, torch.Tensor) else 0
 
 
 def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
@@ -94,19 +94,9 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
-    largest = max(
-        (
-            elements(s.meta["val"])
-            for s in node.all_input_nodes
-            if isinstance(s.meta["val"], torch.Tensor)
-        ),
-        default=0,
-    )
-    if (
-        isinstance(value, torch.Tensor)
-        and elements(value) * 4 <= largest
-        and config.partition != "recompute-all"
-    ):
+    largest = max(elements(source.meta["val"]) for source in node.all_input_nodes)
+    is_small = isinstance(value, torch.Tensor) and elements(value) * 4 <= largest
+    if is_small and config.partition != "recompute-all":
         return "small result of a reduction"
     return ""
 
@@ -135,13 +125,14 @@ def only_checks(node: fx.Node) -> bool:
 
 def read_by_kernel(node: fx.Node, backward: set[fx.Node], is_cheap: IsCheap) -> bool:
     """Does an eager kernel of the backward half read this value, perhaps through views?"""
-    return any(
-        not is_cheap(user.target) and user in backward
-        if not is_view(user)
-        else read_by_kernel(user, backward, is_cheap)
-        for user in node.users
-        if user.op == "call_function" and user.target is not operator.getitem
-    )
+    for user in node.users:
+        if is_view(user):
+            if read_by_kernel(user, backward, is_cheap):
+                return True
+        elif user in backward and user.target is not operator.getitem:
+            if not is_cheap(user.target):
+                return True
+    return False
 
 
 def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[str]) -> float:
@@ -161,12 +152,16 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
 
 
 def choose_saved(
-    graph: fx.Graph, gradients: Sequence[Any], overwritten: set[str], is_cheap: IsCheap
+    graph: fx.Graph,
+    backward: set[fx.Node],
+    gradients: Sequence[fx.Node],
+    overwritten: set[str],
+    is_cheap: IsCheap,
 ) -> tuple[list[fx.Node], Reasons]:
     """The forward values to keep, as nodes in graph order; and the reasons."""
-    backward = backward_nodes(graph)
-    read = [s for n in graph.nodes if n in backward for s in n.all_input_nodes if s not in backward]
-    read += [n for n in gradients if isinstance(n, fx.Node) and n not in backward]
+    late = [node for node in graph.nodes if node in backward]
+    read = [s for n in late for s in n.all_input_nodes if s not in backward]
+    read += [n for n in gradients if n not in backward]
     reasons = reasons_of(read, backward, is_cheap)
     near = smallest_cut(reasons, read, backward, overwritten)
     cut = {n for n in reasons if (n, "in") in near and (n, "out") not in near}
@@ -216,37 +211,35 @@ def smallest_cut(
 
 def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     """Parts of the joint graph; `is_cheap(op)`: does the op become part of a fused kernel?"""
-    graph = joint.graph.graph
-    (results, gradients), writes = list(graph.nodes)[-1].args[0]
+    gm, graph = joint.graph, joint.graph.graph
+    (results, gradients), writes = output_of(graph).args[0]
     placeholders = list(graph.find_nodes(op="placeholder"))
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
-    saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
+    wanted = list(dict.fromkeys(filter(None, gradients)))
+    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
+    saved, reasons = choose_saved(graph, late, wanted, overwritten, is_cheap)
     # other inputs need not pass through
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]
-    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
-    forward = extract(
-        joint.graph,
-        inputs,
-        [*results, *extra, *writes],
-        lambda new: (
-            [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra],
-            [new(w) for w in writes],
-        ),
-        also=[n for n in graph.nodes if n not in late and has_effect(n)],
+    effects = [n for n in graph.nodes if n not in late and has_effect(n)]
+    forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
+    sizes = [inputs[place] for place in joint.symbols]
+    backward, again = extract(
+        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)]
     )
-    unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
-    sizes = [n for n in inputs if isinstance(n.meta["val"], torch.SymInt)]
-    backward = extract(
-        joint.graph,
-        [*sizes, *saved, *tangents],
-        unique,
-        lambda new: (_not_shared([new(g) for g in unique]), []),
-        also=[n for n in late if only_checks(n)],
+    with gm.meta["fake_mode"]:
+        kept = [own_copy(new[n], overwritten) for n in extra]
+        results, writes = fx.map_arg((results, writes), new.__getitem__)
+        forward.output(([*results, *kept], writes))
+        backward.output((not_shared([again[n] for n in wanted]), []))
+    return Parts(
+        with_graph(gm, forward),
+        with_graph(gm, backward),
+        saved,
+        tangents,
+        [None if g is None else wanted.index(g) for g in gradients],
+        [activation(n, reasons[n], overwritten) for n in saved],
     )
-    where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
-    activations = [activation(n, reasons[n], overwritten) for n in saved]
-    return Parts(forward, backward, saved, tangents, where, activations)
 
 
 def has_effect(node: fx.Node) -> bool:
@@ -270,23 +263,17 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
     )
 
 
-def base(node: fx.Node) -> fx.Node:
+def base(node: Node) -> Node:
     """What a chain of views looks at: saving a view of an input costs nothing."""
-    while is_view(node):
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _root(node: Node) -> Node:
     while is_view(node):
         node = node.args[0]
     return node
 
 
-def _own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
+def own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     """A saved value; a copy if it shares memory with an input that is overwritten when the call
     ends."""
-    root = _root(node)
+    root = base(node)
     return (
         add_node(node.graph, node, aten.clone.default, (node,))
         if root.op == "placeholder" and root.target in overwritten
@@ -294,12 +281,12 @@ def _own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     )
 
 
-def _not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
+def not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
     """Gradients that share no memory with one another or with what the caller holds: autograd may
     adopt them as `.grad`."""
     seen, result = set(), []
     for node in gradients:
-        root = _root(node)
+        root = base(node)
         alone = root not in seen and (root.op == "call_function" or root is node)
         result.append(node if alone else add_node(node.graph, node, aten.clone.default, (node,)))
         seen.add(root)
@@ -307,22 +294,15 @@ def _not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def extract(
-    gm: fx.GraphModule,
-    inputs: Sequence[fx.Node],
-    wanted: Sequence[Any],
-    make_output: Callable[[Callable], Any],
-    also: Sequence[fx.Node] = (),
-) -> fx.GraphModule:
-    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`;
-    make_output(copied) gives its output.
-
-    also: nodes to keep though nobody reads them.
-    """
+    gm: fx.GraphModule, inputs: Sequence[fx.Node], wanted: Sequence[fx.Node | None]
+) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
+    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`, without an
+    output; and what became of each node."""
     graph, copied, needed = fx.Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta.update(node.meta)
-    work = [n for n in [*wanted, *also] if isinstance(n, fx.Node)]
+    work = [node for node in wanted if node is not None]
     while work:
         node = work.pop()
         if node not in needed and node not in copied:
@@ -333,80 +313,4 @@ def extract(
             if node.op == "placeholder":
                 raise AssertionError(f"{node} is not available in this half")
             copied[node] = graph.node_copy(node, copied.__getitem__)
-    with gm.meta["fake_mode"]:
-        graph.output(make_output(lambda node: copied[node] if isinstance(node, fx.Node) else node))
-    return with_graph(gm, graph)
-
-
-def without_tangents(gm: fx.GraphModule, missing: Collection[str]) -> fx.GraphModule:
-    """The backward graph for the case that the tangents named in `missing` do not arrive.
-
-    Every backward op is linear in all that depends on tangents, so an op that only sees missing
-    ones is zero; a sum leaves such a term out; elsewhere a zero that is needed is made.
-    """
-    return WithoutTangents(gm, missing).run() if missing else gm
-
-
-class WithoutTangents:
-    """One pass over a backward graph.
-
-    zero: nodes that are zero now; live: the others that depend on tangents; known: what the forward
-    half has checked, and nobody reads any more."""
-
-    def __init__(self, gm: fx.GraphModule, missing: Collection[str]):
-        self.gm, self.missing, self.graph = gm, missing, fx.Graph()
-        self.copied: dict[fx.Node, fx.Node] = {}
-        self.zero: set[fx.Node] = set()
-        self.live: set[fx.Node] = set()
-        self.known: set[fx.Node] = set()
-
-    def run(self) -> fx.GraphModule:
-        for node in self.gm.graph.nodes:
-            linear = [s for s in node.all_input_nodes if s in self.zero or s in self.live]
-            if node.op == "output":
-                values = [None if n in self.zero else self.copied[n] for n in node.args[0][0]]
-                self.graph.output((values, []))
-            elif self.is_zero(node, linear):
-                self.zero.add(node)
-            else:
-                self.copy(node, linear)
-        self.graph.eliminate_dead_code(lambda n: is_needed(n) and n not in self.known)
-        return with_graph(self.gm, self.graph)
-
-    def is_zero(self, node: fx.Node, linear: list[fx.Node]) -> bool:
-        if node.op == "placeholder":
-            return node.target in self.missing
-        return bool(linear) and all(source in self.zero for source in linear)
-
-    def copy(self, node: fx.Node, linear: list[fx.Node]) -> None:
-        term = self.last_term(node, linear)
-        if term is not None:
-            self.copied[node] = self.copied[term]
-            self.live.add(node)
-            return
-        self.copied[node] = self.graph.node_copy(node, self.use)
-        if linear or is_tangent(node):
-            self.live.add(node)
-        elif may_raise(node) and node.users:
-            self.known.add(self.copied[node])
-
-    def last_term(self, node: fx.Node, linear: list[fx.Node]) -> fx.Node | None:
-        """Of a sum of which one term is zero: the term that is left, if that is the sum."""
-        if node.target is not aten.add.Tensor or node.kwargs:
-            return None
-        if not any(source in self.zero for source in linear):
-            return None
-        left = [a for a in node.args if isinstance(a, fx.Node) and a not in self.zero]
-        value = node.meta["val"]
-        return next((term for term in left if alike(term.meta["val"], value)), None)
-
-    def use(self, node: fx.Node) -> fx.Node:
-        """The node's copy; zeros of its shape where it is zero."""
-        if node not in self.copied:
-            value = node.meta["val"]
-            place = {"dtype": value.dtype, "device": value.device}
-            self.copied[node] = self.graph.call_function(
-                aten.full.default, (list(value.shape), 0), place
-            )
-            self.copied[node].meta.update(node.meta)
-        return self.copied[node]
+    return graph, copied

@@ -3,8 +3,8 @@
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
       have history.
 
-    >>> plan, parts = plan_training(gm, [x], record, Options())            # compile.py
-    >>> back = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
+    >>> plan, parts = Compilation(gm, [x]).plan_training()                 # compile.py
+    >>> back = Backward(plan.cut.names, parts, record, compile_graph, start)
     >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
@@ -35,15 +35,19 @@ from torch import fx
 from .. import config
 from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..hooks import Entry
+from ..hooks import RUNNERS, extended
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .joint import Joint, has_lazy_bits, replay
-from .partition import Parts, without_tangents
+from .partition import Parts
 from .tracer import without_autocast
 
-aten = torch.ops.aten
+TWICE = (
+    b"compiled code cannot be differentiated twice: its backward half has no derivative. Compile "
+    b'this function with backend="eager", or leave it uncompiled, where second derivatives are '
+    b"needed."
+)
 
 
 def undisturbed(function: Callable) -> Callable:
@@ -73,7 +77,9 @@ class Plan:
     program: Any  # a Program, or what stands for one: of the forward half
     cut: Any = None  # training: a Cut
     shared_memory: bool = False  # it writes: no two tensors may share memory
-    may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
+    may_refuse: bool = (
+        False  # kernels look at values, and nothing else happens: see eager_kernels.py
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         joint = copy.copy(self.joint)
@@ -102,12 +108,11 @@ def cut_of(joint: Joint, parts: Parts) -> Cut:
 
 
 class Backward:
-    """The backward half, compiled when it is first needed: only then it is known which results
-    reached the loss.
+    """The backward half, compiled when it is first needed.
 
-    A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for
-    that case has nothing of the logits' gradient left.  # PyTorch: compiles with the forward half
-    and fills in zeros.
+    Here it takes zeros for the gradients of results that did not reach the loss; in
+    `more/arrived.py` there is a half of its own for each set of gradients that arrives.
+    # PyTorch: compiles it with the forward half, and fills in zeros.
     """
 
     def __init__(
@@ -117,51 +122,35 @@ class Backward:
         record: CompileRecord,
         compile_graph: Callable,
         start: Callable,
-        entry: Entry | None,
     ) -> None:
-        """parts(): the Parts; they are traced again where the forward half came from disk.
-        start(program, record): the callable."""
+        """names: of the tangents.  parts(): the Parts; they are traced again where the forward half
+        came from disk.  start(program, record): the callable."""
         self.names, self.parts, self.record = names, parts, record
-        self.compile_graph, self.start, self.entry = compile_graph, start, entry
-        self.variants: dict[tuple[bool, ...], Callable] = {}
+        self.compile_graph, self.start = compile_graph, start
+        self.entry: Any = None  # where halves are kept on disk (extras/graph_cache.py)
+        self.variants: dict[tuple[str, ...], Callable] = {}  # names of what is missing -> callable
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        arrived = tuple(tangent is not None for tangent in given)
-        run = self.variants.get(arrived)
+        missing = tuple([name for name, tangent in zip(self.names, given) if tangent is None])
+        run = self.variants.get(missing)
         if run is None:
-            run = self.variants[arrived] = ThreadState().around(self.compile, arrived)
+            run = self.variants[missing] = ThreadState().around(self.compile, missing)
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
         # each is freed after its last use, while gradients take up memory
         saved.clear()
         given.clear()
         return run(tensors)
 
-    def compile(self, arrived: tuple[bool, ...]) -> Callable:
-        part, record = "".join("01"[there] for there in arrived), self.record
-        half = record.backward = type(record)(input_graph=record.input_graph)
+    def compile(self, missing: tuple[str, ...]) -> Callable:
+        """The callable; with eager kernels where the half cannot be compiled."""
+        half = self.record.backward = type(self.record)(input_graph=self.record.input_graph)
         for name in ("aten_graph", "joint_graph"):
-            setattr(half, name, Later(functools.partial(getattr, record, name)))
-        half.functional_graph = Later(lambda: self.graph(arrived))
-        program = self.entry and half.restored(self.entry.load(part))
-        if program:
-            half.loop_ir, half.fused_ir = (
-                Later(functools.partial(self.text, arrived, name))
-                for name in ("loop_ir", "fused_ir")
-            )
-            return self.started(program, half)
+            setattr(half, name, Later(functools.partial(getattr, self.record, name)))
         try:
-            graph = half.functional_graph = self.graph(arrived)
-            before = guards_of(graph)
-            program = self.compile_graph(graph, half, [])
-            if guards_of(graph) == before:
-                half.keep(self.entry, program, part)
-                return self.started(program, half)
-            reason = (
-                "compiling it would assume something of symbolic sizes, but the guards were "
-                "settled with the forward half"
-            )
+            run = self.start(self.program(half, missing), half)
+            return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
         except (CannotLower, CompilerError) as error:
             reason = str(error)
         except faults() as error:  # of ours: the step goes on with the right numbers
@@ -169,23 +158,24 @@ class Backward:
                 raise
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
+        graph = self.graph(missing)
         return lambda tensors: graph(*tensors)[0]
 
-    def graph(self, arrived: tuple[bool, ...]) -> fx.GraphModule:
-        graph = without_tangents(
-            self.parts().backward, [name for name, there in zip(self.names, arrived) if not there]
-        )
+    def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:
+        graph = half.functional_graph = self.graph(missing)
+        before = guards_of(graph)
+        program = self.compile_graph(graph, half, [])
+        if guards_of(graph) != before:
+            raise CannotLower(
+                "compiling it would assume something of symbolic sizes, but the guards were "
+                "settled with the forward half"
+            )
+        return program
+
+    def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
+        graph = self.parts().backward
         graph.meta["owned"] = True
         return graph
-
-    def text(self, arrived: tuple[bool, ...], name: str) -> str:
-        record = type(self.record)(joint_graph=self.record.joint_graph)
-        self.compile_graph(self.graph(arrived), record, [])
-        return getattr(record, name)
-
-    def started(self, program: Any, half: CompileRecord) -> Callable:
-        run = self.start(program, half)
-        return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
 
 
 def guards_of(graph: fx.GraphModule) -> list[str]:
@@ -215,15 +205,20 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
     return forward
 
 
+def forward_half(joint: Joint, run: Callable) -> Callable:
+    """The compiled forward half as it is to be called."""
+    for wrap in RUNNERS:
+        run = wrap(joint, run)
+    return run
+
+
 def connect(
     plan: Plan, run_forward: Callable, run_backward: Callable, held: Sequence[torch.Tensor]
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
-    halves = Halves(plan, run_forward, run_backward)
     joint = plan.joint
-    apply = halves.function().apply if joint.tangents else halves.without_history
-    if joint.tangents and joint.unreached:
-        apply = functools.partial(apply_detached, apply, joint.unreached)
+    halves = extended(Halves)(plan, forward_half(joint, run_forward), run_backward)
+    apply = halves.function() if joint.tangents else halves.without_history
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs: Any) -> Any:
@@ -244,54 +239,42 @@ class Halves:
     def __init__(self, plan: Plan, run_forward: Callable, run_backward: Callable) -> None:
         self.joint, self.cut = plan.joint, plan.cut
         self.run_forward, self.run_backward = run_forward, run_backward
-        self.uncounted = written_by_data(plan.joint)
         self.without_tangent = [
             i for i in range(plan.joint.count) if i not in set(plan.joint.tangents)
         ]
         symbols = list(plan.joint.symbols.values())
         self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
-        self.views_of_aliases = fill([alias.views for alias in plan.joint.aliases], symbols)
 
-    def function(self) -> type[torch.autograd.Function]:
-        """The autograd function; its two methods are this object's."""
+    def function(self) -> Callable:
+        """The autograd function, to be called; its two methods are this object's."""
         compiled = {
             "forward": staticmethod(self.forward),
             "backward": staticmethod(undisturbed(self.backward)),
         }
-        return type("Compiled", (torch.autograd.Function,), compiled)
+        made: Any = type("Compiled", (torch.autograd.Function,), compiled)
+        return made.apply
 
     def without_history(self, *primals: Any) -> tuple:
-        return tuple(self.run_forward(*self.uncounted(primals))[: self.joint.count])
+        return tuple(self.run_forward(*primals)[: self.joint.count])
+
+    def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
+        """Of what the forward half gave: what autograd is given."""
+        # a view made without autograd could not be written by the program
+        return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
 
     def forward(self, ctx: Any, *primals: Any) -> tuple:
-        joint, count = self.joint, self.joint.count
-        values = self.run_forward(*self.uncounted(primals))
-        # a view made without autograd could not be written by the program
-        results = [
-            v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
-            for v in values[:count]
-        ]
-        if joint.aliases:
-            self.add_aliases(results, primals)
+        count = self.joint.count
+        values = self.run_forward(*primals)
+        results = self.results(values[:count], primals)
         kept = iter(values[count:])
         saved = [next(kept) if i is None else primals[i] for i in self.cut.saved_inputs]
         ctx.save_for_backward(*saved)
-        ctx.set_materialize_grads(False)
-        ctx.sizes = [primals[i] for i in joint.symbols]
+        ctx.sizes = [primals[i] for i in self.joint.symbols]
         constant = [results[i] for i in self.without_tangent]
         ctx.mark_non_differentiable(*[r for r in constant if isinstance(r, torch.Tensor)])
         return tuple(results)
 
-    def add_aliases(self, results: list, primals: Sequence[Any]) -> None:
-        """The results that share memory with primals or with other results."""
-        sizes = [primals[i] for i in self.joint.symbols]
-        for alias, views in zip(self.joint.aliases, self.views_of_aliases(*sizes)):
-            source = primals[alias.at] if alias.kind == "input" else results[alias.at]
-            results[alias.result] = replay(source, views) if views else source.view_as(source)
-
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
-        if all(tangent is None for tangent in given):  # nothing of this call reached the loss
-            return (None,) * len(self.cut.gradients)
         saved_strides, tangents = self.strides(*ctx.sizes)
         saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
@@ -306,31 +289,13 @@ class Halves:
         finally:
             torch._C._set_grad_enabled(recording)
         if recording:  # create_graph=True
-            values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
+            values = [value if value is None else once_only(value) for value in values]
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
 
 
-def apply_detached(apply: Callable, places: Sequence[int], *primals: Any) -> Any:
-    """apply(*primals), where those at `places` take no part in autograd."""
-    given = list(primals)
-    for place in places:
-        given[place] = given[place].detach()
-    return apply(*given)
-
-
-def written_by_data(joint: Joint) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """inputs -> the inputs, with `.data` of those that the program writes through `.data` alone:
-    autograd does not count such writes."""
-    if not joint.uncounted:
-        return lambda inputs: inputs
-
-    def changed(inputs: Any) -> Sequence[Any]:
-        inputs = list(inputs)
-        for place in joint.uncounted:
-            inputs[place] = inputs[place].data
-        return inputs
-
-    return changed
+def once_only(gradient: torch.Tensor) -> torch.Tensor:
+    """A gradient under create_graph=True: it says so when somebody differentiates it."""
+    return torch._C._functions.DelayedError(TWICE, 1)(gradient.detach().requires_grad_())
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
@@ -346,36 +311,13 @@ def with_outputs(joint: Joint, run: Callable, held: Sequence[torch.Tensor] = ())
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
     def call(*inputs: Any) -> Any:
-        results = run(*inputs)
         leaves: list[Any] = [None] * len(plan)
+        places = {"computed": run(*inputs), "output": leaves, "input": (*inputs, *held)}
         made = numbers(*[inputs[i] for i in joint.symbols])
         for place in order:
             kind, (at, views) = plan[place].kind, made[place]
-            if kind == "computed":
-                leaf = results[at]
-            elif kind == "output":
-                leaf = leaves[at]
-            elif kind == "input":
-                leaf = inputs[at] if at < len(inputs) else held[at - len(inputs)]
-            else:
-                leaf = at
+            leaf = places[kind][at] if kind in places else at
             leaves[place] = leaf if views is None else replay(leaf, views)
         return pytree.tree_unflatten(leaves, structure)
 
     return call
-
-
-class OnceOnly(torch.autograd.Function):
-    """Gradients under create_graph=True: they have no history, and say so when somebody
-    differentiates them."""
-
-    @staticmethod
-    def forward(ctx: Any, marker: torch.Tensor, *gradients: Any) -> tuple:
-        return tuple(g.detach() for g in gradients)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple:
-        raise RuntimeError(
-            "compiled code cannot be differentiated twice: its backward half has no derivative. "
-            'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.'
-        )

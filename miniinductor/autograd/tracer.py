@@ -13,10 +13,11 @@ Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  
 sub-classes of Tensor.
 """
 
+import bisect
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -31,12 +32,10 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import coverage
-from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
+from ..exceptions import CannotTrace, DataDependent
 from ..fake_mode import EAGER, FakeMode
-from ..foreign import together
-from ..hooks import CALLS, Op, rules_of
-from ..sizes.symbols import hint, same, same_sizes, sizes
-from .functionalize import Node, functional_form, graph_module, is_view
+from ..hooks import CALLS, Op, extended, rules_of
+from .functionalize import Node, graph_module
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -45,65 +44,35 @@ LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
 @contextlib.contextmanager
-def _autocast(**options: Any) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(
-                    torch.autocast(device, dtype=torch.get_autocast_dtype(device), **options)
-                )
-        yield
-
-
-def ambient_autocast() -> contextlib.AbstractContextManager[None]:
+def ambient_autocast() -> Iterator[None]:
     """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
-    return _autocast(cache_enabled=False)
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
-def no_autocast() -> contextlib.AbstractContextManager[None]:
-    """The casts are in the graph; running it must not cast again."""
-    return (
-        _autocast(enabled=False)
-        if torch._C._is_any_autocast_enabled()
-        else contextlib.nullcontext()
-    )
-
-
-def recording_mode() -> str:
-    """How autograd treats a view that is made now: "inference", "grad" or "no_grad"."""
-    if torch.is_inference_mode_enabled():
-        return "inference"
-    return "grad" if torch.is_grad_enabled() else "no_grad"
-
-
-def data_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
-    return tensor.data
+# The casts are in the graph; running it must not cast again.  Entered and left by one call of C
+# each, so that no exception of a signal's handler leaves autocast off.
+no_autocast = torch._C._DisableAutocast
 
 
 def without_autocast(function: Callable, *arguments: Any) -> Any:
-    """function(*arguments), the same.  It is put back by one call of C, so that no exception of a
-    signal's handler leaves it off."""
+    """function(*arguments), the same."""
     if not torch._C._is_any_autocast_enabled():
         return function(*arguments)
-    before = {device: torch.is_autocast_enabled(device) for device in ("cpu", "cuda")}
-    put_back = together(list, *[(torch.set_autocast_enabled, *one) for one in before.items()])
-    try:
-        torch.set_autocast_enabled("cpu", False)
-        torch.set_autocast_enabled("cuda", False)
+    with no_autocast():
         return function(*arguments)
-    finally:
-        put_back()
 
 
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
 
     @classmethod
-    def _should_skip_dynamo(
-        cls,
-    ) -> bool:  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
-        return False
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
 
     def __init__(self, fake_mode: FakeMode, decompositions: Decompositions | None = None) -> None:
         super().__init__()
@@ -112,15 +81,11 @@ class Tracer(TorchDispatchMode):
         self.graph = fx.Graph()
         self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
         self.meta: dict[str, Any] = {}
-        # called before each op: the joint trace sets `meta` of backward ops there
+        # called before each op: sets `meta` of backward ops
         self.before_record: Callable[[], None] | None = None
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []
-        # id of a tensor that shares memory -> (its source, a step of a view)
-        self._made_by: dict[int, tuple[Any, tuple]] = {}
-        # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
-        self.versions_raised: set[int] = set()
         self.noted: dict[str, Any] = {}  # what rules of coverage keep about this trace
 
     # --- tensors and their nodes ------------------------------------------------------------------
@@ -129,51 +94,16 @@ class Tracer(TorchDispatchMode):
         self._alive.append(tensor)  # ids stay unique
         node.meta.setdefault("val", tensor)
 
-    def placeholder(self, name: str, fake: Any) -> fx.Node:
+    def placeholder(self, name: str, fake: Any, held: torch.Tensor | None = None) -> fx.Node:
+        """held: the real tensor of the captured graph that is an input of this one."""
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
             self.bind(fake, node)
+        if held is not None:
+            self.bind(held, node)
+            self._fake_of[id(held)] = fake
         return node
-
-    def share(
-        self, tensor: torch.Tensor, source: Any, op: Any, args: Any = (), kwargs: Any = None
-    ) -> None:
-        """`tensor` is op(source, ...) and shares its memory."""
-        step = (op, tuple(args), dict(kwargs or {}), recording_mode())
-        self._made_by[id(tensor)] = (source, step)
-
-    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """`tensor` has been derived as `like` was."""
-        if id(like) in self._made_by:
-            self._made_by[id(tensor)] = self._made_by[id(like)]
-
-    def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
-        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
-
-        ends: ids of tensors; the first of them on the way is the root.
-        """
-        steps, root = [], tensor
-        while id(root) in self._made_by and (root is tensor or id(root) not in ends):
-            source, step = self._made_by[id(root)]
-            # autograd makes a view's tensor of the one that it was given, by a detach of its own
-            if step[0] is not aten.detach.default or not root._is_view():
-                steps.append(step)
-            root = source
-        return root, tuple(reversed(steps))
-
-    def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
-        """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
-        for place, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            given = args[place] if place < len(args) else kwargs.get(argument.name)
-            for tensor in given if isinstance(given, (tuple, list)) else (given,):
-                while (
-                    id(tensor) in self._made_by and self._made_by[id(tensor)][1][0] is not data_of
-                ):
-                    tensor = self._made_by[id(tensor)][0]
-                self.versions_raised.add(id(tensor))
 
     def constant(self, tensor: torch.Tensor, path: str | None = None) -> fx.Node:
         """The get_attr node of a real tensor, which the captured graph has at `path`.
@@ -239,77 +169,33 @@ class Tracer(TorchDispatchMode):
             if out is not NotImplemented:
                 return out
         if func in SAME_VALUE:
-            with self.fake_mode:  # another tensor object, the same value: no node
-                out = func(self.to_fake(args[0]))
-            self.bind(out, self.node_of(args[0]))
-            self.share(out, self.to_fake(args[0]), func)
-            return out
-        out = self.taken_apart(func, args, kwargs)
-        return self.record(func, args, kwargs) if out is NotImplemented else out
-
-    def taken_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the op gives, by simpler ops; NotImplemented: it is one of those."""
+            return self.same_value(func, args[0])
         rule = self.rule_for(func, args, kwargs)
         if rule is not None:
-            known = len(self._alive)
-            with self:
-                out = rule(*args, **kwargs)
+            out = self.taken_apart(rule, func, args, kwargs)
             if out is not NotImplemented:
-                out = self.in_layout_of_op(func, args, kwargs, out)
-                if not is_view(func):
-                    self.forget_inner_views(out, known)
                 return out
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
-        if func._schema.is_mutable:
-            return self.written_apart(func, args, kwargs)
-        return NotImplemented
+        return self.record(func, args, kwargs)
+
+    def same_value(self, func: Op, tensor: torch.Tensor) -> torch.Tensor:
+        """Another tensor object, the same value: no node."""
+        with self.fake_mode:
+            out = func(self.to_fake(tensor))
+        self.bind(out, self.node_of(tensor))
+        return out
+
+    def taken_apart(self, rule: Callable, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the op gives, by simpler ops; NotImplemented: it is one of those."""
+        with self:
+            return rule(*args, **kwargs)
 
     def rule_for(self, func: Op | None, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         """The op's decomposition, unless eager refuses the call: then its kernel is to raise."""
         rule = self.decompositions.get(func)
-        return None if func is None or rule is None or EAGER.refusal(func, args, kwargs) else rule
-
-    def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
-        rule = self.rule_for(functional_of(func), args, kwargs)
-        if rule is not None:
-            with self:
-                out = rule(*args, **kwargs)
-                if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
-                    return args[0].copy_(out)
-        return NotImplemented
-
-    def forget_inner_views(self, out: Any, known: int) -> None:
-        """The results of a decomposition are no views of what it made on the way.
-
-        `torch.stack` is written as a view of `cat(...)`; to autograd, eager's is a tensor of its
-        own, and `stack(...).flatten()` is a view of that.  known: how many tensors were bound before.
-        """
-        inner = {id(tensor) for tensor in self._alive[known:]}
-        for leaf in pytree.tree_leaves(out):
-            if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
-                self._made_by.pop(id(leaf), None)
-
-    def in_layout_of_op(self, func: Op, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
-        """The result of a decomposition, in the strides that the op itself gives where an argument
-        is not contiguous."""
-        met: list[torch.Tensor] = []
-        of_tensors((args, kwargs), met.append)
-        if gives_what_it_is_given(func) or all(t.is_contiguous() for t in met):
-            return out
-        wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
-        leaves, spec = pytree.tree_flatten(out)
-        for i, (have, want) in enumerate(zip(leaves, wanted)):
-            if isinstance(have, torch.Tensor) and lies_otherwise(have, want):
-                order = sorted(
-                    range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True
-                )
-                back = [order.index(d) for d in range(want.dim())]
-                with self:
-                    leaves[i] = have.permute(order).contiguous().permute(back)
-        return pytree.tree_unflatten(leaves, spec)
+        return None if rule is None or EAGER.refusal(func, args, kwargs) else rule
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
@@ -334,20 +220,7 @@ class Tracer(TorchDispatchMode):
         node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
         node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
-        if func._schema.is_mutable:
-            self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
-        if is_view(recorded):
-            self.share_view(out, recorded, args, kwargs)
         return out
-
-    def share_view(self, out: Any, func: Op, args: tuple, kwargs: dict[str, Any]) -> None:
-        """`out`, one view or several, is what this op made of its first argument."""
-        source = self.to_fake(args[0])
-        if isinstance(out, (tuple, list)):
-            for number, piece in enumerate(out):
-                self.share(piece, out, operator.getitem, (number,))
-        if out is not source:
-            self.share(out, source, func, args[1:], kwargs)
 
     def bind_output(self, out: Any, node: Node) -> None:
         if isinstance(out, torch.Tensor) and (
@@ -356,26 +229,13 @@ class Tracer(TorchDispatchMode):
             or not node.target._schema.is_mutable
         ):
             return self.bind(out, node)
-        node.meta["val"] = (
-            out  # an in-place op returns its argument; later reads go to the argument's node
-        )
+        # an in-place op returns its argument; later reads go to the argument's node
+        node.meta["val"] = out
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
                 child = self.graph.call_function(operator.getitem, (node, i))
                 child.meta.update(self.meta)
                 self.bind_output(item, child)
-
-
-def lies_otherwise(have: torch.Tensor, want: torch.Tensor) -> bool:
-    """Have two tensors of one shape different strides?  Those of a size of 1 say nothing."""
-    steps = zip(sizes(have.shape), have.stride(), want.stride())
-    differ = [n not in (0, 1) and not same(a, b) for n, a, b in steps]
-    return same_sizes(have.shape, want.shape) and any(differ)
-
-
-def gives_what_it_is_given(func: Op) -> bool:
-    """Does it return its arguments, or views of them?"""
-    return any(result.alias_info for result in func._schema.returns)
 
 
 def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -386,38 +246,14 @@ def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
 
 
 @functools.cache
-def functional_of(func: Op) -> Op | None:
-    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
-    arguments, returns = func._schema.arguments, func._schema.returns
-    name = func._schema.name.split("::")[1]
-    if (
-        func.namespace != "aten"
-        or not name.endswith("_")
-        or len(returns) != 1
-        or torch.Tag.inplace_view in func.tags
-    ):
-        return None
-    if [a.name for a in arguments if a.alias_info and a.alias_info.is_write] != [arguments[0].name]:
-        return None
-    try:
-        return functional_form(func)[0]
-    except CannotFunctionalize:
-        return None
-
-
-@functools.cache
 def is_composite(func: Op) -> bool:
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return (
-        func.namespace != "prim"
+        func.namespace != "prim"  # which has no kernels
         and has(func.name(), "CompositeImplicitAutograd")
         and not has(func.name(), "CPU")
-    )  # (prim: no kernels)
-
-
-def new_fake_mode() -> FakeMode:
-    return FakeMode(allow_non_fake_inputs=True, static_shapes=True)
+    )
 
 
 def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:
@@ -447,24 +283,24 @@ def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:
 def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
     """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded
     arguments print."""
-    return (
-        function.graph.find_nodes(op="placeholder")[position].target
-        if isinstance(value, torch.SymInt)
-        else f"{prefix}{position}"
-    )
+    if isinstance(value, torch.SymInt):
+        return function.graph.find_nodes(op="placeholder")[position].target
+    return f"{prefix}{position}"
 
 
 class OriginInterpreter(fx.Interpreter):
     """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user
-    line it came from."""
+    line it came from; a backward op those of the forward op that it differentiates."""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        self.ends: list[
-            Callable
-        ] = []  # functions that leave what the program has entered (inference mode)
+        # functions that leave what the program has entered (inference mode)
+        self.ends: list[Callable] = []
+        # autograd numbers its functions: the number at which each node's begin, and its origin
+        self.starts: list[int] = []
+        self.origins: list[dict[str, Any]] = []
 
     def run(self, *args: Any, **options: Any) -> Any:
         try:
@@ -476,12 +312,21 @@ class OriginInterpreter(fx.Interpreter):
             raise
 
     def run_node(self, node: fx.Node) -> Any:
-        self.tracer.meta = {"origins": frozenset([node.name])} | {
-            key: node.meta[key]
-            for key in ("source_line", "stack_trace", "module_path")
-            if key in node.meta
-        }
-        return super().run_node(node)
+        kept = ("source_line", "stack_trace", "module_path")
+        self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
+        self.tracer.meta["origins"] = frozenset([node.name])
+        result = super().run_node(node)
+        self.starts.append(torch._C._autograd._get_sequence_nr())
+        self.origins.append(self.tracer.meta)
+        return result
+
+    def find_origin(self) -> None:
+        """What autograd computes now comes from the node whose gradient it is."""
+        function = torch._C._current_autograd_node()
+        if function is not None:
+            place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
+            origin = self.origins[place] if place >= 0 else {}
+            self.tracer.meta = dict(origin, backward=True)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):
@@ -494,10 +339,9 @@ class OriginInterpreter(fx.Interpreter):
 
     def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The call as torch's own rules take it apart."""
-        out = super().call_function(target, args, kwargs)
         if target is getattr and args[1] == "data":
-            self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
-        return out
+            raise CannotTrace("`.data` counts its writes apart")
+        return super().call_function(target, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         rule = CALLS.get(target, OriginInterpreter.plain_method)
@@ -514,30 +358,19 @@ class OriginInterpreter(fx.Interpreter):
         return self.tracer.to_fake(tensor)
 
 
-def run_traced(
-    function: Callable,
-    args: Any,
-    decompositions: Decompositions | None = None,
-    as_program: Callable[..., Sequence[Any]] = lambda mode, args, fakes: fakes,
-) -> tuple[Tracer, Sequence[Any], Any]:
-    """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or
-    symbolic size among `args`.
+def new_tracer(decompositions: Decompositions | None) -> Tracer:
+    """A tracer; coverage is loaded first, which may have extended it."""
+    coverage.load()
+    fake_mode = FakeMode(allow_non_fake_inputs=True, static_shapes=True)
+    return extended(Tracer)(fake_mode, decompositions)
 
-    as_program(fake_mode, args, fakes): what the function is called with in place of the plain
-    fakes. Raises CannotTrace: DataDependent where a size or branch depends on data, or where one
-    tensor is passed twice.  Gradients are recorded or not as where it is called: derivatives are
-    the joint trace's matter.
+
+def run_traced(tracer: Tracer, function: Callable, arguments: Sequence[Any]) -> Any:
+    """function(*arguments), recorded.
+
+    Raises CannotTrace: DataDependent where a size or branch depends on data.  Gradients are recorded
+    or not as where it is called: derivatives are the joint trace's matter.
     """
-    tracer = Tracer(new_fake_mode(), decompositions)
-    fakes = as_program(tracer.fake_mode, args, fake_inputs(tracer.fake_mode, args))
-    for i, fake in enumerate(fakes):
-        if isinstance(fake, (torch.Tensor, torch.SymInt)):
-            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
-    run = (
-        OriginInterpreter(function, tracer).run
-        if isinstance(function, fx.GraphModule)
-        else function
-    )
     with (
         torch.set_grad_enabled(torch.is_grad_enabled()),  # as it was, when the program has ended
         ambient_autocast(),
@@ -545,16 +378,22 @@ def run_traced(
         tracer.fake_mode,
         tracer,
     ):
-        return tracer, fakes, run(*fakes)
+        return function(*arguments)
 
 
 def trace(
     function: Callable, args: Any, decompositions: Decompositions | None = None
 ) -> fx.GraphModule:
     """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
-    `function` returned.  Raises as `run_traced`."""
-    coverage.load()
+    `function` returned.  Raises as `run_traced`, and where one tensor is passed twice."""
+    tracer = new_tracer(decompositions)
+    fakes = fake_inputs(tracer.fake_mode, args)
+    for i, fake in enumerate(fakes):
+        if isinstance(fake, (torch.Tensor, torch.SymInt)):
+            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
+    if isinstance(function, fx.GraphModule):
+        function = OriginInterpreter(function, tracer).run
     with torch.no_grad():
-        tracer, _, out = run_traced(function, args, decompositions)
+        out = run_traced(tracer, function, fakes)
     tracer.graph.output(tracer.nodes_of(out))
     return tracer.module("AtenGraph")

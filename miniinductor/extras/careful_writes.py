@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from ..autograd.functionalize import functional_form
-from ..autograd.tracer import Tracer, is_composite, of_tensors
+from ..autograd.more.careful_tracer import CarefulTracer as Tracer
+from ..autograd.tracer import is_composite, of_tensors
 from ..exceptions import CannotTrace
 from ..hooks import op_rule
 from ..sizes.symbols import hint

@@ -26,7 +26,8 @@ import sympy
 import torch
 from torch import fx
 
-from ..hooks import CUTTERS
+from ..compile import Compilation
+from ..hooks import extends
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC
 from ..unknown_sizes import symbols_of, value_of
@@ -215,4 +216,11 @@ def perform(gm: fx.GraphModule, node: fx.Node, args: Sequence[Any], kwargs: dict
     return function(*args, **kwargs)
 
 
-CUTTERS.append(compile_pieces)
+@extends(Compilation)
+class InPieces(Compilation):
+    def in_pieces(self) -> Callable[..., Any]:
+        run = compile_pieces(self.gm, self.compile_piece, self.record)
+        return super().in_pieces() if run is None else run
+
+    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> Any:
+        return type(self)(gm, inputs, self.mode, self.generates).run()

@@ -57,8 +57,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import config, coverage
+from ..autograd.runtime import Backward, Plan
+from ..compile import Compilation
 from ..foreign import faults, ours
-from ..hooks import PLAN_CACHES
+from ..hooks import extends
 from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cache_folder, cpu_name, write_whole
@@ -89,6 +91,9 @@ LIBRARIES = {
     "_operator",
     "einops",
 }  # whose functions have names that last
+# what is kept of a record
+KEPT = """saved fusions fallbacks kernels wrapper_source memory_plan memory_lives memory_steps
+    notes""".split()
 LARGEST = 4096  # bytes of a constant that is kept by value
 
 
@@ -464,6 +469,23 @@ class Entry:
             # an Uncachable, a full disk, or pickle's word that something has no text
             return f"{type(reason).__name__}: {reason}"
 
+    def keep(self, record: CompileRecord, value: Any, part: str = "") -> None:
+        """Store a plan or program, and what the record says."""
+        kept = {name: getattr(record, name) for name in KEPT}
+        reason = self.store((value, kept), part)
+        if reason:
+            record.notes.append(f"not kept on disk: {reason}")
+
+    def restored(self, record: CompileRecord, part: str = "") -> Any:
+        """What `keep` was given, or None; the rest is the record's again."""
+        found = self.load(part)
+        if found is None:
+            return None
+        value, kept = found
+        record.__dict__.update(kept)
+        record.notes.append("read from disk: compiled before")
+        return value
+
 
 class Writer(pickle.Pickler):
     """A tensor that the graph's module holds is written as its number; what pickle has no text for,
@@ -530,50 +552,60 @@ def constant(content: Any, dtype: torch.dtype, device: Any, shape: Any, stride: 
 
 
 # --- for the driver -------------------------------------------------------------------------------
-class GraphCache:
-    """Plans on disk, as compile.py asks for them (`hooks.PlanCache`)."""
+@extends(Compilation)
+class Kept(Compilation):
+    """Plans are looked for on disk, and kept there."""
 
-    def entry(
-        self,
-        gm: fx.GraphModule,
-        inputs: Sequence[object],
-        mode: str | None,
-        record: CompileRecord,
-    ) -> Entry | None:
+    entry: Entry | None = None  # the graph's place
+
+    def plan(self) -> tuple[Plan, Callable]:
+        if not (self.generates and config.graph_cache):
+            return super().plan()
+        with self.record.timed("look on disk"):
+            self.entry = self.open()
+            plan = self.entry and self.entry.restored(self.record)
+        if plan:
+            return plan, self.parts_again(plan.cut is not None)
+        plan, parts = super().plan()
+        if self.entry:
+            self.entry.keep(self.record, plan)
+        return plan, parts
+
+    def open(self) -> Entry | None:
+        """None, and a note, where what the graph depends on cannot be written down."""
         try:
-            return open_entry(gm, inputs, mode)
+            return open_entry(self.gm, self.inputs, self.mode)
         except Uncachable as reason:
-            record.notes.append(f"not kept on disk: {reason}")
+            text = str(reason)
         except faults() as error:  # another torch may lack a switch that the key asks for
             if config.raise_internal_errors:
                 raise
-            record.notes.append(
-                f"not kept on disk: internal error, {type(error).__name__}: {error}"
-            )
+            text = f"internal error, {type(error).__name__}: {error}"
+        self.record.notes.append(f"not kept on disk: {text}")
         return None
 
-    def parts_again(
-        self,
-        gm: fx.GraphModule,
-        inputs: Sequence[object],
-        make_plan: Callable[..., Any],
-        record: CompileRecord,
-        is_training: bool,
-    ) -> Callable[[], Any]:
-        made_like = [like(value) for value in inputs]
+    def parts_again(self, is_training: bool) -> Callable:
+        """Of a plan that came from disk: what traces the graph again for what is not kept: graphs,
+        in the record; the parts of the joint graph, which it gives."""
+        made_like = [like(value) for value in self.inputs]
 
         def plan_again() -> tuple[Any, CompileRecord]:
-            again = CompileRecord(input_graph=gm)
-            _, parts = make_plan(gm, [make() for make in made_like], again)
-            return parts, again
+            again = type(self)(self.gm, [make() for make in made_like], self.mode)
+            again.record.input_graph = self.gm
+            return super(Kept, again).plan()[1](), again.record
 
         again = functools.cache(ambient(plan_again))
         names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
         if is_training:
             names.append("joint_graph")
         for name in names:
-            setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
+            setattr(self.record, name, Later(lambda name=name: getattr(again()[1], name)))
         return lambda: again()[0]
+
+    def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
+        half = super().backward(names, parts, start)
+        half.entry = self.entry
+        return half
 
 
 def like(value: object) -> Callable[[], object]:
@@ -592,6 +624,3 @@ def like(value: object) -> Callable[[], object]:
             return fake if leaf else fake.view_as(fake)
 
     return make
-
-
-PLAN_CACHES.append(GraphCache())

@@ -26,8 +26,8 @@ import torch
 from ..codegen.common import INFIX as INFIX_OF_ALL
 from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
-from ..sizes.printing import index_text
 from ..sizes.symbols import Size
+from .printing import index_text
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 from .helpers import HELPERS, helpers_of

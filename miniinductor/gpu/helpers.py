@@ -85,7 +85,7 @@ OF_INDICES = [name for name in HELPERS if name.startswith("integer_")]
 
 
 def helpers_of(index: str) -> frozenset[str]:
-    """The helpers that an index, as sizes/printing.py prints it, calls."""
+    """The helpers that an index, as printing.py writes it, calls."""
     return frozenset(name for name in OF_INDICES if name in index)
 
 

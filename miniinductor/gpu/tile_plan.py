@@ -22,11 +22,11 @@ from ..codegen.plan import KernelPlan, plan_kernel
 from ..dependencies import LoopBody, int_or_none, loop_variables, runs_along, stride_of
 from ..ir import Buffer
 from ..nodes import Node
-from ..sizes.printing import index_text
 from ..sizes.symbols import Size, hint, is_multiple
 from ..sizes.symbols import size as as_size
 from .block_sizes import Config, block_configs, persistent_limit
 from .helpers import helpers_of
+from .printing import index_text
 from .tiles import Axes, Line, noted
 
 LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on

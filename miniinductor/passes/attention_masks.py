@@ -23,8 +23,10 @@ import torch
 from torch import fx
 
 from ..graph_passes.registry import CLEANING, graph_pass
+from ..sizes.symbols import SYMBOLIC
 
 aten = torch.ops.aten
+RANDOM = torch.Tag.nondeterministic_seeded
 LARGEST = 1 << 26  # elements of a mask that are worth computing once, now
 ATTENTION = {
     getattr(aten, name + kind).default
@@ -48,28 +50,26 @@ def drop_attention_masks(gm):
         if node.target not in ATTENTION:
             continue
         names = [argument.name for argument in node.target._schema.arguments]
-        place = names.index("attn_mask" if "attn_mask" in names else "attn_bias")
-        mask = read(node, names, place)
-        if not isinstance(mask, fx.Node) or read(node, names, names.index("is_causal")):
+        given = dict(zip(names, node.args)) | node.kwargs
+        place = "attn_mask" if "attn_mask" in names else "attn_bias"
+        mask = given.get(place)
+        if not isinstance(mask, fx.Node) or given.get("is_causal"):
             continue
         if mask not in kinds:
             kinds[mask] = kind_of(mask, values)
         if kinds[mask]:
-            write(node, names, place, None)
-            write(node, names, names.index("is_causal"), kinds[mask] == "causal")
+            for name, value in ((place, None), ("is_causal", kinds[mask] == "causal")):
+                write(node, names, name, value)
             changed += 1
     return changed
 
 
-def read(node, names, place):
-    return node.args[place] if place < len(node.args) else node.kwargs.get(names[place])
-
-
-def write(node, names, place, value):
+def write(node, names, name, value):
+    place = names.index(name)
     if place < len(node.args):
         node.update_arg(place, value)
     else:
-        node.update_kwarg(names[place], value)
+        node.update_kwarg(name, value)
 
 
 def kind_of(mask, values):
@@ -86,11 +86,10 @@ def kind_of(mask, values):
             if shape[-1] != shape[-2] or value.dtype == torch.bool:
                 return None
             past = torch.ones(shape[-2:], dtype=torch.bool, device=value.device).tril()
-            return (
-                "causal"
-                if torch.equal(open_, past.expand(shape)) and (value[~open_] == -math.inf).all()
-                else None
+            is_causal = (
+                torch.equal(open_, past.expand(shape)) and (value[~open_] == -math.inf).all()
             )
+            return "causal" if is_causal else None
     except NotConstant:
         return None
 
@@ -98,21 +97,18 @@ def kind_of(mask, values):
 def evaluate(node, values):
     """The value of a node that is made of constants alone, by eager kernels."""
     if node not in values:
-        tags = getattr(node.target, "tags", ())
-        if (
-            node.op != "call_function"
-            or not isinstance(node.target, torch._ops.OpOverload)
-            or torch.Tag.nondeterministic_seeded in tags
-            or node.target._schema.is_mutable
-        ):
+        is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+        if not is_op or RANDOM in node.target.tags or node.target._schema.is_mutable:
             raise NotConstant
-        arguments = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
-        leaves = torch.utils._pytree.tree_leaves(arguments)
-        if (
-            any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in leaves)
-            or getattr(node.meta.get("val"), "numel", lambda: 0)() > LARGEST
-        ):
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, SYMBOLIC) for leaf in leaves) or size_of(node) > LARGEST:
             raise NotConstant
-        values[node] = node.target(*arguments[0], **arguments[1])
+        values[node] = node.target(*args, **kwargs)
         node.meta["in_range"] = True  # or it would have raised
     return values[node]
+
+
+def size_of(node):
+    value = node.meta.get("val")
+    return value.numel() if isinstance(value, torch.Tensor) else 0

@@ -26,69 +26,51 @@ from ..graph_passes.registry import LAYOUTS, Context, graph_pass
 from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn
-LEAST_PRODUCT, LEAST_ROWS = (
-    1 << 23,
-    4,
-)  # multiplications and rows from which oneDNN's product is the faster one
+# multiplications and rows from which oneDNN's product is the faster one
+LEAST_PRODUCT, LEAST_ROWS = 1 << 23, 4
+PRODUCTS = (aten.mm.default, aten.addmm.default)
 HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
 
 
 @graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
 def for_cpu(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    return optimize_for_cpu(gm, context.record, context.inference, context.constants)
-
-
-def optimize_for_cpu(gm, record, channels_last=True, constants=()):
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained.
-    channels_last=False: products only.
 
-    Weights among `constants` are reordered by calls that freezing.py takes out of the graph."""
-    calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
-    targets = {n.target for n in calls}
+    Weights among `context.constants` are reordered by calls that freezing.py takes out of the
+    graph."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    channels_last = (
-        channels_last
-        and config.channels_last
-        and any(n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
-    )
-    if not channels_last and not (
-        config.onednn_products and targets & {aten.mm.default, aten.addmm.default}
-    ):
+    calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
+    if context.inference and config.channels_last and any(map(is_image, calls)):
+        changed = CpuLibrary.applied(gm, context.record, True, context.constants)
+        if changed is not gm:
+            return changed
+    if not config.onednn_products or not any(n.target in PRODUCTS for n in calls):
         return gm
-    changed = CpuLibrary.applied(gm, record, channels_last, constants)
-    return (
-        optimize_for_cpu(gm, record, False, constants)
-        if changed is gm and channels_last
-        else changed
-    )
+    return CpuLibrary.applied(gm, context.record, False, context.constants)
 
 
 def is_float_on_cpu(node):
     value = value_of(node)
-    return (
-        value is not None
-        and value.device.type == "cpu"
-        and value.dtype == torch.float32
-        and all(type(n) is int for n in value.shape)
-    )
+    if value is None or (value.device.type, value.dtype) != ("cpu", torch.float32):
+        return False
+    return all(type(n) is int for n in value.shape)
+
+
+def is_image(node):
+    """Is it a convolution that gives images?"""
+    return node.target is aten.convolution.default and node.meta["val"].dim() == 4
 
 
 def gains_by_onednn(a, b):
     """Is a @ b, of two matrices, faster by oneDNN than by BLAS?"""
-    if (
-        a.dtype != torch.float32
-        or a.device.type != "cpu"
-        or any(type(n) is not int for n in (*a.shape, *b.shape))
-    ):
+    if (a.device.type, a.dtype) != ("cpu", torch.float32):
+        return False
+    if any(type(n) is not int for n in (*a.shape, *b.shape)):
         return False
     (m, k), n = a.shape, b.shape[1]
-    return (
-        m * k * n >= LEAST_PRODUCT
-        and m >= LEAST_ROWS
-        and a.is_contiguous()
-        and (b.is_contiguous() or b.t().is_contiguous())
-    )
+    is_plain = a.is_contiguous() and (b.is_contiguous() or b.t().is_contiguous())
+    return is_plain and m >= LEAST_ROWS and m * k * n >= LEAST_PRODUCT
 
 
 class CpuLibrary(LayoutPass):
@@ -99,56 +81,34 @@ class CpuLibrary(LayoutPass):
         self.moves_convolutions, self.constants = channels_last, constants
 
     def visit(self, node):
-        if (
-            self.moves_convolutions
-            and node.target is aten.convolution.default
-            and is_float_on_cpu(node)
-            and node.meta["val"].dim() == 4
-        ):
+        if not is_float_on_cpu(node):
+            return self.kept(node)
+        if self.moves_convolutions and is_image(node):
             return self.convolution(node)
-        if (
-            config.onednn_products
-            and node.target in (aten.mm.default, aten.addmm.default)
-            and is_float_on_cpu(node)
-        ):
-            return self.product(node)
-        return self.kept(node)
+        is_product = config.onednn_products and node.target in PRODUCTS
+        return self.product(node) if is_product else self.kept(node)
 
     # -- convolutions ------------------------------------------------------------------------------
     def convolution(self, node):
         x, w, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
         image, weights = value_of(x), value_of(w)
-        size = weights.shape
-        if transposed or 0 in (*image.shape, *size):
+        if transposed or 0 in (*image.shape, *weights.shape):
             return self.kept(node)
         if w in self.constants:
             self.changed("convolutions with reordered weights, in channels-last memory")
             self.graph.erase_node(node)
             layout = [list(padding), list(stride), list(dilation), groups]
-            packed = self.packed(
-                node, w, mkldnn._reorder_convolution_weight.default, *layout, list(image.shape)
-            )
-            return self.call(
-                node,
-                mkldnn._convolution_pointwise.default,
-                self.channels_last(x),
-                packed,
-                bias,
-                *layout,
-                "none",
-                [],
-                "",
-            )
-        if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
+            reorder = mkldnn._reorder_convolution_weight.default
+            packed = self.packed(node, w, reorder, *layout, list(image.shape))
+            arguments = (self.channels_last(x), packed, bias, *layout, "none", [], "")
+            return self.call(node, mkldnn._convolution_pointwise.default, *arguments)
+        if tuple(weights.shape[2:]) == (1, 1) and groups == 1 and not any(padding):
             return self.pixelwise(node, x, w, bias, stride)
-        if weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel()):
-            with self.graph.inserting_before(node):
-                node.update_arg(0, self.plain(x))
-            self.changed("convolutions in plain memory, for their weights are large")
-        else:
-            with self.graph.inserting_before(node):
-                node.update_arg(0, self.channels_last(x))
-            self.changed("convolutions in channels-last memory")
+        heavy = weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel())
+        where = "plain memory, for their weights are large" if heavy else "channels-last memory"
+        self.changed(f"convolutions in {where}")
+        with self.graph.inserting_before(node):
+            node.update_arg(0, self.plain(x) if heavy else self.channels_last(x))
         return self.evaluate(node)
 
     def pixelwise(self, node, x, w, bias, stride):
@@ -159,17 +119,15 @@ class CpuLibrary(LayoutPass):
         for dim, step in zip((2, 3), stride * (2 // len(stride))):
             if step > 1:
                 x = self.call(node, aten.slice.Tensor, x, dim, 0, x.meta["val"].shape[dim], step)
+        channels = x.meta["val"].shape[1]
         pixels = self.call(node, aten.permute.default, self.channels_last(x), [0, 2, 3, 1])
-        matrix = self.call(
-            node, aten.view.default, pixels, [n * height * width, x.meta["val"].shape[1]]
-        )
-        weights = self.call(node, aten.view.default, self.plain(w), [c, x.meta["val"].shape[1]])
-        transposed = self.call(node, aten.permute.default, weights, [1, 0])
-        out = (
-            self.call(node, aten.mm.default, matrix, transposed)
-            if bias is None
-            else self.call(node, aten.addmm.default, bias, matrix, transposed)
-        )
+        matrix = self.call(node, aten.view.default, pixels, [n * height * width, channels])
+        weights = self.call(node, aten.view.default, self.plain(w), [c, channels])
+        matrices = matrix, self.call(node, aten.permute.default, weights, [1, 0])
+        if bias is None:
+            out = self.call(node, aten.mm.default, *matrices)
+        else:
+            out = self.call(node, aten.addmm.default, bias, *matrices)
         out = self.product(out) if config.onednn_products else out
         out = self.call(node, aten.view.default, out, [n, height, width, c])
         return self.call(node, aten.permute.default, out, [0, 3, 1, 2])
@@ -177,8 +135,8 @@ class CpuLibrary(LayoutPass):
     # -- matrix products ---------------------------------------------------------------------------
     def product(self, node):
         """mm or addmm by oneDNN, where that is faster."""
-        bias = node.args[0] if node.target is aten.addmm.default else None
-        a, b = node.args[-2:] if bias is None else node.args[1:3]
+        *biases, a, b = node.args
+        bias = next(iter(biases), None)
         n, k = reversed(value_of(b).shape)
         plain_bias = bias is None or value_of(bias).dim() == 1 and value_of(bias).is_contiguous()
         if not gains_by_onednn(value_of(a), value_of(b)) or node.kwargs or not plain_bias:
@@ -188,9 +146,8 @@ class CpuLibrary(LayoutPass):
         transposed = b.target in TRANSPOSITIONS and value_of(b.args[0]).shape == (n, k)
         weights = b.args[0] if transposed else self.call(node, aten.permute.default, b, [1, 0])
         if weights in self.constants:
-            weights = self.packed(
-                node, weights, mkldnn._reorder_linear_weight.default, value_of(a).shape[0]
-            )
+            rows, reorder = value_of(a).shape[0], mkldnn._reorder_linear_weight.default
+            weights = self.packed(node, weights, reorder, rows)
         return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
 
     def packed(self, like, weights, reorder, *how):

@@ -44,19 +44,16 @@ class Constants:
 
     def __contains__(self, node):
         if node not in self.known:
-            if node.op == "get_attr":
-                self.known[node] = (
-                    node.target not in self.written
-                    and not operator.attrgetter(node.target)(self.gm).is_inference()
-                )
-            else:
-                self.known[node] = (
-                    node.op == "call_function"
-                    and not is_needed(node)
-                    and bool(node.all_input_nodes)
-                    and all(n in self for n in node.all_input_nodes)
-                )
+            self.known[node] = self.is_constant(node)
         return self.known[node]
+
+    def is_constant(self, node):
+        if node.op == "get_attr":
+            is_inference = operator.attrgetter(node.target)(self.gm).is_inference()
+            return node.target not in self.written and not is_inference
+        if node.op != "call_function" or is_needed(node):
+            return False
+        return bool(node.all_input_nodes) and all(n in self for n in node.all_input_nodes)
 
 
 @graph_pass(LAYOUTS, "arithmetic into frozen weights", order=10, switch="freezing")
@@ -84,16 +81,14 @@ def fold_affine(gm, constants, record):
     become part of the weights."""
     count = 0
     for node in list(gm.graph.nodes):
-        if (
-            node.target is aten.convolution.default
-            and node.meta["val"].dtype in (torch.float32, torch.float64)
-            and not node.args[6]
-        ):
-            x, w, bias, *rest = node.args
-            chain = list(affine_chain(node, constants))
-            if chain and w in constants and (bias is None or bias in constants):
-                _fold(gm.graph, node, chain, gm.meta["fake_mode"])
-                count += 1
+        if node.target is not aten.convolution.default or node.args[6]:
+            continue
+        weights = [n for n in node.args[1:3] if n is not None]
+        chain = list(affine_chain(node, constants))
+        is_float = node.meta["val"].dtype in (torch.float32, torch.float64)
+        if is_float and chain and all(n in constants for n in weights):
+            fold(gm, node, chain)
+            count += 1
     if count:
         gm.graph.eliminate_dead_code(is_impure_node=is_needed)
         record.notes.append(
@@ -103,65 +98,50 @@ def fold_affine(gm, constants, record):
 
 def affine_chain(node, constants):
     """(op node, its constant operand) behind `node`, as long as each value has one user."""
-    channels = node.meta["val"].shape[1]
     while len(node.users) == 1:
         user = next(iter(node.users))
-        if (
-            user.target not in AFFINE
-            or user.kwargs
-            or len(user.args) != 2
-            or value_of(user).dtype != value_of(node).dtype
-        ):
+        if user.target not in AFFINE or user.kwargs or len(user.args) != 2:
             return
         a, b = user.args
         other = b if a is node else a
-        if (
-            a is not node
-            and user.target in (aten.sub.Tensor, aten.div.Tensor)
-            or not isinstance(other, fx.Node)
-            or other not in constants
-        ):
+        is_swapped = a is not node and user.target in (aten.sub.Tensor, aten.div.Tensor)
+        if is_swapped or not isinstance(other, fx.Node) or other not in constants:
             return
-        shape, rank = value_of(other).shape, value_of(node).dim()
-        if (
-            shape != (1,) * max(0, len(shape) - rank + 1) + (channels,) + (1,) * (rank - 2)
-            or len(shape) > rank
-        ):
+        if value_of(user).dtype != value_of(node).dtype or not is_per_channel(other, node):
             return
         yield user, other
         node = user
 
 
-def _fold(graph, node, chain, fake_mode):
+def is_per_channel(constant, node):
+    """Has it one element for each channel of `node`?"""
+    shape, (_, channels, *image) = list(value_of(constant).shape), value_of(node).shape
+    wanted = [channels] + [1] * len(image)
+    return shape in (wanted, [1, *wanted])
+
+
+def fold(gm, node, chain):
     last, (x, w, bias, *rest) = chain[-1][0], node.args
 
     def call(target, *args):
-        return add_node(graph, last, target, args)
+        return add_node(gm.graph, last, target, args)
 
-    with graph.inserting_before(last), fake_mode:  # there, every constant of the chain is known
+    # before the last, every constant of the chain is known
+    with gm.graph.inserting_before(last), gm.meta["fake_mode"]:
         channels = value_of(w).shape[0]
         scale, shift = None, bias
         for op, other in chain:
             other = call(aten.reshape.default, other, [channels])
             if op.target in (aten.mul.Tensor, aten.div.Tensor):
-                scale = call(
-                    op.target,
-                    call(aten.ones_like.default, other) if scale is None else scale,
-                    other,
-                )
+                scale = scale or call(aten.ones_like.default, other)
+                scale = call(op.target, scale, other)
                 shift = shift and call(op.target, shift, other)
             else:
-                shift = call(
-                    op.target,
-                    call(aten.zeros_like.default, other) if shift is None else shift,
-                    other,
-                )
+                shift = shift or call(aten.zeros_like.default, other)
+                shift = call(op.target, shift, other)
         if scale is not None:
-            w = call(
-                aten.mul.Tensor,
-                w,
-                call(aten.reshape.default, scale, [channels] + [1] * (value_of(w).dim() - 1)),
-            )
+            column = [channels] + [1] * (value_of(w).dim() - 1)
+            w = call(aten.mul.Tensor, w, call(aten.reshape.default, scale, column))
         new = call(aten.convolution.default, x, w, shift, *rest)
         new.meta["val"] = last.meta["val"]
     last.replace_all_uses_with(new)
@@ -199,14 +179,7 @@ class Frozen:
 def freeze(gm, constants, record):
     """Put constants in place of what only depends on parameters: Frozen, or None."""
     kept = [
-        n
-        for n in gm.graph.nodes
-        if n.op == "call_function"
-        and n in constants
-        and isinstance(n.meta.get("val"), torch.Tensor)
-        and _base(n).op != "get_attr"
-        and any(user not in constants for user in n.users)
-        and not reaches_output_by_views(n)
+        node for node in gm.graph.nodes if node in constants and is_worth_keeping(node, constants)
     ]
     if not kept:
         return None
@@ -217,10 +190,8 @@ def freeze(gm, constants, record):
     part.output([copies[n] for n in kept])
     part.eliminate_dead_code()
     sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
-    names, watched = (
-        [f"_frozen{i}" for i in range(len(kept))],
-        [operator.attrgetter(name)(gm) for name in sources],
-    )
+    names = [f"_frozen{i}" for i in range(len(kept))]
+    watched = [operator.attrgetter(name)(gm) for name in sources]
     frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, watched)
     seen = frozen.seen()
     for node, (name, value) in zip(kept, frozen.values().items()):
@@ -238,9 +209,12 @@ def freeze(gm, constants, record):
     return frozen
 
 
-def _base(node):
-    """What a chain of views looks at: a parameter seen through views is not frozen, it is read as
-    it is."""
-    while node.op == "call_function" and is_view(node.target):
-        node = node.args[0]
-    return node
+def is_worth_keeping(node, constants):
+    """Is it computed, and read by what is no constant?  (A parameter seen through views is not
+    frozen, it is read as it is.)"""
+    if value_of(node) is None or all(user in constants for user in node.users):
+        return False
+    root = node
+    while root.op == "call_function" and is_view(root.target):
+        root = root.args[0]
+    return root.op != "get_attr" and not reaches_output_by_views(node)

@@ -25,10 +25,8 @@ from ..sizes.symbols import alike
 aten = torch.ops.aten
 PUTS = (aten.index_put.default, aten._unsafe_index_put.default)
 LARGE = 1 << 20  # bytes
-WIDE = (
-    torch.float32,
-    torch.float64,
-)  # a sum in another order rounds differently: too coarse for 16 bits
+# a sum in another order rounds differently: too coarse for 16 bits
+WIDE = (torch.float32, torch.float64)
 
 LIBRARY = torch.library.Library("miniinductor", "FRAGMENT")
 LIBRARY.define("lazy_zeros(int[] size, ScalarType dtype) -> Tensor")
@@ -36,12 +34,10 @@ LIBRARY.define("lazy_zeros(int[] size, ScalarType dtype) -> Tensor")
 
 def lazy_zeros(size, dtype):
     """torch.zeros on the CPU, whose pages take memory and time when they are first touched."""
-    memory = mmap.mmap(
-        -1, math.prod(size) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    )
-    return torch.empty(0, dtype=dtype).set_(
-        torch.frombuffer(memory, dtype=dtype).untyped_storage(), 0, size
-    )
+    count = math.prod(size) * dtype.itemsize
+    memory = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    storage = torch.frombuffer(memory, dtype=dtype).untyped_storage()
+    return torch.empty(0, dtype=dtype).set_(storage, 0, size)
 
 
 LIBRARY.impl("lazy_zeros", lazy_zeros, "CompositeExplicitAutograd")
@@ -50,79 +46,71 @@ EXTERN[torch.ops.miniinductor.lazy_zeros.default] = None  # by choice, no fallba
 
 @graph_pass(CLEANING, "tables of zeros", order=40)
 def accumulate_in_place(gm):
-    saved, graph = 0, gm.graph
-    for node in graph.nodes:
-        if (
-            node.target not in PUTS
-            or (list(node.args[3:]) or [node.kwargs.get("accumulate")]) != [True]
-            or not _is_zeros(node.args[0])
-        ):
-            continue
-        zeros, value = node.args[0], node.args[0].meta["val"]
-        total = _sum_with(node)
-        if total is not None:
-            place, other = total
-            with graph.inserting_before(place):
-                put = graph.call_function(node.target, (other, *node.args[1:]), dict(node.kwargs))
-            put.meta.update(node.meta)
-            place.replace_all_uses_with(put)
-            graph.erase_node(place)
-            graph.erase_node(node)
-            graph.erase_node(zeros)
-        elif (
-            value.device.type == "cpu"
-            and all(isinstance(n, int) for n in value.shape)
-            and value.numel() * value.dtype.itemsize >= LARGE
-        ):
-            with graph.inserting_before(zeros):
-                lazy = graph.call_function(
-                    torch.ops.miniinductor.lazy_zeros.default, (list(value.shape), value.dtype)
-                )
-            lazy.meta.update(zeros.meta)
-            zeros.replace_all_uses_with(lazy)
-            graph.erase_node(zeros)
-        else:
-            continue
-        saved += 1
-    return saved
+    puts = [
+        n for n in gm.graph.nodes if n.target in PUTS and accumulates(n) and is_zeros(n.args[0])
+    ]
+    return sum(added_to_sum(gm.graph, put) or in_lazy_zeros(gm.graph, put) for put in puts)
 
 
-def _is_zeros(node):
+def accumulates(node):
+    return (list(node.args[3:]) or [node.kwargs.get("accumulate")]) == [True]
+
+
+def is_zeros(node):
     """A fresh contiguous tensor of zeros that only one node reads."""
-    return (
-        isinstance(node, fx.Node)
-        and len(node.users) == 1
-        and node.meta["val"].is_contiguous()
-        and (
-            node.target in (aten.new_zeros.default, aten.zeros.default)
-            or node.target is aten.full.default
-            and node.args[1] == 0
-        )
-    )
+    if not isinstance(node, fx.Node) or len(node.users) > 1:
+        return False
+    is_full = node.target is aten.full.default and node.args[1] == 0
+    is_new = node.target in (aten.new_zeros.default, aten.zeros.default)
+    return (is_full or is_new) and node.meta["val"].is_contiguous()
 
 
-def _sum_with(node):
+def added_to_sum(graph, node):
+    """Add the rows to what their table would be added to: was it possible?"""
+    total = sum_with(node)
+    if total is None:
+        return False
+    place, other = total
+    with graph.inserting_before(place):
+        put = graph.call_function(node.target, (other, *node.args[1:]), dict(node.kwargs))
+    put.meta.update(node.meta)
+    place.replace_all_uses_with(put)
+    for gone in (place, node, node.args[0]):
+        graph.erase_node(gone)
+    return True
+
+
+def in_lazy_zeros(graph, node):
+    """Add the rows into a table whose pages come from the system: was it worth it?"""
+    zeros, value = node.args[0], node.args[0].meta["val"]
+    if value.device.type != "cpu" or not all(isinstance(n, int) for n in value.shape):
+        return False
+    if value.numel() * value.dtype.itemsize < LARGE:
+        return False
+    with graph.inserting_before(zeros):
+        target = torch.ops.miniinductor.lazy_zeros.default
+        lazy = graph.call_function(target, (list(value.shape), value.dtype))
+    lazy.meta.update(zeros.meta)
+    zeros.replace_all_uses_with(lazy)
+    graph.erase_node(zeros)
+    return True
+
+
+def sum_with(node):
     """(the addition that is all that is made of `node`, what it is added to), if the rows may be
     added to that instead."""
     place = next(iter(node.users))
-    if (
-        len(node.users) > 1
-        or place.target is not aten.add.Tensor
-        or place.kwargs
-        or node.meta["val"].dtype not in WIDE
-    ):
+    if len(node.users) > 1 or place.target is not aten.add.Tensor or place.kwargs:
         return None
     other = next((a for a in place.args if a is not node), None)
-    while (
-        isinstance(other, fx.Node)
-        and other.target is aten.t.default
-        and other.args[0].target is aten.t.default
-    ):
+    while is_turned(other) and is_turned(other.args[0]):
         other = other.args[0].args[0]  # the transpose of a transpose: a weight's gradient
-    if (
-        not isinstance(other, fx.Node)
-        or other.op != "call_function"
-        or other.target is operator.getitem
-    ):
+    if not isinstance(other, fx.Node) or other.op != "call_function":
+        return None
+    if other.target is operator.getitem or node.meta["val"].dtype not in WIDE:
         return None
     return (place, other) if alike(node.meta["val"], other.meta["val"]) else None
+
+
+def is_turned(node):
+    return isinstance(node, fx.Node) and node.target is aten.t.default

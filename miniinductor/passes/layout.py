@@ -46,11 +46,8 @@ class LayoutPass:
 
     def __init__(self, gm, record):
         self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
-        self.fake_mode = next(
-            n.meta["val"].fake_mode
-            for n in gm.graph.nodes
-            if hasattr(n.meta.get("val"), "fake_mode")
-        )
+        values = (n.meta.get("val") for n in gm.graph.nodes)
+        self.fake_mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
 
     @classmethod
     def applied(cls, gm, record, *options):
@@ -67,28 +64,27 @@ class LayoutPass:
     def run(self):
         for node in self.gm.graph.nodes:
             if node.op == "output":
-                self.graph.output(
-                    fx.map_arg(
-                        node.args[0], lambda n: self.in_strides(self.copied[n], n.meta.get("val"))
-                    )
-                )
+                self.graph.output(fx.map_arg(node.args[0], self.as_before_here))
                 continue
-            new = self.graph.node_copy(node, lambda n: self.copied[n])
+            new = self.graph.node_copy(node, self.copied.__getitem__)
             new.meta, self.original = dict(node.meta), node
-            self.as_before = all(
-                self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes
-            )
-            if (
-                node.target is aten.as_strided.default and not self.as_before
-            ):  # it counts strides of its own
-                with self.graph.inserting_before(new):
-                    new.update_arg(0, self.in_strides(new.args[0], node.args[0].meta["val"]))
+            arguments = [
+                (self.copied[n].meta.get("val"), n.meta.get("val")) for n in node.all_input_nodes
+            ]
+            self.as_before = all(now is before for now, before in arguments)
+            if node.target is aten.as_strided.default and not self.as_before:
+                with self.graph.inserting_before(new):  # it counts strides of its own
+                    new.update_arg(0, self.as_before_here(node.args[0]))
             self.copied[node] = self.visit(new) if node.op == "call_function" else new
         if not self.counts:
             return self.gm
         self.record.notes += [f"{count} {what}" for what, count in self.counts.items()]
         self.graph.eliminate_dead_code(is_impure_node=is_needed)
         return with_graph(self.gm, self.graph)
+
+    def as_before_here(self, node):
+        """What stands for a node of the old graph, in the strides that it had there."""
+        return self.in_strides(self.copied[node], node.meta.get("val"))
 
     def kept(self, node):
         """The node as it is; with a new fake value where its arguments' strides are others than
@@ -125,38 +121,24 @@ class LayoutPass:
         return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
 
     def plain(self, node):
-        return (
-            node
-            if node.meta["val"].is_contiguous()
-            else self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
-        )
+        if node.meta["val"].is_contiguous():
+            return node
+        return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
 
     def in_strides(self, node, wanted):
         """An output as eager lays it out."""
         have = node.meta.get("val")
-        if (
-            not isinstance(have, torch.Tensor)
-            or have is wanted
-            or have.stride() == wanted.stride()
-            or have.numel() == 0
-        ):
+        if not isinstance(have, torch.Tensor) or have is wanted or not have.numel():
             return node
-        if same_layout(
-            wanted.shape, have.stride(), wanted.stride()
-        ):  # they differ in dimensions of size 1: a view
+        if have.stride() == wanted.stride():
+            return node
+        if same_layout(wanted.shape, have.stride(), wanted.stride()):
+            # they differ in dimensions of size 1: a view
             flat = self.call(node, aten.view.default, node, [n for n in wanted.shape if n != 1])
             seen = self.call(node, aten.view.default, flat, list(wanted.shape))
             if seen.meta["val"].stride() == wanted.stride():
                 return seen
-        if (
-            memory_format := next(
-                (
-                    f
-                    for f in FORMATS[: 1 + (wanted.dim() == 4)]
-                    if wanted.is_contiguous(memory_format=f)
-                ),
-                None,
-            )
-        ) is None:
-            raise NotImplementedError("an output of unusual strides")
-        return self.call(node, aten.clone.default, node, memory_format=memory_format)
+        for layout in FORMATS[: 1 + (wanted.dim() == 4)]:
+            if wanted.is_contiguous(memory_format=layout):
+                return self.call(node, aten.clone.default, node, memory_format=layout)
+        raise NotImplementedError("an output of unusual strides")

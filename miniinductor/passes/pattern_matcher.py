@@ -32,8 +32,10 @@ several outputs, patterns that are not functions, wildcards for operators; graph
 sizes (comparing those would add guards).
 """
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -44,9 +46,12 @@ from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
 from ..graph_passes.basic import optimize
-from .layout import TRANSPOSITIONS, origin_of
+from ..hooks import extended
+from ..records import CompileRecord
+from .layout import TRANSPOSITIONS, origin_of, value_of
 
 aten = torch.ops.aten
+Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
 COMMUTE = {aten.add.Tensor, aten.mul.Tensor}
 CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.default, *RESHAPES}
@@ -66,44 +71,47 @@ class Rewrite:
     needs: list
     when: Callable = lambda *values: True
     at: Callable[[fx.Node], bool] = lambda node: True
-    patterns: list = field(default_factory=list)  # the examples, traced when they are first needed
+    patterns: list["Pattern"] = field(default_factory=list)  # the examples, traced when needed
 
 
-def apply(rewrites, gm, record, decompositions):
+def apply(
+    rewrites: Sequence[Rewrite], gm: fx.GraphModule, record: CompileRecord, decompositions: Any
+) -> dict[str, int]:
     """Apply each rewrite wherever it matches; {name: how often}, which also goes into
     `record.notes`."""
-    counts, targets = {}, {n.target for n in gm.graph.nodes}
-    if any(
-        type(n) is not int
-        for node in gm.graph.nodes
-        if isinstance(v := node.meta.get("val"), torch.Tensor)
-        for n in v.shape
-    ):
-        return counts
-    rewriter = Rewriter(gm, decompositions)
+    values = [value_of(node) for node in gm.graph.nodes]
+    if any(type(n) is not int for value in values if value is not None for n in value.shape):
+        return {}
+    targets = {node.target for node in gm.graph.nodes}
+    rewriter, counts = Rewriter(gm, decompositions), Counter()
     for rewrite in rewrites:
         if targets.issuperset(rewrite.needs):
-            count = sum(
-                rewriter.rewrite_at(rewrite, node)
-                for node in list(gm.graph.nodes)
-                if node.op == "call_function"
-            )
-            if count:
-                counts[rewrite.name] = counts.get(rewrite.name, 0) + count
-                gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+            calls = [node for node in gm.graph.nodes if node.op == "call_function"]
+            count = sum(rewriter.rewrite_at(rewrite, node) for node in calls)
+            counts.update({rewrite.name: count} if count else {})
+            gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     if counts:
         optimize(gm)
-        record.notes += [
-            f"pattern {name}: rewritten {count} times" for name, count in counts.items()
-        ]
+    record.notes += [f"pattern {name}: rewritten {count} times" for name, count in counts.items()]
     return counts
 
 
 # ---- tracing -------------------------------------------------------------------------------------
-def traced(function, values, decompositions, mode):
+@dataclass
+class Pattern:
+    graph: fx.Graph
+    arguments: list  # fake tensors and numbers, as the function was given them
+
+    def __post_init__(self) -> None:
+        self.result: Node = self.graph.output_node().args[0]
+        self.position = {f"arg{i}": i for i in range(len(self.arguments))}
+        self.numbers = {v: i for i, v in enumerate(self.arguments) if isinstance(v, float)}
+
+
+def traced(function: Callable, values: Sequence[Any], decompositions: Any, mode: Any) -> Pattern:
     """The pattern of function(*values): fake tensors become placeholders, in order; numbers
     stay."""
-    tracer, arguments = Tracer(mode, decompositions), []
+    tracer, arguments = extended(Tracer)(mode, decompositions), []
     with torch.no_grad(), no_autocast(), enable_python_dispatcher(), mode:
         for i, v in enumerate(values):
             if isinstance(v, torch.Tensor):
@@ -117,56 +125,33 @@ def traced(function, values, decompositions, mode):
     return Pattern(tracer.graph, arguments)
 
 
-@dataclass
-class Pattern:
-    graph: fx.Graph
-    arguments: list  # fake tensors and numbers, as the function was given them
-
-    def __post_init__(self):
-        self.result = self.graph.output_node().args[0]
-        self.position = {f"arg{i}": i for i in range(len(self.arguments))}
-        self.numbers = {v: i for i, v in enumerate(self.arguments) if isinstance(v, float)}
-
-
 # ---- matching ------------------------------------------------------------------------------------
 class Rewriter:
     """Finds and replaces in one graph.  traces: what was traced for it before; twelve layers alike
     need one proof."""
 
-    def __init__(self, gm, decompositions):
-        self.gm, self.decompositions, self.traces = gm, decompositions, {}
+    def __init__(self, gm: fx.GraphModule, decompositions: Any) -> None:
+        self.gm, self.decompositions = gm, decompositions
+        self.traces: dict[tuple, Pattern] = {}
 
-    def traced(self, function, values):
-        key = (
-            function,
-            *[
-                (v.shape, v.stride(), v.dtype, v.device) if isinstance(v, torch.Tensor) else v
-                for v in values
-            ],
-        )
+    def traced(self, function: Callable, values: Sequence[Any]) -> Pattern:
+        key = (function, *map(about, values))
         if key not in self.traces:
-            self.traces[key] = traced(
-                function, values, self.decompositions, self.gm.meta["fake_mode"]
-            )
+            mode = self.gm.meta["fake_mode"]
+            self.traces[key] = traced(function, values, self.decompositions, mode)
         return self.traces[key]
 
-    def rewrite_at(self, rewrite, node):
-        """Rewrite the match whose output is `node`, if there is one: True."""
+    def rewrite_at(self, rewrite: Rewrite, node: Node) -> bool:
+        """Rewrite the match whose output is `node`, if there is one."""
         if not node.users or not rewrite.at(node):
             return False
-        if not rewrite.patterns:
-            rewrite.patterns = [
-                traced(
-                    rewrite.search,
-                    [torch.empty(e) if isinstance(e, tuple) else e for e in example],
-                    self.decompositions,
-                    FakeTensorMode(static_shapes=True),
-                )
-                for example in rewrite.examples
-            ]
+        for example in rewrite.examples[len(rewrite.patterns) :]:
+            values = [torch.empty(e) if isinstance(e, tuple) else e for e in example]
+            mode = FakeTensorMode(static_shapes=True)
+            rewrite.patterns.append(traced(rewrite.search, values, self.decompositions, mode))
         return any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
 
-    def match(self, rewrite, pattern, node):
+    def match(self, rewrite: Rewrite, pattern: Pattern, node: Node) -> bool:
         guess = Matcher(pattern, exact=False)
         if not guess.same(pattern.result, node) or len(guess.bound) < len(pattern.arguments):
             return False
@@ -180,174 +165,155 @@ class Rewriter:
             return False
         exact = Matcher(proof, exact=True)
         exact.bound = {i: f for i, f in enumerate(found) if isinstance(f, float)}
-        if not exact.same(proof.result, node) or any(
-            exact.bound.get(i) is not f for i, f in enumerate(found)
-        ):
+        if not exact.same(proof.result, node):
+            return False
+        if any(exact.bound.get(i) is not f for i, f in enumerate(found)):
             return False
         inside = {node, *exact.met.values()}
-        if any(
-            leaks(n, inside)
-            for n in inside - {node, source(node)}
-            if n.target not in CHANGES_NOTHING
-        ):
+        between = [n for n in inside - {node, source(node)} if n.target not in CHANGES_NOTHING]
+        if any(leaks(n, inside) for n in between):
             return False  # somebody else needs a value in between
         have, want = new.result.meta["val"], node.meta["val"]
-        return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(
-            node, new, found
-        )
+        if (have.shape, have.dtype) != (want.shape, want.dtype):
+            return False
+        self.replace(node, new, found)
+        return True
 
-    def replace(self, node, new, found):
+    def replace(self, node: Node, new: Pattern, found: list) -> None:
         """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides
         that `node` had, if they are others and matter."""
-        copies, origin, graph = {}, origin_of(node), self.gm.graph
+        copies: dict[Node, Node] = {}
+        origin, graph = origin_of(node), self.gm.graph
         with graph.inserting_before(node):
             for n in new.graph.nodes:
                 if n.op == "placeholder":
                     copies[n] = found[new.position[n.target]]
                 elif n.op == "call_function":
-                    copies[n] = graph.node_copy(n, copies.get)
+                    copies[n] = graph.node_copy(n, copies.__getitem__)
                     copies[n].meta = {**origin, "val": n.meta["val"]}
             result = copies[new.result]
-            for user in [
-                u
-                for u in node.users
-                if u.target in TRANSPOSITIONS and all(map(makes_contiguous, u.users))
-            ]:
-                user.replace_input_with(node, result)
-                with self.gm.meta["fake_mode"]:
-                    user.meta["val"] = user.target(result.meta["val"], *user.args[1:])
+            for user in list(node.users):
+                if user.target in TRANSPOSITIONS and all(map(makes_contiguous, user.users)):
+                    user.replace_input_with(node, result)
+                    with self.gm.meta["fake_mode"]:
+                        user.meta["val"] = user.target(result.meta["val"], *user.args[1:])
             if result.meta["val"].stride() != node.meta["val"].stride():
                 result = graph.call_function(aten.clone.default, (result,))
                 result.meta = {**origin, "val": node.meta["val"]}
         node.replace_all_uses_with(result)
-        return True
 
 
-def makes_contiguous(node):
-    return (
-        node.target is aten.clone.default
-        and node.kwargs.get("memory_format") is torch.contiguous_format
-    )
+def makes_contiguous(node: Node) -> bool:
+    is_clone = node.target is aten.clone.default
+    return is_clone and node.kwargs.get("memory_format") is torch.contiguous_format
 
 
 class Matcher:
     """Lays a pattern's graph over another; bound: argument -> node or number, met: pattern node ->
     node."""
 
-    def __init__(self, pattern, exact):
-        self.pattern, self.exact, self.bound, self.met = pattern, exact, {}, {}
+    def __init__(self, pattern: Pattern, exact: bool) -> None:
+        self.pattern, self.exact = pattern, exact
+        self.bound: dict[int, Any] = {}
+        self.met: dict[Node, Node] = {}
 
-    def same(self, p, n):
+    def same(self, p: Any, n: Any) -> bool:
         """Does pattern value `p` stand for graph value `n`?"""
         if isinstance(p, fx.Node):
-            return isinstance(n, fx.Node) and self.same_node(
-                source(p, self.exact), source(n, self.exact)
-            )
+            if not isinstance(n, fx.Node):
+                return False
+            return self.same_node(source(p, self.exact), source(n, self.exact))
         if isinstance(p, (list, tuple)):
-            return (
-                isinstance(n, (list, tuple))
-                and (
-                    len(p) == len(n)
-                    or not self.exact
-                    and not any(isinstance(x, fx.Node) for x in p)
-                )
-                and all(map(self.same, p, n))
-            )
-        if (
-            not self.exact
-            and isinstance(p, float)
-            and p in self.pattern.numbers
-            and isinstance(n, (int, float))
-        ):
-            return self.bind(self.pattern.numbers[p], float(n))
+            if not isinstance(n, (list, tuple)):
+                return False
+            is_sizes = not self.exact and not any(isinstance(x, fx.Node) for x in p)
+            return (len(p) == len(n) or is_sizes) and all(map(self.same, p, n))
+        if not self.exact and isinstance(p, float) and p in self.pattern.numbers:
+            if isinstance(n, (int, float)):
+                return self.bind(self.pattern.numbers[p], float(n))
         if type(p) is int and not self.exact:
             return type(n) is int
         return (type(p) is type(n) or {type(p), type(n)} == {int, float}) and p == n
 
-    def bind(self, position, value):
+    def bind(self, position: int, value: Any) -> bool:
         known = self.bound.setdefault(position, value)
         return known is value or isinstance(value, float) and known == value
 
-    def same_node(self, p, n):
+    def same_node(self, p: Node, n: Node) -> bool:
         if p.op == "placeholder":
             return self.bind(self.pattern.position[p.target], n)
         if p in self.met:
             return self.met[p] is n
-        if (
-            p.op != "call_function"
-            or n.op != "call_function"
-            or _kind(p) != _kind(n)
-            or len(p.args) != len(n.args)
-            or (self.exact and _type(p) != _type(n))
-        ):
+        if p.op != "call_function" or n.op != "call_function" or kind_of(p) != kind_of(n):
+            return False
+        if len(p.args) != len(n.args) or self.exact and about_value(p) != about_value(n):
             return False
         cast = p.target is aten._to_copy.default  # to the same type, however that is written
         if not cast and p.kwargs.keys() != n.kwargs.keys():
             return False
-        orders = [n.args] if p.target not in COMMUTE else [n.args, n.args[1::-1]]
-        for args in orders:
+        for args in [n.args] if p.target not in COMMUTE else [n.args, n.args[1::-1]]:
             before = dict(self.bound), dict(self.met)
             self.met[p] = n
-            if all(self.same(a, b) for a, b in zip(_dims(p, p.args), _dims(n, args))) and (
-                cast or all(self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs)
-            ):
+            pairs = list(zip(from_front(p, p.args), from_front(n, args)))
+            pairs += [] if cast else [(p.kwargs[k], n.kwargs[k]) for k in p.kwargs]
+            if all(self.same(a, b) for a, b in pairs):
                 return True
             self.bound, self.met = before
         return False
 
 
-def source(node, exact=True):
+def source(node: Node, exact: bool = True) -> Node:
     """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not
     `exact`, to any type)."""
-    while (
-        node.op == "call_function"
-        and node.target in CHANGES_NOTHING
-        and (
-            _type(node) == _type(node.args[0]) or not exact and node.target is aten._to_copy.default
-        )
-    ):
+    while node.op == "call_function" and node.target in CHANGES_NOTHING:
+        is_cast = not exact and node.target is aten._to_copy.default
+        if not is_cast and about_value(node) != about_value(node.args[0]):
+            break
         node = node.args[0]
     return node
 
 
-def without_copies(node: fx.Node) -> fx.Node:
+def without_copies(node: Node) -> Node:
     """The node that computes what `node` copies, casts or reshapes."""
     while node.target in CHANGES_NOTHING:
         node = node.args[0]
     return node
 
 
-def _type(node):
-    value = node.meta["val"]
-    return (value.shape, value.dtype, value.device) if isinstance(value, torch.Tensor) else None
+def about(value: Any) -> Any:
+    """A tensor as it is traced; a number is itself."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.shape, value.stride(), value.dtype, value.device
 
 
-def _kind(node):
+def about_value(node: Node) -> tuple | None:
+    value = value_of(node)
+    return None if value is None else (value.shape, value.dtype, value.device)
+
+
+def kind_of(node: Node) -> Any:
     return aten.view.default if node.target in RESHAPES else node.target
 
 
-def _dims(node, args):
+def from_front(node: Node, args: Sequence[Any]) -> Sequence[Any]:
     """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the
     front."""
-    names = (
-        [a.name for a in getattr(node.target, "_schema").arguments]
-        if hasattr(node.target, "_schema")
-        else []
-    )
-    rank = (
-        node.args[0].meta["val"].dim()
-        if "dim" in names and isinstance(node.args[0], fx.Node)
-        else 0
-    )
-    if not rank:
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema else []
+    value = value_of(node.args[0]) if "dim" in names else None
+    if value is None or not value.dim():
         return args
-    wrap = lambda d: (
-        d % rank if type(d) is int else [x % rank for x in d] if isinstance(d, (list, tuple)) else d
-    )  # noqa: E731
+
+    def wrap(d: Any) -> Any:
+        if isinstance(d, (list, tuple)):
+            return [x % value.dim() for x in d]
+        return d % value.dim() if type(d) is int else d
+
     return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
 
 
-def leaks(node, inside):
+def leaks(node: Node, inside: set) -> bool:
     """Is the value of `node`, or a copy or reshape of it, used by a node that is not `inside`?"""
     return any(
         user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside))

@@ -30,9 +30,8 @@ from .pattern_matcher import Rewrite, apply, aten, without_copies
 SCALE = 0.113377  # a number that stands for any
 LEAST_SCORES = 1 << 14  # CPU: scores of one head from which not storing them pays
 LEAST_LENGTH = 64  # GPU: queries and keys from which it does,
-LEAST_ON_GPU = (
-    1 << 24
-)  # and scores of all heads (H100: 3 million lose up to a third, 25 million gain up to a quarter)
+# and scores of all heads (H100: 3 million lose up to a third, 25 million gain up to a quarter)
+LEAST_ON_GPU = 1 << 24
 ALIGNED = 8  # GPU: numbers at multiples of which the rows of a mask begin
 
 
@@ -41,10 +40,7 @@ def flash(q, kt, v, mask, scale):
     """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
     rank = q.dim()
     q, k, v = (x.unsqueeze(0) if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
-    q, k, v = (
-        x if x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format)
-        for x in (q, k, v)
-    )
+    q, k, v = (x if x.stride(-1) == 1 else copied_plain(x) for x in (q, k, v))
     if mask is not None and mask.dim() == 3:
         mask = mask.unsqueeze(0)
     if mask is not None and q.is_cuda:
@@ -53,31 +49,28 @@ def flash(q, kt, v, mask, scale):
     return out.squeeze(0) if rank == 3 else out
 
 
+def copied_plain(x):
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 def with_aligned_rows(mask):
     """Here and not in the kernel's call: layers that share a mask share the copy."""
     mask = F.pad(mask, (0, -mask.shape[-1] % ALIGNED)) if mask.shape[-1] % ALIGNED else mask
     fits = mask.stride(-1) == 1 and not any(s % ALIGNED for s in mask.stride()[:-1])
-    return mask if fits else mask.clone(memory_format=torch.contiguous_format)
+    return mask if fits else copied_plain(mask)
 
 
 def may_be_flash(q, kt, v, *masks):
-    if any(
-        t.dim() != q.dim() or t.dtype != q.dtype or t.device != q.device for t in (q, kt, v)
-    ) or 0 in (*q.shape, *kt.shape):
+    kinds = {(t.dim(), t.dtype, t.device, t.shape[:-2]) for t in (q, kt, v)}
+    if len(kinds) > 1 or 0 in (*q.shape, *kt.shape) or v.shape[-1] != q.shape[-1]:
         return False
     scores = (*q.shape[:-1], kt.shape[-1])
-    if (
-        not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2]
-        or v.shape[-1] != q.shape[-1]
-        or not pays(q, *scores[-2:])
-    ):
-        return False
-    return all(
-        (mask.dtype, mask.device) == (q.dtype, q.device)
-        and mask.dim() in (2, q.dim())
-        and all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
-        for mask in masks
-    )
+    for mask in masks:
+        broadcasts = all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+        is_like_q = (mask.dtype, mask.device) == (q.dtype, q.device)
+        if not (broadcasts and is_like_q and mask.dim() in (2, q.dim())):
+            return False
+    return pays(q, *scores[-2:])
 
 
 def is_worth_it(q, queries, keys):
@@ -90,16 +83,13 @@ def is_worth_it(q, queries, keys):
 def pays(q, queries, keys):
     """Is there a kernel for such heads, and is it faster?"""
     size, dtype = q.shape[-1], q.dtype
-    worth_it = is_worth_it(q, queries, keys)
+    if not is_worth_it(q, queries, keys):
+        return False
     if q.device.type == "cpu":
-        return worth_it and dtype in (torch.float32, torch.float64, torch.bfloat16)
-    possible = (
-        dtype in (torch.float32, torch.bfloat16)
-        and size <= 256
-        and size * dtype.itemsize % 16 == 0
-        and max(q.shape[:-2]) < 1 << 16
-    )
-    return worth_it and possible and q.device.type == "cuda" and not kernels.why_not_on(q.device)
+        return dtype in (torch.float32, torch.float64, torch.bfloat16)
+    known = dtype in (torch.float32, torch.bfloat16) and q.device.type == "cuda"
+    fits = size <= 256 and size * dtype.itemsize % 16 == 0 and max(q.shape[:-2]) < 1 << 16
+    return known and fits and not kernels.why_not_on(q.device)
 
 
 SCALINGS = {"": lambda scores, scale: scores, "scaled": torch.mul, "divided": torch.div}
@@ -114,7 +104,6 @@ def attention(scaling, count, precision):
     mask)."""
 
     def take(values):
-        values = list(values)
         return *values[:3], values[3 : 3 + count], values[-1] if scaling else 1.0
 
     def search(*values):
@@ -124,21 +113,13 @@ def attention(scaling, count, precision):
 
     def replace(*values):
         q, kt, v, masks, scale = take(values)
-        return flash(
-            q,
-            kt,
-            v,
-            functools.reduce(torch.add, masks) if masks else None,
-            1 / scale if scaling == "divided" else scale,
-        )
+        mask = functools.reduce(torch.add, masks) if masks else None
+        return flash(q, kt, v, mask, 1 / scale if scaling == "divided" else scale)
 
     def when(*values):
         q, kt, v, masks, scale = take(values)
-        return (
-            scale > 0
-            and may_be_flash(q, kt, v, *masks)
-            and not (precision and q.dtype.itemsize > 2)
-        )
+        is_wide = precision and q.dtype.itemsize > 2
+        return scale > 0 and not is_wide and may_be_flash(q, kt, v, *masks)
 
     def at(node):
         product = without_copies(node)
@@ -149,53 +130,32 @@ def attention(scaling, count, precision):
             return False
         return is_worth_it(result, *weights.shape[-2:])  # the result is as large as q
 
-    examples = [
-        [
-            (*batch, 5, 8),
-            (*batch, 8, 7),
-            (*batch, 7, 8),
-            *[(5, 7)] * count,
-            *[SCALE] * bool(scaling),
-        ]
-        for batch in ((2, 3), (6,))
-    ]
-    return Rewrite(
-        "attention",
-        search,
-        replace,
-        examples,
-        [aten.bmm.default, aten.exp.default, aten.amax.default],
-        when,
-        at,
-    )
+    examples = []
+    for batch in ((2, 3), (6,)):
+        shapes = (*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8)
+        examples.append([*shapes, *[(5, 7)] * count, *[SCALE] * bool(scaling)])
+    needs = [aten.bmm.default, aten.exp.default, aten.amax.default]
+    return Rewrite("attention", search, replace, examples, needs, when, at)
 
 
 # ---- products ------------------------------------------------------------------------------------
-def product_and_bias(x, w, bias):
-    return torch.mm(x, w) + bias
-
-
-def addmm(x, w, bias):
-    return torch.addmm(bias, x, w)
-
-
 def may_be_addmm(x, w, bias):
-    return (
-        gains_by_onednn(x, w) and bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
-    )
+    is_row = bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
+    return is_row and gains_by_onednn(x, w)
 
 
+PRODUCT_AND_BIAS = Rewrite(
+    "product + bias",
+    lambda x, w, bias: torch.mm(x, w) + bias,
+    lambda x, w, bias: torch.addmm(bias, x, w),
+    [[(4, 8), (8, 16), (16,)]],
+    [aten.mm.default, aten.add.Tensor],
+    may_be_addmm,
+    at=lambda node: without_copies(node).target is aten.add.Tensor,
+)
 REWRITES = [
     *[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)],
-    Rewrite(
-        "product + bias",
-        product_and_bias,
-        addmm,
-        [[(4, 8), (8, 16), (16,)]],
-        [aten.mm.default, aten.add.Tensor],
-        may_be_addmm,
-        at=lambda node: without_copies(node).target is aten.add.Tensor,
-    ),
+    PRODUCT_AND_BIAS,
 ]
 
 

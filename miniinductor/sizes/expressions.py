@@ -1,28 +1,27 @@
 """The functions that sizes and indices are made of, where sympy's own would be wrong or too eager.
 
 In:   sympy expressions over integer symbols (sizes, loop variables).
-Out:  expressions with `FloorDiv`, `Mod` and the opaque float functions, simplified at construction
-      by what holds for all integers.
+Out:  expressions with `FloorDiv`, `Mod` and opaque float functions, simplified at construction by
+      what holds for all integers.  (minidynamo/extras/float_numbers.py has more opaque ones.)
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8), Mod(8 * i + j, 8)
     (i + FloorDiv(j, 8), Mod(j, 8))
     >>> FloorDiv(FloorDiv(i, 3), 4), FloorDiv(4 * i, 8)
     (FloorDiv(i, 12), FloorDiv(i, 2))
-    >>> FLOAT_FUNCTIONS["TrueDiv"](i, 2)        # float arithmetic is kept as it was written
-    TrueDiv(i, 2)
+    >>> ToFloat(i), ToFloat(2)              # float arithmetic is kept as it was written
+    (ToFloat(i), 2.00000000000000)
 
 Both packages use this file: a size that minidynamo captured is the expression that kernels index
 with.  `ranges.py` adds what follows from the ranges of loop variables, `facts.py` what follows from
 guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
-import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import sympy
+import torch
 
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -152,60 +151,54 @@ class Mod(sympy.Function):
 
 
 # --- float arithmetic, and what sympy cannot write ------------------------------------------------
-def _kept_as_written(name: str, code: str, result: type, compute: Callable) -> type:
-    """A function that is computed on numbers and otherwise kept: floats must round as Python's."""
+class Opaque(sympy.Function):
+    """A function that is computed on numbers and otherwise kept: floats must round as Python's.
 
-    def evaluate(cls: type, *args: sympy.Expr) -> sympy.Expr | None:
+    Subclasses are made by `opaque`."""
+
+    is_real = True
+    texts: dict[str, str] = {}  # language -> how it is written there: "python", "c", "triton"
+    compute: Callable  # on numbers
+    in_graph: Callable  # on torch's symbolic numbers
+    result: type  # int or float
+    keeps_sign = False  # not negative where no argument is
+
+    @classmethod
+    def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
         if not all(a.is_number for a in args):
             return None
-        value = compute(*[as_number(a) for a in args])
-        return sympy.Integer(value) if result is int else sympy.Float(value)
+        value = cls.compute(*map(as_number, args))
+        return sympy.Integer(value) if cls.result is int else sympy.Float(value)
 
+
+def opaque(
+    name: str,
+    module: str,
+    compute: Callable,
+    result: type,
+    python: str,
+    c: str = "",
+    triton: str = "",
+    in_graph: Callable | None = None,
+    keeps_sign: bool = False,
+) -> type[Opaque]:
+    """The opaque function `name`, a variable of `module`: there pickle looks for it, since compiled
+    graphs are kept on disk."""
     fields: dict[str, Any] = {
-        "eval": classmethod(evaluate),
-        "is_integer": True if result is int else None,
-        "is_real": True,
-        "code": code,  # how Python writes it
+        "texts": {"python": python, "c": c, "triton": triton},
         "compute": staticmethod(compute),
+        "in_graph": staticmethod(in_graph or compute),
         "result": result,
-        "__module__": __name__,
+        "keeps_sign": keeps_sign,
+        "is_integer": True if result is int else None,
+        "__module__": module,
     }
-    return type(name, (sympy.Function,), fields)
+    return type(name, (Opaque,), fields)
 
 
-MATH = (
-    "sqrt exp log log2 log10 sin cos tan sinh cosh tanh asin acos atan"  # of the math module
-).split()
-_TABLE = (
-    ("TrueDiv", "({} / {})", float, operator.truediv),
-    ("ToFloat", "float({})", float, float),
-    ("FloatAdd", "({} + {})", float, operator.add),
-    ("FloatSub", "({} - {})", float, operator.sub),
-    ("FloatMul", "({} * {})", float, operator.mul),
-    ("FloatPow", "({} ** {})", float, operator.pow),
-    ("FloatFloorDiv", "({} // {})", float, operator.floordiv),
-    ("FloatMod", "({} % {})", float, operator.mod),
-    ("FloatMin", "min({}, {})", float, min),
-    ("FloatMax", "max({}, {})", float, max),
-    ("FloatNeg", "(-{})", float, operator.neg),
-    ("FloatAbs", "abs({})", float, abs),
-    ("Floor", "math.floor({})", int, math.floor),
-    ("Ceil", "math.ceil({})", int, math.ceil),
-    ("Trunc", "math.trunc({})", int, math.trunc),
-    ("Round", "round({})", int, round),
-    ("RoundTo", "round({}, {})", float, round),
-    ("BitAnd", "({} & {})", int, operator.and_),
-    ("BitOr", "({} | {})", int, operator.or_),
-    ("BitXor", "({} ^ {})", int, operator.xor),
-    *((f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name)) for name in MATH),
+ToFloat = opaque(
+    *("ToFloat", __name__, float, float, "float({})", "(double)({})", "tl.cast({}, tl.float64)"),
+    in_graph=torch.sym_float,
+    keeps_sign=True,
 )
-FLOAT_FUNCTIONS: dict[str, Any] = {row[0]: _kept_as_written(*row) for row in _TABLE}
-globals().update(FLOAT_FUNCTIONS)  # pickle looks for them here: compiled graphs are kept on disk
-NEVER_BELOW_0 = tuple(  # those that are not negative where no argument is
-    FLOAT_FUNCTIONS[name]
-    for name in (
-        *("ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax"),
-        *("Math_sqrt", "Floor", "Ceil", "Trunc", "Round"),
-    )
-)
-ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *FLOAT_FUNCTIONS.values())
+ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, Opaque)

@@ -24,7 +24,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
-from .intervals import Interval, of_function, of_polynomial
+from .intervals import Interval, of_function, of_polynomial, settled
 
 LARGEST = 2**63 - 1
 
@@ -88,26 +88,16 @@ class Facts:
         ):
             expr = expr.xreplace(self.replacements)
         if expr.has(sympy.Max, sympy.Min):
-            expr = expr.replace(sympy.Max, self._largest).replace(sympy.Min, self._smallest)
+            expr = expr.replace(
+                lambda e: isinstance(e, (sympy.Max, sympy.Min)),
+                lambda e: settled(e, self._nonnegative),
+            )
         is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
         if self.divisible and not is_relation and expr.has(FloorDiv):
             exact = sympy.expand(self._divide(expr))
             if sympy.denom(sympy.together(exact)) == 1:
                 return exact
         return expr
-
-    def _largest(self, *args: sympy.Expr) -> sympy.Expr:
-        """max(1, s0 - 1) is s0 - 1 where s0 >= 2."""
-        for a in args:
-            if all(a is b or self._nonnegative(a - b) for b in args):
-                return a
-        return sympy.Max(*args)
-
-    def _smallest(self, *args: sympy.Expr) -> sympy.Expr:
-        for a in args:
-            if all(a is b or self._nonnegative(b - a) for b in args):
-                return a
-        return sympy.Min(*args)
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr`, a polynomial, with exact divisions as fractions."""

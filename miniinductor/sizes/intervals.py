@@ -31,7 +31,7 @@ from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, NEVER_BELOW_0, FloorDiv, Mod
+from .expressions import ATOMS, INFINITY, FloorDiv, Mod
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY
@@ -81,26 +81,34 @@ def _absolute(part: Interval) -> Interval:
     return max(low, -high, 0), max(-low, high)
 
 
-def _never_below_0(*parts: Interval) -> Interval:
-    if all(low >= 0 for low, _ in parts):
-        return 0, INFINITY
-    return UNKNOWN
-
-
 RULES: dict[type, Callable[..., Interval]] = {
     FloorDiv: _floor_div,
     Mod: _mod,
     sympy.Max: _maximum,
     sympy.Min: _minimum,
     sympy.Abs: _absolute,
-    **dict.fromkeys(NEVER_BELOW_0, _never_below_0),
 }
 
 
 def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
     """Of a quotient, remainder, maximum ..., from the intervals of its arguments."""
     rule = RULES.get(type(expr))
-    return UNKNOWN if rule is None else rule(*parts)
+    if rule is not None:
+        return rule(*parts)
+    keeps_sign = getattr(expr, "keeps_sign", False) and all(low >= 0 for low, _ in parts)
+    return (0, INFINITY) if keeps_sign else UNKNOWN
+
+
+def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:
+    """A maximum, minimum or absolute value: the part that is it for sure, if there is one.
+
+    max(1, s0 - 1) is s0 - 1 where s0 >= 2."""
+    parts = [expr.args[0], -expr.args[0]] if isinstance(expr, sympy.Abs) else expr.args
+    sign = -1 if isinstance(expr, sympy.Min) else 1
+    for part in parts:
+        if all(part is other or is_nonnegative(sign * (part - other)) for other in parts):
+            return part
+    return expr
 
 
 # --- sums and products ----------------------------------------------------------------------------

@@ -5,8 +5,8 @@ In:   a sympy expression over sizes and loop variables.   Out: text that compute
     >>> s, x = sympy.symbols("s x", integer=True, nonnegative=True)
     >>> python_code(2 * s + FloorDiv(x, 3), {s: "a.shape[0]"})
     'a.shape[0] * 2 + (x // 3)'
-    >>> index_text(8 * s + FloorDiv(x, 3)), index_text(8 * s + FloorDiv(x, 3), "triton")
-    ('x/3 + 8*s', 'x//3 + 8*s')
+    >>> index_text(8 * s + FloorDiv(x, 3))
+    'x/3 + 8*s'
 
 One walk over the expression, `Printer`; a language is a subclass that says how each class of
 expression is written.  Mirrors torch/utils/_sympy/printers.py.
@@ -41,13 +41,19 @@ class Printer:
     def text(self, expr: sympy.Expr) -> str:
         return self.visit(expr)[0]
 
-    def call(self, function: str, *args: sympy.Expr) -> tuple[str, int]:
-        return f"{function}({', '.join(map(self.text, args))})", ATOM
-
 
 # --- Python ---------------------------------------------------------------------------------------
 class PythonPrinter(Printer):
     """names: symbol -> how it is written; others by their own names."""
+
+    divisions = {FloorDiv: "//", Mod: "%"}
+    functions = {  # how its arguments are written, and what stands between them
+        sympy.Max: ("max({})", ", "),
+        sympy.Min: ("min({})", ", "),
+        sympy.Abs: ("abs({})", ", "),
+        sympy.And: ("({})", " and "),
+        sympy.Or: ("({})", " or "),
+    }
 
     def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
         self.names = names or {}
@@ -94,39 +100,23 @@ class PythonPrinter(Printer):
     def write_Relational(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
 
-    def write_And(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"({' and '.join(map(self.text, expr.args))})", ATOM
+    def write_function(self, expr: sympy.Expr) -> tuple[str, int]:
+        text, joined_by = self.functions[type(expr)]
+        return text.format(joined_by.join(map(self.text, expr.args))), ATOM
 
-    def write_Or(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"({' or '.join(map(self.text, expr.args))})", ATOM
+    write_Max = write_Min = write_Abs = write_And = write_Or = write_function
 
     def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"(not {self.within(expr.args[0], UNARY)})", ATOM
 
     def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         a, b = (self.within(part, UNARY) for part in expr.args)
-        return f"({a} // {b})", ATOM
+        return f"({a} {self.divisions[type(expr)]} {b})", ATOM
 
-    def write_Mod(self, expr: sympy.Expr) -> tuple[str, int]:
-        a, b = (self.within(part, UNARY) for part in expr.args)
-        return f"({a} % {b})", ATOM
+    write_Mod = write_FloorDiv
 
-    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self.call("max", *expr.args)
-
-    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self.call("min", *expr.args)
-
-    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self.call("abs", *expr.args)
-
-    def write_Piecewise(self, expr: sympy.Expr) -> tuple[str, int]:
-        (a, condition), (b, _) = expr.args
-        return f"({self.text(a)} if {self.text(condition)} else {self.text(b)})", ATOM
-
-    def write_Function(self, expr: sympy.Expr) -> tuple[str, int]:
-        """One of the float functions; each says how Python writes it."""
-        return type(expr).code.format(*[self.within(a, UNARY) for a in expr.args]), ATOM
+    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
+        return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
 
 
 def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
@@ -136,14 +126,14 @@ def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = Non
 
 # --- indices in kernels ---------------------------------------------------------------------------
 class IndexPrinter(Printer):
-    """What C and Triton share.
+    """What C and Triton (gpu/printing.py) share.
 
     `/` and `%` stand where both sides are known not to be negative, so that they are exact;
     functions of the language (`floordiv`, `remainder`) stand elsewhere."""
 
+    language: str
     divide = "/"
     functions = "{}"
-    floats: dict[str, str] = {}
 
     def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(int(expr)), ATOM if expr >= 0 else UNARY
@@ -185,7 +175,7 @@ class IndexPrinter(Printer):
         a, b = expr.args
         if never_negative(a) and never_negative(b):
             return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
-        return self.call(self.functions.format(function), a, b)
+        return f"{self.functions.format(function)}({self.text(a)}, {self.text(b)})", ATOM
 
     def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._pairwise("maximum", expr.args)
@@ -206,48 +196,25 @@ class IndexPrinter(Printer):
             text = f"{self.functions.format(function)}({text}, {self.text(other)})"
         return text, ATOM
 
-    def write_Function(self, expr: sympy.Expr) -> tuple[str, int]:
+    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
         """A number made of sizes in floating point, computed as Python does."""
-        spelling = self.floats.get(type(expr).__name__)
-        if spelling is None:
+        spelling = expr.texts[self.language]
+        if not spelling:
             raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
         return spelling.format(*map(self.text, expr.args)), ATOM
 
 
-ARITHMETIC = {
-    "FloatAdd": "({} + {})",
-    "FloatSub": "({} - {})",
-    "FloatMul": "(({})*({}))",
-    "FloatNeg": "(-({}))",
-}
-
-
 class CPrinter(IndexPrinter):
+    language = "c"
     functions = "mini::{}<int64_t>"
-    floats = ARITHMETIC | {
-        "TrueDiv": "((double)({})/(double)({}))",
-        "ToFloat": "(double)({})",
-        "FloatPow": "__builtin_pow({}, {})",
-        "Math_sqrt": "__builtin_sqrt({})",
-    }
 
     def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         text, strength = super().write_Integer(expr)
         return (text + "LL" if abs(int(expr)) > 2**31 - 1 else text), strength
 
 
-class TritonPrinter(IndexPrinter):
-    divide = "//"
-    functions = "integer_{}"
-    floats = ARITHMETIC | {
-        "TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))",
-        "ToFloat": "tl.cast({}, tl.float64)",
-        "FloatPow": "tl.exp2(tl.log2({})*{})",
-        "Math_sqrt": "tl.sqrt({})",
-    }
-
-
-LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter(), "triton": TritonPrinter()}
+# the printers of kernels; gpu/printing.py adds Triton's
+LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
 
 
 @functools.lru_cache(50_000)

@@ -24,7 +24,7 @@ import sympy
 
 from ..current import Current
 from .expressions import FloorDiv, Mod, Size
-from .intervals import is_nonnegative, of_function
+from .intervals import is_nonnegative, of_function, settled
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
@@ -120,11 +120,15 @@ class _Simplifier:
             return given
         e = given.func(*[self.visit(a) for a in given.args])
         if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
-            return _decided(e, self.ranges)
+            return settled(e, self._nonnegative)
         if isinstance(e, DIVISIONS):
             return self._division(e)
         # a quotient that came apart has new quotients in its parts
         return self.visit(e) if isinstance(given, DIVISIONS) else e
+
+    def _nonnegative(self, expr: sympy.Expr) -> bool:
+        limits = bounds(sympy.expand(expr), self.ranges)
+        return limits is not None and limits[0] >= 0
 
     def _division(self, e: sympy.Expr) -> sympy.Expr:
         """A quotient or remainder whose arguments are simple."""
@@ -176,21 +180,6 @@ class _Simplifier:
         if isinstance(e, FloorDiv):
             return FloorDiv(inner, rest)
         return k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
-
-
-def _decided(e: sympy.Expr, ranges: Ranges) -> sympy.Expr:
-    """The one that is always the largest (smallest), if there is one."""
-    parts = [e.args[0], -e.args[0]] if isinstance(e, sympy.Abs) else list(e.args)
-    sign = -1 if isinstance(e, sympy.Min) else 1
-
-    def never_less(part: sympy.Expr, other: sympy.Expr) -> bool:
-        limits = bounds(sympy.expand(sign * (part - other)), ranges)
-        return limits is not None and limits[0] >= 0
-
-    for part in parts:
-        if all(never_less(part, other) for other in parts if other is not part):
-            return part
-    return e
 
 
 def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:

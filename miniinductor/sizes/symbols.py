@@ -37,7 +37,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..current import Current
-from .expressions import FLOAT_FUNCTIONS, FloorDiv, Mod, Size
+from .expressions import FloorDiv, Mod, Opaque, Size
 from .intervals import is_nonnegative
 from .printing import python_code
 from .ranges import opened
@@ -57,8 +57,7 @@ def with_derived_symbols(expr: sympy.Expr) -> sympy.Expr:
     """The expression with a symbol for each integer that is computed in floating point."""
     if not expr.args:
         return expr
-    computed = isinstance(expr, tuple(FLOAT_FUNCTIONS.values()))
-    if computed and expr.is_integer and is_nonnegative(expr):
+    if isinstance(expr, Opaque) and expr.is_integer and is_nonnegative(expr):
         name = "n_" + hashlib.sha1(python_code(expr).encode()).hexdigest()[:12]
         symbol = sympy.Symbol(name, integer=True, nonnegative=True)
         DERIVED[symbol] = expr

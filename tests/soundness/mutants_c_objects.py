@@ -1,8 +1,8 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import c_methods, class_checks
-from minidynamo.symbolic_eval import opcodes, operations
+from minidynamo.rules import c_methods, classes, opcodes
+from minidynamo.symbolic_eval import operations
 from minidynamo.variables import containers, functions, iterators
 from minidynamo.variables.more import bounds, container_methods, deques, partials, sets
 
@@ -88,7 +88,7 @@ def always_bound() -> None:
 
 @mutant("protocols-are-classes", "c_objects --only operations.*builtins.list")
 def protocols_by_type() -> None:
-    class_checks.fulfils = lambda tx, value, protocol: protocol in value.python_type().__mro__
+    classes.fulfils = lambda tx, value, protocol: protocol in value.python_type().__mro__
 
 
 @mutant("walks-count-no-steps", "endless --limit 20")

@@ -3,7 +3,8 @@ of draws."""
 
 import torch
 
-from miniinductor.autograd import joint, runtime
+from miniinductor.autograd import joint
+from miniinductor.autograd.more import careful_calls, histories, views
 from miniinductor.extras import recurrent
 from miniinductor.lowerings import random
 
@@ -15,7 +16,7 @@ RANDOMNESS = "randomness --modes aot_eager,inductor"
 
 @mutant("custom functions are forgotten behind views", GRADIENTS)
 def _() -> None:
-    joint.passes_custom_function = lambda leaf, source: False
+    views.passes_custom_function = lambda leaf, source: False
 
 
 @mutant(
@@ -24,12 +25,12 @@ def _() -> None:
 )
 def _() -> None:
     # (without `with_history` nothing would be wrong: `check_histories` then refuses each program)
-    joint.OutputPlanner.check = lambda self, leaf, output: None
+    views.ViewPlanner.check = lambda self, leaf, output: None
 
 
 @mutant("requires_grad_() of an input is lost", GRADIENTS)
 def _() -> None:
-    joint.check_histories = lambda tensors, objects: None
+    histories.check_histories = lambda tensors, objects: None
 
 
 @mutant("views are always recorded", GRADIENTS)
@@ -39,12 +40,14 @@ def _() -> None:
 
 @mutant("a view is not replayed", GRADIENTS)
 def _() -> None:
-    runtime.replay = lambda tensor, views: tensor
+    from miniinductor.autograd import runtime
+
+    runtime.replay = careful_calls.replay = lambda tensor, steps: tensor
 
 
 @mutant("several outputs of a custom function are taken for linear", GRADIENTS)
 def _() -> None:
-    joint.has_several_outputs = lambda function: False
+    histories.has_several_outputs = lambda function: False
 
 
 @mutant("recurrent layers drop nothing", RANDOMNESS)

@@ -4,7 +4,8 @@ from minidynamo.extras import memo
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder
 from miniinductor import compile as driver
-from miniinductor.autograd import functionalize, joint, runtime
+from miniinductor.autograd import functionalize, runtime
+from miniinductor.autograd.more import views
 from miniinductor.fake_mode import EAGER
 
 from .mutants import mutant
@@ -79,7 +80,7 @@ def lazy_views():
 
 @mutant("results lose their bits", "layouts --count 150 --modes aot_eager")
 def bits_of_results():
-    joint.has_lazy_bits = lambda tensor: False
+    views.has_lazy_bits = lambda tensor: False
 
 
 @mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")

@@ -29,7 +29,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imp
 import torch
 
 import miniinductor
-from miniinductor.autograd.functionalize import same_layout
+from miniinductor.autograd.more.written_views import same_layout
 from miniinductor.runtime import program as runtime_program
 from miniinductor.sizes.symbols import is_dense
 from tests.soundness import modes, runner

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...exceptions import Break, ObservedException
-from ..base import Variable, adds_to
+from ..base import NULL, Variable, adds_to
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -66,7 +66,13 @@ def method_throw(self: GeneratorVar, tx: Frame, *exception: Variable) -> Variabl
             "generator", "throwing into a generator that waits for another one (yield from)"
         )
     try:
-        yielded = self.frame.resume_generator(tx, None, throw=raised)
+        frame, entry = self.frame, self.frame.info.ops[at - 1][2]
+        frame.parent = tx
+        frame.stack.append(NULL)
+        if entry is None:
+            raise frame.raised(raised)
+        frame.unwind(frame.raised(raised).var, entry)
+        yielded = frame.resume_generator(tx, None)
     except BaseException:
         self.done = True
         raise

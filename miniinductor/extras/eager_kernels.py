@@ -1,26 +1,60 @@
-"""What runs beside generated code: a functional graph by eager kernels, a guard before writes, and
-errors in eager's words.
+"""Eager kernels instead of generated ones, and errors in eager's words.
 
-In:   a graph.  Out: callables with the arguments of a compiled one.
+In:   a `Compilation` (compile.py).   Out: of aot_eager, the functional graph run by eager kernels;
+      of a graph whose kernels may refuse a value, eager's own exception.
 
     >>> run = Interpreted(functional, written=[]).start()       # stands for a Program
-    >>> checked = guard_shared_memory(run, gm, record)
     >>> told = with_eager_errors(run, gm)
 
-Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py) and the checks of
-torch/_functorch/_aot_autograd/input_output_analysis.py.
+Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
 import keyword
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from ..autograd.joint import Joint
+from ..autograd.runtime import Plan
+from ..checks import may_raise
+from ..compile import Compilation
 from ..foreign import ours
+from ..graph_passes import Context
+from ..hooks import extends
 from ..records import CompileRecord
+
+
+@extends(Compilation)
+class WithEagerKernels(Compilation):
+    def decompositions(self) -> Any:
+        return super().decompositions() if self.generates else None
+
+    def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
+        return super().rewritten(functional, context) if self.generates else functional
+
+    def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
+        return super().laid_out(joint) if self.generates else joint
+
+    def compile_functional(
+        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> Any:
+        if self.generates:
+            return super().compile_functional(functional, record, written)
+        return Interpreted(functional, written)
+
+    def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
+        plan = super().plan_of(joint, program, forward)
+        plan.may_refuse = self.generates and may_refuse(forward)
+        return plan
+
+    def finished(self, plan: Plan, run: Callable) -> Callable:
+        if plan.may_refuse and not plan.shared_memory:
+            return with_eager_errors(run, self.gm)
+        return super().finished(plan, run)
 
 
 class Interpreted:
@@ -67,21 +101,13 @@ def is_view(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value._is_view()
 
 
-def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
-    """A graph that writes is only right if no two of its tensors share memory: look at every
-    call."""
-    record.notes.append(
-        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
-    )
-    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
-
-    def checked(*inputs: object) -> object:
-        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
-        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
-            return run(*inputs)
-        return gm.forward(*inputs)
-
-    return checked
+# --- errors ---------------------------------------------------------------------------------------
+def may_refuse(functional: fx.GraphModule) -> bool:
+    """May a kernel raise for what it reads, and could the program run again then?"""
+    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
+        return False
+    return any(map(may_raise, functional.graph.nodes))
 
 
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends

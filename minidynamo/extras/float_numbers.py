@@ -1,0 +1,133 @@
+"""Floats that are made of sizes, bits of sizes, and rare methods of symbolic numbers.
+
+In:   `SymNode`, its table `OPAQUE` (symbolic_numbers.py), and the functions of Python that stay
+      symbolic (`CALLS`).  Out: all three, with more in them.
+
+    >>> n = env.create_symbol(7)
+    >>> n / 2, math.ceil(n / 2)             # ((s0 / 2), math.ceil((s0 / 2))): no size is pinned
+
+Without this file such an operator computes with the numbers of this run, and guards them.
+"""
+
+import functools
+import math
+import operator
+from typing import Any
+
+import sympy
+import torch
+
+from miniinductor.sizes.expressions import opaque
+
+from ..symbolic_numbers import OPAQUE, SymNode, computed
+from ..variables.symbolic import CALLS
+
+DOUBLES = ("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))")
+POWERS = ("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})")
+# methods: (name, what computes it, its result, how Python, C and Triton write it)
+TABLE: dict[str, tuple] = {
+    "add": ("FloatAdd", operator.add, float, *["({} + {})"] * 3),
+    "sub": ("FloatSub", operator.sub, float, *["({} - {})"] * 3),
+    "mul": ("FloatMul", operator.mul, float, "({} * {})", *["(({})*({}))"] * 2),
+    "truediv int_truediv float_truediv": (
+        "TrueDiv",
+        operator.truediv,
+        float,
+        "({} / {})",
+        *DOUBLES,
+    ),
+    "pow float_pow": ("FloatPow", operator.pow, float, "({} ** {})", *POWERS),
+    "floordiv": ("FloatFloorDiv", operator.floordiv, float, "({} // {})"),
+    "mod": ("FloatMod", operator.mod, float, "({} % {})"),
+    "sym_min": ("FloatMin", min, float, "min({}, {})"),
+    "sym_max": ("FloatMax", max, float, "max({}, {})"),
+    "neg": ("FloatNeg", operator.neg, float, "(-{})", *["(-({}))"] * 2),
+    "abs": ("FloatAbs", abs, float, "abs({})"),
+    "floor": ("Floor", math.floor, int, "math.floor({})"),
+    "ceil": ("Ceil", math.ceil, int, "math.ceil({})"),
+    "trunc": ("Trunc", math.trunc, int, "math.trunc({})"),
+    "round": ("Round", round, int, "round({})"),
+    "round_to": ("RoundTo", round, float, "round({}, {})"),
+    "bitwise_and": ("BitAnd", operator.and_, int, "({} & {})"),
+    "bitwise_or": ("BitOr", operator.or_, int, "({} | {})"),
+    "bitwise_xor": ("BitXor", operator.xor, int, "({} ^ {})"),
+    "sym_sqrt": (
+        *("Math_sqrt", math.sqrt, float, "math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})"),
+    ),
+}
+MATH = "log2 sin cos tan sinh cosh tanh asin acos atan".split()
+for _name in MATH:
+    TABLE[f"sym_{_name}"] = (
+        *(f"Math_{_name}", getattr(math, _name), float, f"math.{_name}({{}})"),
+    )
+# where no argument is negative, their results are not
+KEEP_SIGN = """FloatAdd FloatMul TrueDiv FloatFloorDiv FloatMin FloatMax Floor Ceil Trunc Round
+    Math_sqrt""".split()
+# the functions of torch that stay symbolic; Python's own make such a number a plain one
+IN_GRAPH: dict[str, Any] = {"FloatMin": torch.sym_min, "FloatMax": torch.sym_max}
+IN_GRAPH["Math_sqrt"] = CALLS[math.sqrt] = torch.sym_sqrt
+for _name in MATH:
+    IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
+
+for _methods, _row in TABLE.items():
+    _function = opaque(
+        *(_row[0], __name__, *_row[1:]),
+        in_graph=IN_GRAPH.get(_row[0]),
+        keeps_sign=_row[0] in KEEP_SIGN,
+    )
+    globals()[_row[0]] = _function  # pickle finds it here
+    for _name in _methods.split():
+        OPAQUE[_name] = _function
+        if not hasattr(SymNode, _name):
+            _method = functools.partialmethod(SymNode.opaque, _name, _function.compute)
+            setattr(SymNode, _name, _method)
+
+
+# ---- rare methods --------------------------------------------------------------------------------
+def absolute(node: SymNode) -> SymNode:
+    if node.pytype is float:
+        return node.opaque("abs", abs)
+    return node.new(sympy.Abs(node.expr), int, computed(abs, node))
+
+
+def whole(name: str) -> Any:
+    """The method `name` of floats; an integer is what it gives."""
+    compute = OPAQUE[name].compute
+    return lambda node: node if node.pytype is int else node.opaque(name, compute)
+
+
+def rounded(node: SymNode, digits: int | None = None) -> SymNode:
+    if node.pytype is int:
+        return node
+    if digits is None:
+        return node.opaque("round", round)
+    return node.opaque("round_to", round, node.wrap_int(digits))
+
+
+def is_integer(node: SymNode) -> SymNode:
+    return node.wrap_bool(node.pytype is int or float(node.guard_float()).is_integer())
+
+
+def shifted_left(node: SymNode, places: SymNode) -> SymNode:
+    return node.mul(node.wrap_int(2 ** places.guard_int()))
+
+
+def shifted_right(node: SymNode, places: SymNode) -> SymNode:
+    return node.floordiv(node.wrap_int(2 ** places.guard_int()))
+
+
+METHODS: dict[str, Any] = {
+    "pos": lambda node: node,
+    "abs": absolute,
+    "floor": whole("floor"),
+    "ceil": whole("ceil"),
+    "trunc": whole("trunc"),
+    "sym_int": whole("trunc"),
+    "round": rounded,
+    "is_integer": is_integer,
+    "lshift": shifted_left,
+    "rshift": shifted_right,
+    "sym_ite": lambda node, a, b: a if node.guard_bool() else b,
+}
+for _name, _method in METHODS.items():
+    setattr(SymNode, _name, _method)

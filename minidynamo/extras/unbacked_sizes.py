@@ -1,0 +1,93 @@
+"""Sizes and numbers that only the run knows, as symbols without a hint ("unbacked").
+
+In:   an op that makes one, under `config.capture_scalar_outputs`: x.nonzero(), x[x > 0], x.item().
+Out:  a SymInt or SymFloat that may be computed with, and the node that gives it to the graph.
+
+    >>> u = ShapeEnv().create_unbacked("x.nonzero()", low=0)
+    >>> u * 2, u >= 0           # (u0 * 2, True)
+    >>> bool(u > 3)             # DataDependentDecision: the graph breaks here
+
+Without this file fake tensors refuse such ops, and the graph breaks at them.  Mirrors the unbacked
+symbols of torch/fx/experimental/symbolic_shapes.py.
+"""
+
+from typing import Any
+
+import sympy
+import torch
+
+from miniinductor.sizes.facts import LARGEST, Symbol
+
+from ..exceptions import Break
+from ..graph_capture import OutputGraph
+from ..graph_values import describe
+from ..symbolic_numbers import SymNode
+from ..symbolic_shapes import ShapeEnv
+from ..variables.symbolic import SymVar
+
+
+def create_unbacked(
+    env: ShapeEnv,
+    created_by: str = "",
+    low: int = -LARGEST,
+    high: int = LARGEST,
+    kind: type = int,
+) -> Any:
+    """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
+    assumptions = {"integer" if kind is int else "real": True}
+    if low >= 0:
+        assumptions["nonnegative"] = True
+    number = sum(row.hint is None for row in env.table.values())
+    symbol = sympy.Symbol(f"u{number}", **assumptions)
+    creator = created_by or describe(env.running)
+    env.table[symbol] = Symbol(symbol, None, [], low, high, env.where(), created_by=creator)
+    if kind is int:
+        return env.wrap(symbol)
+    return torch.SymFloat(SymNode(env, symbol, float, None))
+
+
+# the names of this function and of its arguments are torch's
+def _constrain_range_for_size(
+    env: ShapeEnv, symbol: sympy.Symbol, min: int | None = None, max: int | None = None
+) -> None:
+    row = env.table[symbol]
+    lowest = min or 0
+    highest = LARGEST if max is None else max
+    row.low = row.low if row.low > lowest else lowest
+    row.high = row.high if row.high < highest else highest
+    env.forget_answers()
+
+
+def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:
+    """Nodes of the sizes and numbers that `node` made and only the run knows."""
+    for symbol, row in output.shape_env.table.items():
+        if row.hint is not None or symbol in output.symbol_nodes:
+            continue
+        value, size = result, node
+        if isinstance(result, torch.Tensor):
+            sizes = [n.node._expr if type(n) is torch.SymInt else None for n in result.shape]
+            if symbol not in sizes:
+                raise Break(
+                    "data-dependent",
+                    f"a result of {describe(node.target)} whose size only the run knows",
+                )
+            value = output.shape_env.wrap(symbol)
+            size = output.graph.call_method("size", (node, sizes.index(symbol)))
+            output.describe_node(tx, size, value)
+        output.symbol_nodes[symbol] = size
+        output.unbacked[symbol] = SymVar(value, node=size)
+
+
+# what torch's fake tensors look for, where the environment is theirs
+FOR_FAKE_TENSORS: dict[str, Any] = {
+    "allow_scalar_outputs": True,
+    "allow_dynamic_output_shape_ops": True,
+    "var_to_range": {},
+    "create_unbacked": create_unbacked,
+    "create_unbacked_symint": lambda env, source=None: create_unbacked(env),
+    "create_unbacked_symfloat": lambda env: create_unbacked(env, kind=float),
+    "_constrain_range_for_size": _constrain_range_for_size,
+}
+for _name, _value in FOR_FAKE_TENSORS.items():
+    setattr(ShapeEnv, _name, _value)
+OutputGraph.add_unbacked = add_unbacked

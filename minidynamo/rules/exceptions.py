@@ -1,0 +1,161 @@
+"""`raise`, `try` and `with`: exceptions of the traced program.
+
+In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
+"""
+
+import sys
+from typing import Any, NoReturn
+
+import torch
+
+from ..exceptions import Break, ObservedException
+from ..symbolic_eval.opcodes import opcode, pushes
+from ..symbolic_eval.operations import Operations
+from ..symbolic_eval.registry import NONE, rules
+from ..variables.base import Handled, adds_to
+from ..variables.classes import ClassVar
+from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar, TupleVar
+from ..variables.exceptions import ExceptionVar, TracebackVar
+from ..variables.objects import ObjectVar
+from .torch_state import ContextVar
+
+
+@adds_to(Operations)
+def raise_(self: Any, kind: type, *args: Any) -> NoReturn:
+    self.raise_var(kind, [ConstantVar(arg) for arg in args])
+
+
+@adds_to(Operations)
+def raise_var(self: Any, kind: type, args: Any) -> NoReturn:
+    made = ExceptionVar(kind, fields=DictVar({}))
+    made.init_args = args
+    raise self.raised(made)
+
+
+@adds_to(Operations)
+def raised(self: Any, var: Any) -> ObservedException:
+    """The signal that `var` is raised here: its traceback begins, and what is being handled is
+    its context (CPython's _PyErr_SetObject)."""
+    if not isinstance(var, ObjectVar) or var.value is not None:
+        raise Break("exception", "raising an exception that was made before this frame")
+    var.slots["__traceback__"] = TracebackVar(
+        var.cls, (self.user_stack(), self.output.root.group_step)
+    )
+    context = link = self.handling()
+    if context is not None and context is not var:
+        seen = []
+        while isinstance(link, ObjectVar) and link not in seen:  # no new circle
+            seen.append(link)
+            after = link.slots.get("__context__")
+            if after is var:
+                link.slots["__context__"] = ConstantVar(None)
+            link = after
+        var.slots["__context__"] = context
+    return ObservedException(var)
+
+
+@adds_to(Operations)
+def handling(self: Any) -> Any:
+    """The exception that is being handled here, or None: this frame's or a caller's, as far as
+    they are traced."""
+    frame = self
+    while frame is not None and not frame.handled:
+        frame = frame.parent
+    return frame and frame.handled[-1]
+
+
+@opcode
+def RAISE_VARARGS(frame: Any, n: int) -> None:
+    if n == 0:
+        handled = frame.handling()
+        if handled is None and frame.output.nothing_handled():
+            frame.raise_(RuntimeError, "No active exception to reraise")
+        if not frame.handled:
+            raise Break("exception", "a bare `raise` of what a caller handles")
+        raise ObservedException(handled)
+    values = [v.call(frame, [], {}) if type(v) is ClassVar else v for v in frame.popn(n)]
+    if not isinstance(values[0], ObjectVar) or not issubclass(values[0].cls, BaseException):
+        frame.raise_(TypeError, "exceptions must derive from BaseException")
+    if n == 2:
+        values[0].setattr(frame, "__cause__", values[1])
+    raise frame.raised(values[0])
+
+
+@opcode
+def RERAISE(frame: Any, _: Any) -> None:
+    raise ObservedException(frame.stack.pop())
+
+
+@opcode
+def PUSH_EXC_INFO(frame: Any, _: Any) -> None:
+    raised = frame.stack.pop()
+    frame.stack += [Handled(raised), raised]
+    frame.handled.append(raised)
+
+
+@opcode
+def POP_EXCEPT(frame: Any, _: Any) -> None:
+    frame.stack.pop().exception = None
+    frame.handled.pop()
+
+
+@opcode
+def CHECK_EXC_MATCH(frame: Any, _: Any) -> None:
+    expected = frame.stack.pop()
+    kinds = [*expected.iterate(frame)] if isinstance(expected, TupleVar) else [expected]
+    caught = [kind.as_constant() for kind in kinds]
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in caught):
+        text = "catching classes that do not inherit from BaseException is not allowed"
+        frame.raise_(TypeError, text)
+    # no metaclass is asked
+    matches = not {*caught}.isdisjoint(frame.stack[-1].python_type().__mro__)
+    frame.stack.append(ConstantVar(matches))
+
+
+@opcode
+def BEFORE_WITH(frame: Any, _: Any) -> None:
+    manager = frame.stack.pop()
+    if type(manager) is ConstantVar and type(manager.value) is torch.device:
+        manager = ContextVar(torch.device, manager.value, {})
+    if type(manager) is ContextVar:
+        frame.stack += [manager.getattr(frame, "__exit__"), manager.method___enter__(frame)]
+        return
+    if not isinstance(manager, ObjectVar):
+        raise Break("with", f"{manager} as a context manager")
+    enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
+    if enter is None or leave is None:
+        missed = " (missed __exit__ method)" if enter is not None else ""
+        text = f"does not support the context manager protocol{missed}"
+        frame.raise_(TypeError, f"'{manager.cls.__name__}' object {text}")
+    frame.stack += [leave, enter.call(frame, [], {})]
+
+
+def exc_info(frame: Any, raised: Any) -> list[Any]:
+    return [
+        frame.output.wrap_pinned(raised.python_type()),
+        raised,
+        raised.getattr(frame, "__traceback__"),
+    ]
+
+
+def _exception(tx):
+    handled = tx.handling()
+    if handled is None and not tx.output.nothing_handled():
+        raise Break("exception", "what is being handled around this frame")
+    return handled
+
+
+def _exc_info(tx):
+    handled = _exception(tx)
+    return TupleVar([NONE] * 3 if handled is None else exc_info(tx, handled))
+
+
+rules({sys.exception: _exception, sys.exc_info: _exc_info})
+pushes(
+    {
+        "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(
+            frame, exc_info(frame, frame.stack[-1]), {}
+        )
+    }
+)

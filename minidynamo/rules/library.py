@@ -1,0 +1,245 @@
+"""The standard library: functools, operator, NumPy's numbers, inspect, copy, logging.
+
+    functools.reduce(f, xs)        operator.itemgetter(1)(row)        numpy.add(2, 3)
+    cached(3)        copy.copy(point)        logger.debug("...")
+
+In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
+"""
+
+import collections
+import copy
+import dataclasses
+import functools
+import inspect
+import logging
+import operator
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable
+
+from .. import polyfills
+from ..exceptions import Break
+from ..guards import constant_check
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.registry import callable_of_type, refused, rule, rules
+from ..variables.base import NULL, Variable
+from ..variables.classes import ClassVar
+from ..variables.constant import NUMPY, ConstantVar, is_constant_value
+from ..variables.containers import DictVar, ListVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.lookup import lookup, trusted
+from ..variables.more.partials import PartialVar
+from ..variables.more.sets import SetVar
+from ..variables.nn_modules import ModuleVar
+from ..variables.objects import ObjectVar
+
+
+def traced(function: Callable) -> Callable:
+    """The handler of what C code does as `function` does, which is traced in its place."""
+
+    def trace(tx, *args, **kwargs):
+        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
+
+    return trace
+
+
+PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
+
+
+@rule(functools.partial)
+def _partial(tx, function, /, *args, **kwargs):
+    if isinstance(function, PartialVar):
+        args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
+        function = function.function
+    return PartialVar(function, list(args), kwargs, None)
+
+
+@rule(types.MethodType)
+def _method(tx, function, instance, /):
+    if instance.identity() is None or not hasattr(function.python_type(), "__call__"):
+        raise Break("arguments", f"a method of {function} and {instance}")
+    return BoundMethodVar(function, instance)
+
+
+@callable_of_type(functools._lru_cache_wrapper)
+def _cached(tx, function, args, kwargs):
+    """Its results are cached by its own contract, until it is cleared; logger.warning_once(text)
+    prints once."""
+    if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
+        return tx.output.wrap_pinned(function.__wrapped__).call(tx, args, kwargs)
+    call = on_host(function, args, kwargs)
+    result = tx.fold_pinned(call)
+    if not trusted(function.__module__):
+        check, pin = "{0} is {pin}", call()
+        if is_constant_value(pin):
+            check, pin = constant_check(pin)
+        source = tx.output.tree.pinned(call, function.__name__)
+        tx.output.guard(source, "CACHED", check.replace("{0}", "{0}()"), pin)
+    return result
+
+
+def may_be_a_key(value: Variable) -> bool:
+    """Is this a constant, or a logger?"""
+    if value.is_constant():
+        return True
+    return isinstance(value, ObjectVar) and isinstance(value.value, logging.Logger)
+
+
+# ---- operator.itemgetter and its like
+
+
+@callable_of_type(operator.itemgetter)
+def _items(tx, function, args, kwargs):
+    if len(args) != 1:
+        return None
+    keys = function.__reduce__()[1]
+    return one_or_all([args[0].getitem(tx, tx.output.wrap_result(key)) for key in keys])
+
+
+@callable_of_type(operator.attrgetter)
+def _attributes(tx, function, args, kwargs):
+    if len(args) != 1:
+        return None
+    found = []
+    for path in function.__reduce__()[1]:
+        value = args[0]
+        for name in path.split("."):
+            value = value.getattr(tx, name)
+        found.append(value)
+    return one_or_all(found)
+
+
+def one_or_all(found: list[Variable]) -> Variable:
+    return TupleVar(found) if len(found) > 1 else found[0]
+
+
+@callable_of_type(operator.methodcaller)
+def _method_call(tx, function, args, kwargs):
+    if type(function.__reduce__()[0]) is not type:  # with named arguments
+        return None
+    name, *values = function.__reduce__()[1]
+    return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
+
+
+# ---- NumPy's functions, on numbers
+
+
+if NUMPY:
+
+    @callable_of_type(type(sys.modules["numpy"].add))
+    def _ufunc(tx, function, args, kwargs):
+        if not all(type(value) is ConstantVar for value in (*args, *kwargs.values())):
+            return None
+        result = tx.fold(on_host(function, args, kwargs))
+        if type(result) is ConstantVar:
+            return result
+        raise Break("C function", f"numpy.{function.__name__}() made an array")
+
+
+# ---- inspect, copy, logging
+
+
+def _fields(tx, value):
+    """Fixed for a class: nothing is guarded."""
+    cls = value.value if isinstance(value, ClassVar) else value.python_type()
+    if not dataclasses.is_dataclass(cls):
+        raise Break("arguments", f"dataclasses.fields() of {value}")
+    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(cls)])
+
+
+def _locals(tx):
+    code, found = tx.code, {**{name: cell.load(tx) for name, cell in tx.cells.items()}, **tx.locals}
+    names = [
+        name
+        for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+        if name[0] != "." and found.get(name) not in (None, NULL)
+    ]
+    return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
+
+
+def _copy(tx, value):
+    if isinstance(value, (ListVar, DictVar, SetVar)) and not with_attributes(value):
+        return value.call_method(tx, "copy", [], {})
+    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
+        return value
+    return copied_object(tx, value, "__copy__", lambda item: item)
+
+
+def with_attributes(value):
+    """May it have any?  An OrderedDict from outside may."""
+    return value.cls is collections.OrderedDict and value.source is not None
+
+
+def deep_copy(tx, value, done):
+    """copy.deepcopy of containers and plain objects."""
+    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
+        return value
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, DictVar) and not with_attributes(value):
+        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
+        for key, item in value.pairs(tx):
+            made.store(tx, key, deep_copy(tx, item, done))
+        return made
+    if isinstance(value, SetVar):
+        return value.method_copy(tx)
+    if isinstance(value, ListVar):
+        made = done[id(value)] = value.method_copy(tx)
+        made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
+        return made
+    if isinstance(value, TupleVar):
+        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
+    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+
+
+def copied_object(tx, value, special, copy_item):
+    """A plain object with its fields copied; anything with a protocol of its own breaks the
+    graph."""
+    plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
+    if not plain or value.payload is not None or value.fields is None:
+        raise Break("C function", f"copying {value}")
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
+        raise Break("C function", f"copying {value}")
+    fields = DictVar({})
+    for key, item in value.fields.pairs(tx):
+        fields.store(tx, key, copy_item(item))
+    return ObjectVar(value.cls, fields=fields)
+
+
+def _log(level, tx, logger, *args, **kwargs):
+    """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
+    breaks."""
+    logger = logger.real()
+    if tx.run_now(logger.isEnabledFor, level):
+        text = f"Logger call at level {logging.getLevelName(level)}"
+        raise Break("logging", text, "log outside the compiled function")
+    check = f"{{0}}.isEnabledFor({level}) is False"
+    tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), check)
+
+
+rules(
+    {
+        os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
+        dataclasses.fields: _fields,
+        locals: _locals,
+        warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
+        copy.copy: _copy,
+        copy.deepcopy: lambda tx, value: deep_copy(tx, value, {}),
+        functools.reduce: traced(polyfills.reduce),
+        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
+    }
+)
+for _function in (
+    *(operator.itemgetter, operator.attrgetter, operator.methodcaller, object),
+    *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),
+):  # what they make from real objects is the same each time
+    rule(_function)(
+        lambda tx, *args, _function=_function, **kwargs: tx.fold_pinned(
+            on_host(_function, args, kwargs)
+        )
+    )
+for _name in ("debug", "info", "warning", "error", "critical"):
+    _level = getattr(logging, _name.upper())
+    rule(getattr(logging.Logger, _name))(functools.partial(_log, _level))

@@ -1,0 +1,228 @@
+"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `match`; and
+the method of C that an object inherits.
+
+In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
+"""
+
+import builtins
+import importlib
+import itertools
+import sys
+import types
+from typing import Any
+
+from ..exceptions import Break, ObservedException
+from ..foreign import ours
+from ..polyfills import NOTHING
+from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
+from ..variables.base import RealVar, Variable
+from ..variables.classes import ClassVar
+from ..variables.constant import ConstantVar
+from ..variables.containers import ListVar, TupleVar, dict_pairs
+from ..variables.functions import BOUND, BoundMethodVar, CallableVar, DeferredVar, MethodVar
+from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
+from ..variables.modules import PyModuleVar
+from ..variables.super import SuperVar
+from ..variables.tensor import TensorVar
+
+
+@opcode
+def LOAD_METHOD(frame: Any, name: str) -> None:
+    owner = frame.stack.pop()
+    try:
+        found = owner.getattr(frame, name)
+    except Break as broken:
+        if broken.kind == "restart":
+            raise
+        broken.stack = frame.user_stack()
+        found = DeferredVar(owner, name, broken)
+    if (descriptor := descriptor_of(owner, name, found)) is not None:
+        frame.stack += [descriptor, owner]
+    else:
+        push_callable(frame, found)
+
+
+def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
+    """The method as its class keeps it, where CPython calls that with the object: what a method of
+    C says of wrong arguments names the class that defines it, a bound one the object's."""
+    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
+        return None
+    if isinstance(found, BoundMethodVar):
+        inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
+    elif isinstance(owner, RealVar):
+        inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
+    else:
+        inherited = isinstance(found, (MethodVar, DeferredVar))
+    if not inherited:
+        return None
+    try:
+        kind = owner.python_type()
+    except Break:
+        return None
+    defining, method = lookup(kind, name)
+    if type(method) not in BOUND or defining is kind or kind in OWN_LOOKUP:
+        return None
+    in_c = isinstance(lookup(kind, "__getattribute__")[1], types.WrapperDescriptorType)
+    return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
+
+
+@opcode
+def DELETE_DEREF(frame: Any, name: str) -> None:
+    LOAD_DEREF(frame, name)
+    frame.stack.pop()
+    frame.cells[name].store(None)
+
+
+@opcode
+def DELETE_GLOBAL(frame: Any, name: str) -> None:
+    raise Break("global", f"del of the global {name}")
+
+
+@opcode
+def LOAD_SUPER_ATTR(frame: Any, arg: Any) -> None:
+    name, flags = arg
+    called, cls, instance = frame.popn(3)
+    written_out = flags & 2  # super(cls, instance); Python adds the arguments of super() itself
+    arguments = [cls, instance] if written_out or called.identity() is super else []
+    found = called.call(frame, arguments, {}).getattr(frame, name)
+    if flags & 1:
+        push_callable(frame, found)
+    else:
+        frame.stack.append(found)
+
+
+@opcode
+def IMPORT_NAME(frame: Any, name: str) -> None:
+    level, fromlist = frame.popn(2)
+    inside = frame.function.globals.get("__name__", "")
+    package = frame.function.globals.get("__package__") or inside.rpartition(".")[0]
+    where = {"__package__": package, "__name__": inside or None}
+    names = fromlist.as_constant() or ()
+    try:
+        module = importlib.__import__(name, where, None, names, level.as_constant())
+    except ours(ImportError) as error:
+        frame.raise_(type(error), str(error))
+    frame.stack.append(frame.output.wrap_pinned(module))
+
+
+@opcode
+def IMPORT_FROM(frame: Any, name: str) -> None:
+    module = frame.stack[-1]
+    try:
+        frame.stack.append(module.getattr(frame, name))
+    except ObservedException:
+        found = sys.modules.get(f"{module.value.__name__}.{name}")
+        if found is None:
+            frame.raise_(ImportError, f"cannot import name {name!r} from {module.value.__name__!r}")
+        frame.stack.append(frame.output.wrap_pinned(found))
+
+
+@opcode
+def DICT_MERGE(frame: Any, n: int) -> None:
+    other = frame.stack.pop()
+    into = frame.stack[-n]
+    for key, value in dict_pairs(frame, other):
+        if key.hash_key(frame) in into.items:
+            callee = frame.stack[-n - 2]
+            text = f"got multiple values for keyword argument {key.as_constant()!r}"
+            frame.raise_(TypeError, f"{getattr(callee, 'name', callee)}() {text}")
+        into.store(frame, key, value)
+
+
+@opcode
+def UNPACK_EX(frame: Any, arg: Any) -> None:
+    before, after = arg & 255, arg >> 8
+    walk = frame.iter_of(frame.stack.pop())
+    values = list(itertools.islice(walk.rest(frame), before))
+    if len(values) == before:
+        values += frame.listed(walk)
+    if len(values) < before + after:
+        counts = f"expected at least {before + after}, got {len(values)}"
+        frame.raise_(ValueError, f"not enough values to unpack ({counts})")
+    middle = ListVar(values[before : len(values) - after])
+    frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after :]]))
+
+
+@opcode
+def STOPITERATION_ERROR(frame: Any, _: Any) -> None:
+    """3.12+: an exception leaves a generator; a StopIteration would become a RuntimeError."""
+    if issubclass(frame.stack[-1].python_type(), StopIteration):
+        raise Break("generator", "a generator raises StopIteration")
+
+
+@opcode
+def SEND(frame: Any, target: int) -> None:
+    sent, receiver = frame.stack.pop(), frame.stack[-1]
+    method, args = ("__next__", []) if sent.identity() is None else ("send", [sent])
+    try:
+        frame.stack.append(receiver.call_method(frame, method, args, {}))
+    except ObservedException as raised:
+        if not issubclass(raised.var.python_type(), StopIteration):
+            raise
+        if sys.version_info < (3, 12):  # later ones have END_SEND take it away
+            frame.stack.pop()
+        frame.stack.append(raised.var.getattr(frame, "value"))
+        frame.pc = target
+
+
+# ---- match
+def values_under(frame: Any, keys: Any, subject: Any) -> ConstantVar | TupleVar:
+    keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
+    if len({key.hash_key(frame) for key in keys}) < len(keys):
+        raise Break("match", "a pattern with one key twice")
+    for key in keys:
+        found.append(subject.call_method(frame, "get", [key, nothing], {}))
+        if found[-1].identity() is NOTHING:
+            return ConstantVar(None)
+    return TupleVar(found)
+
+
+@opcode
+def MATCH_CLASS(frame: Any, count: int) -> None:
+    subject, cls, names = frame.popn(3)
+    if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
+        frame.stack.append(ConstantVar(None))
+        return
+    values, attributes = [], ()
+    if count and frame.has_attr(cls, "__match_args__"):
+        attributes = cls.getattr(frame, "__match_args__").as_constant()
+    elif count and cls.value.__flags__ & 1 << 22:  # _Py_TPFLAGS_MATCH_SELF: int, str...
+        values = [subject]
+    if type(attributes) is tuple:
+        attributes = (*attributes[:count], *names.as_constant())
+    if (
+        type(attributes) is not tuple
+        or len(values) + len({*attributes}) != count + len(names.as_constant())
+        or not all(type(name) is str for name in attributes)
+    ):
+        raise Break("match", f"a pattern that is none of {cls}")
+    try:
+        values += [subject.getattr(frame, name) for name in attributes]
+        frame.stack.append(TupleVar(values))
+    except ObservedException as raised:
+        if not issubclass(raised.var.python_type(), AttributeError):
+            raise
+        frame.stack.append(ConstantVar(None))
+
+
+HANDLERS.update(
+    {
+        "END_SEND": lambda frame, _: frame.stack.pop(-2),
+        "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
+        "DELETE_SUBSCR": lambda frame, _: frame.stack.pop(-2).delitem(frame, frame.stack.pop()),
+    }
+)
+pushes(
+    {
+        "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
+        # its rule breaks, at the call
+        "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),
+        "MATCH_SEQUENCE": lambda frame, _: ConstantVar(
+            bool(frame.stack[-1].python_type().__flags__ & 1 << 5)
+        ),  # Py_TPFLAGS_SEQUENCE
+        "MATCH_MAPPING": lambda frame, _: ConstantVar(
+            bool(frame.stack[-1].python_type().__flags__ & 1 << 6)
+        ),
+        "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
+    }
+)

@@ -1,0 +1,1 @@
+"""What few programs need of autograd: subclasses of the core's classes (`hooks.extends`)."""

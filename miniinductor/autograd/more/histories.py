@@ -1,0 +1,153 @@
+"""Programs whose history one autograd function cannot have, or can have with some care.
+
+In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; and in the joint graph
+      which primals the results do not depend on, and which are written through `.data` alone.
+
+    x.requires_grad_()                     # refused: an input's place in autograd's history changes
+    x.data.add_(1)                          # joint.uncounted: this write must not raise x's version
+    y = MyFunction.apply(x)[0]              # refused, where MyFunction has several outputs: its
+                                            # backward must see which of them reached the loss
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...exceptions import CannotTrace
+from ...hooks import call_rule, extends
+from ..joint import ProgramTrace, is_tensor, needs_gradient
+from .careful_tracer import CarefulTracer, data_of
+from .views import is_custom
+
+
+@call_rule(getattr)
+def attribute(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    out = fx.Interpreter.call_function(interpreter, target, args, kwargs)
+    if args[1] == "data":
+        interpreter.tracer.share(out, interpreter.tracer.to_fake(args[0]), data_of)
+    return out
+
+
+class StandIn(torch.autograd.Function):
+    """A tensor that needs gradients and is no leaf, so that the program may write to it."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+@extends(ProgramTrace)
+class CarefulTrace(ProgramTrace):
+    tracer: CarefulTracer
+
+    def with_history(self, tensor: Any, leaf: Any) -> Any:
+        """A leaf, as `tensor` is, or made of one."""
+        if not needs_gradient(tensor):
+            return leaf
+        with (
+            torch.inference_mode(leaf.is_inference()),
+            self.tracer.fake_mode,
+            torch.enable_grad(),
+        ):
+            leaf.requires_grad_()
+            return leaf if tensor.is_leaf else StandIn.apply(leaf)
+
+    def plan_results(self, out: Any) -> None:
+        held = list(self.tracer.constants.values())
+        tensors, objects = [*self.primals, *held], [*self.objects, *map(self.tracer.to_fake, held)]
+        check_histories(tensors, objects)
+        super().plan_results(out)
+
+    def check_gradients(self) -> None:
+        joint = self.joint
+        for place in self.recorded:
+            history = self.histories[place]
+            if history is not None and history not in history_of([self.objects[place]]):
+                raise CannotTrace("the program detaches an input, then writes to it")
+        differentiated = [self.results[i] for i in joint.tangents]
+        history = history_of(differentiated)
+        joint.unreached = unreached(self.leaves, history)
+        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
+            raise CannotTrace("outputs need gradients because of a leaf that was made inside")
+        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
+            # `WithoutTangents` takes what does not arrive for zero, and all that follows from it
+            raise CannotTrace(
+                "a custom autograd function with several outputs: its backward must see "
+                "which of them reached the loss"
+            )
+        if any(alias.kind == "input" and alias.at in self.recorded for alias in joint.aliases):
+            raise CannotTrace("a custom autograd function gave a view of an input that is written")
+
+    def to_compute(self) -> Sequence[torch.Tensor | None]:
+        aliases = {alias.result for alias in self.joint.aliases if alias.at != alias.result}
+        return [None if i in aliases else result for i, result in enumerate(self.results)]
+
+    def write_down(self, out: Any, name: str) -> None:
+        super().write_down(out, name)
+        self.find_uncounted()
+
+    def find_uncounted(self) -> None:
+        """Which primals are written through `.data` alone, which leaves their version alone?"""
+        tracer, objects = self.tracer, self.objects
+        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
+        outside = not torch.is_inference_mode_enabled()
+        for op, target in self.joint.written:
+            held = op != "placeholder"
+            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
+            if id(thing) in tracer.versions_raised:
+                if thing.is_inference() and outside:  # values are written when all is computed
+                    raise CannotTrace("an inference tensor is written in a block of inference mode")
+            elif held:
+                raise CannotTrace("a constant of the graph is written through .data")
+            else:
+                self.joint.uncounted.append(places[target])
+
+
+def check_histories(tensors: Sequence[Any], objects: Sequence[Any]) -> None:
+    """Raise CannotTrace if the program has changed whether an input needs gradients other than by
+    writing to it: `detach_`, `requires_grad_`.  (Autograd lets nobody write to a leaf that needs
+    gradients, so one that has a history now was detached before.)"""
+    for tensor, thing in zip(tensors, objects):
+        if not is_tensor(tensor):
+            continue
+        was_learned = tensor.is_leaf and tensor.requires_grad
+        if thing.grad_fn is not None and not was_learned:
+            continue
+        before, now = (tensor.requires_grad, tensor.is_leaf), (thing.requires_grad, thing.is_leaf)
+        if before != now:
+            raise CannotTrace("the program changes an input's requires_grad, or detaches it")
+
+
+def history_of(tensors: Sequence[Any]) -> set[Any]:
+    """The functions of autograd through which gradients of these tensors would pass."""
+    work, seen = [t.grad_fn for t in tensors], set()
+    while work:
+        function = work.pop()
+        if function is not None and function not in seen:
+            seen.add(function)
+            work.extend(following for following, _ in function.next_functions)
+    return seen
+
+
+def unreached(leaves: Sequence[Any], history: set[Any]) -> list[int]:
+    """Which of the leaves have no part in the history?  Autograd would tell their hooks so, if it
+    met them among the arguments of our function; eager does not."""
+    met = {id(getattr(function, "variable", None)) for function in history}
+    return [i for i, leaf in enumerate(leaves) if needs_gradient(leaf) and id(leaf) not in met]
+
+
+def has_several_outputs(function: Any) -> bool:
+    """Is it the backward of a custom autograd function that gets several gradients?
+
+    PyTorch keeps to itself how many: where it does not tell, there may be several."""
+    if not is_custom(function) or getattr(function, "_forward_cls", None) is StandIn:
+        return False
+    metadata = getattr(function, "_input_metadata", None)
+    return metadata is None or len(metadata) > 1

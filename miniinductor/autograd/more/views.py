@@ -1,0 +1,165 @@
+"""Outputs that share memory with an input, with a tensor of the graph, or with one another.
+
+In:   the output leaves of a traced program.
+Out:  `Output`s with views, which are replayed outside of
+      the autograd function; `Alias`es, which are made inside.
+
+    def f(x):
+        y = x + 1
+        return x.t(), y, y[0]    # Output("input", 0, [t]), ("computed", 0), ("output", 1, [select])
+
+Each output is, to autograd, what it was when the program ran; where it would not be, the program is
+refused.  Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...exceptions import CannotTrace
+from ...hooks import extends
+from ..functionalize import Node
+from ..joint import Output, OutputPlanner, has_lazy_bits, is_tensor, replay
+from .careful_calls import Alias
+from .careful_tracer import CarefulTracer
+
+
+@extends(OutputPlanner)
+class ViewPlanner(OutputPlanner):
+    """made: id of a leaf -> (root, steps) of its derivation.  sharers: id of a root -> the leaves
+    that are made of it.  where: id of a result -> its position."""
+
+    tracer: CarefulTracer
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.where: dict[int, int] = {}
+        self.made: dict[int, tuple[Any, tuple]] = {}
+        self.sharers: dict[int, list[torch.Tensor]] = {}
+        for leaf in {id(t): t for t in self.flat if is_tensor(t)}.values():
+            root, _ = self.made[id(leaf)] = self.tracer.derivation(leaf)
+            self.sharers.setdefault(id(root), []).append(leaf)
+
+    def plan(self) -> list[torch.Tensor]:
+        joint = self.joint
+        joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
+        depth = [len(self.made.get(id(leaf), (None, ()))[1]) for leaf in self.flat]
+        joint.order = sorted(range(len(self.flat)), key=depth.__getitem__)
+        for leaf, output in zip(self.flat, joint.outputs):
+            self.check(leaf, output)
+        return self.results
+
+    def result(self, tensor: torch.Tensor) -> int:
+        """The position among the results of `tensor`, which becomes one."""
+        if id(tensor) not in self.where:
+            self.where[id(tensor)] = len(self.results)
+            self.results.append(tensor)
+        return self.where[id(tensor)]
+
+    def computed(self, leaf: torch.Tensor) -> Output:
+        root, steps = self.made[id(leaf)]
+        source = self.outer_source(root)
+        if source is None:
+            if self.is_own(leaf, root):
+                return self.own_result(leaf, root)
+            source = self.shared_result(root)
+        if leaf is root:
+            return source
+        near, last_steps = self.tracer.derivation(leaf, {*self.places, *self.positions})
+        if passes_custom_function(leaf, near):
+            return self.alias(leaf, root, source, steps)
+        if near is root:
+            return Output(source.kind, source.at, steps)
+        return Output("output", self.places[id(near)], last_steps)
+
+    def outer_source(self, root: torch.Tensor) -> Output | None:
+        """What a view is made of, if that is none of the results."""
+        if id(root) in self.positions:
+            return Output("input", self.positions[id(root)])
+        node: Node = self.tracer.node_of(root)
+        if node.op == "get_attr":
+            return Output("held", self.tracer.constants[node.target])
+        return None
+
+    def is_own(self, leaf: torch.Tensor, root: torch.Tensor) -> bool:
+        """Can the leaf itself be a result: does no other output share its memory, and can it come
+        out of an autograd function as it is?"""
+        is_alone = len(self.sharers[id(root)]) == 1
+        return is_alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf)
+
+    def own_result(self, leaf: torch.Tensor, root: torch.Tensor) -> Output:
+        if passes_custom_function(leaf, root) and leaf._is_view():
+            at = len(self.results)
+            self.joint.aliases.append(Alias(at, "computed", at, ()))
+        return Output("computed", self.result(leaf))
+
+    def shared_result(self, root: torch.Tensor) -> Output:
+        """The root of several outputs, as a result of which they will be views."""
+        if any(t.requires_grad for t in self.sharers[id(root)]) and not root.requires_grad:
+            raise CannotTrace(
+                "outputs share memory in a way that their common source does not know"
+            )
+        return Output("computed", self.result(root))
+
+    def alias(self, leaf: torch.Tensor, root: torch.Tensor, source: Output, steps: tuple) -> Output:
+        """The leaf as a result that is made by these steps, with a history of its own."""
+        if source.kind == "held":
+            raise CannotTrace("an output shares memory with a constant, and has a history")
+        if not is_view_of(leaf, root):
+            raise CannotTrace("a custom autograd function gave a view of another output's data")
+        self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
+        return Output("computed", self.result(leaf))
+
+    def check(self, leaf: Any, output: Output) -> None:
+        """Would the leaf, made as planned, be to autograd what it was when the program ran?"""
+        if not is_tensor(leaf) or output.views is None:
+            return
+        source = self.flat[output.at] if output.kind == "output" else self.source(output)
+        with _disable_current_modes(), self.tracer.fake_mode:
+            again = replay(source, output.views)
+        would_be, is_now = about_history(again, source), about_history(leaf, source)
+        if would_be != is_now:
+            raise CannotTrace(
+                f"an output is a view whose history would differ: {would_be} instead of {is_now}"
+            )
+
+    def source(self, output: Output) -> torch.Tensor:
+        """The fake tensor that a view is made of."""
+        if output.kind == "input":
+            return self.objects[output.at]
+        if output.kind == "held":
+            return self.tracer.to_fake(output.at)
+        return self.results[output.at]
+
+
+def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]:
+    """What a program can ask of the history of a tensor that was made of `source`."""
+    return {
+        "requires_grad": tensor.requires_grad,
+        "is_leaf": tensor.is_leaf,
+        "_is_view": tensor._is_view(),
+        "a view of its source": is_view_of(tensor, source),
+    }
+
+
+def is_view_of(tensor: torch.Tensor, source: torch.Tensor) -> bool:
+    """Is `tensor` to autograd a view of `source`, or of what that is a view of?"""
+    base = source if source._base is None else source._base
+    return tensor._base is base
+
+
+def is_custom(function: Any) -> bool:
+    """Is it the backward of somebody's torch.autograd.Function?"""
+    return isinstance(function, torch.autograd.function.BackwardCFunction)
+
+
+def passes_custom_function(leaf: torch.Tensor, source: torch.Tensor) -> bool:
+    """Does a custom autograd function stand between `source` and its view `leaf`, so that the views
+    alone would lose it?"""
+    function, end = leaf.grad_fn, source.grad_fn
+    while function is not None and function is not end:
+        if is_custom(function):
+            return True
+        function = next((following for following, _ in function.next_functions), None)
+    return False

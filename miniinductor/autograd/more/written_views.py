@@ -1,0 +1,73 @@
+"""Writes through transposed views; written tensors keep their strides.
+
+In:   a write, while a graph is functionalized.
+Out:  the new value, laid out in memory as eager's is.
+
+    x.t().add_(1)           ->   x1 = t(add(t(x), 1))
+    x.index_copy_(...)      ->   x1 = index_copy(x, ...), copied into the strides of x
+"""
+
+import torch
+
+from ...hooks import extends
+from ...sizes.symbols import same, same_sizes
+from ..functionalize import Functionalizer, Node, inverts, output_of
+
+aten = torch.ops.aten
+
+
+@inverts(aten.t.default, aten.transpose.int)
+def turned(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple:
+    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
+
+
+@inverts(aten.permute.default)
+def permuted(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple:
+    source, dims = view.args
+    order = [0] * len(dims)
+    for i, d in enumerate(dims):
+        order[d % len(dims)] = i
+    return source, made.emit(like, aten.permute.default, (value, order))
+
+
+def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Do two tensors of one shape lie in memory alike?"""
+    return all(
+        same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
+    )
+
+
+@extends(Functionalizer)
+class CarefulFunctionalizer(Functionalizer):
+    def in_layout_of(self, node: Node, value: Node) -> Node:
+        """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
+        functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
+        tensor with holes only the order of its strides is kept."""
+        given, before = value.meta["val"], node.meta["val"]
+        wanted = torch.empty_like(before)
+        if same_layout(before, given) or same_layout(wanted, given):
+            return value
+        return self.copied_into(node, wanted, value)
+
+    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
+        """`value` in new memory with the strides of the tensor `wanted`."""
+        place = {"dtype": wanted.dtype, "device": wanted.device}
+        memory = self.emit(
+            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
+        )
+        return self.emit(node, aten.copy.default, (memory, value))
+
+    def result(self, node: Node) -> Node:
+        """What `node` holds when the program has ended.  A tensor that was written has the strides
+        that it had before, also where no element's place depends on them: in dimensions of size 1,
+        and without elements."""
+        value, wanted = self.read(node), node.meta["val"]
+        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
+            return value
+        results = output_of(self.old).all_input_nodes
+        shared = sum(self.root.get(n) is self.root[node] for n in results) > 1
+        if not self.version[self.root[node]] or self.root[node] is not node or shared:
+            return value
+        if same_sizes(wanted.stride(), value.meta["val"].stride()):
+            return value
+        return self.copied_into(node, wanted, value)

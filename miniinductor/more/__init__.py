@@ -1,0 +1,1 @@
+"""Coverage of what both packages share: whose an exception is."""
