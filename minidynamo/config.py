@@ -35,7 +35,7 @@ capture_scalar_outputs = (
 )
 undo_bytes = (
     1 << 20
-)  # graphs that write to more memory of the program do not copy it, to undo that if they raise
+)  # graphs that write to more memory of the program than this do not copy it, to undo that should they raise
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 

@@ -405,8 +405,7 @@ class GeneratorVar(IteratorVar):
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(
             "generator",
-            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the "
-            "frame",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
             "consume it before",
             *self.made,
         )

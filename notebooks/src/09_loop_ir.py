@@ -13,17 +13,14 @@
 # %% [markdown]
 # # 09 · Decompositions and the define-by-run loop IR
 #
-# A backend has a graph of ATen operations. There are about two thousand of them, and a kernel for
-# each pair that one might want to fuse is out of the question. Two steps make the problem small:
-# **decompose** complicated operations into simpler ones, and write each of the simple ones as *one
-# element's computation*.
+# A backend has a graph of ATen operations. There are about two thousand of them, and a kernel for each pair that one might want to fuse is out of the question.
+# Two steps make the problem small: **decompose** complicated operations into simpler ones, and write each of the simple ones as *one element's computation*.
 #
-# **What you will learn:** decompositions; tensors as functions of an index; why an IR made of
-# Python functions is so short; handlers; views as index maths; reductions; when a value is stored.
-# At the end you add an operation to the compiler.
+# **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
+# reductions; when a value is stored. At the end you add an operation to the compiler.
 #
-# **Core files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`,
-# `miniinductor/handlers.py`, `miniinductor/interpreter.py`, `miniinductor/lowering/`.
+# **Core files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/interpreter.py`,
+# `miniinductor/lowering/`.
 
 # %%
 import sympy
@@ -40,9 +37,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Decompositions
 #
-# `softmax` has a kernel of its own in eager mode. For a fusing compiler that kernel is a wall:
-# nothing can be fused into it. Written with simpler operations, it is two reductions and some
-# pointwise work:
+# `softmax` has a kernel of its own in eager mode. For a fusing compiler that kernel is a wall: nothing can be fused into it. Written with simpler operations, it is
+# two reductions and some pointwise work:
 
 # %%
 from miniinductor import decompositions
@@ -54,8 +50,7 @@ e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
 e.aten
 
 # %% [markdown]
-# Some decompositions are ours, because their *form* decides what can be fused. The rest are
-# PyTorch's own, which are a maintained library of formulas.
+# Some decompositions are ours, because their *form* decides what can be fused. The rest are PyTorch's own, which are a maintained library of formulas.
 
 # %%
 table = decompositions.table()
@@ -64,8 +59,7 @@ print(len([op for op in table if op in decompositions.OURS]), "decompositions ar
 # %% [markdown]
 # ## The naive IR: one loop per operation
 #
-# Now each operation that is left must become loops. The obvious way is to write a loop for each and
-# let each fill a buffer:
+# Now each operation that is left must become loops. The obvious way is to write a loop for each and let each fill a buffer:
 
 # %%
 def relu_loop(x, out):
@@ -82,13 +76,11 @@ double_loop(a, b)
 print(b, "- with a buffer `a` in between that nobody asked for")
 
 # %% [markdown]
-# Fusing them means merging two loop nests: matching their variables, substituting, removing the
-# buffer. Compilers have done that for decades, with a lot of code.
+# Fusing them means merging two loop nests: matching their variables, substituting, removing the buffer. Compilers have done that for decades, with a lot of code.
 #
 # ## The trick: a tensor is a function from an index to a value
 #
-# Do not write the loop. Write what happens *at index i*, as a Python function. Then composing two
-# operations is calling a function:
+# Do not write the loop. Write what happens *at index i*, as a Python function. Then composing two operations is calling a function:
 
 # %%
 def relu(load):
@@ -101,9 +93,8 @@ load_x = lambda i: ops.load("x", i)
 body = double(relu(load_x))             # fusion has happened: there is no buffer in between
 
 # %% [markdown]
-# A composed operation is a closure that holds its producer's function. This chain of closures is
-# all there is of a "graph". (A cell is where a closure keeps a variable of the function around it:
-# notebook 07.)
+# A composed operation is a closure that holds its producer's function. This chain of closures is all there is of a "graph". (A cell is where a closure keeps a
+# variable of the function around it: notebook 07.)
 
 # %%
 from minidynamo.explain.draw_code import Columns, draw_closure
@@ -111,8 +102,7 @@ from minidynamo.explain.draw_code import Columns, draw_closure
 draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
 
 # %% [markdown]
-# `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler
-# that is installed while the body runs. Run it with a handler that prints:
+# `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
 from miniinductor.handlers import PrintHandler
@@ -137,14 +127,11 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))
 
 # %% [markdown]
-# *The kitchen.* A recipe written as instructions that can be *followed*, *read aloud*, *priced* or
-# *translated*, depending on who gets it. *Exactly:* the IR is **define-by-run**: a program of the
-# IR is a Python function, and running it against different implementations of `ops` prints it,
-# finds its memory accesses, infers its types, executes it with torch, or writes C++ or Triton. No
-# tree of nodes, no visitor.
+# *The kitchen.* A recipe written as instructions that can be *followed*, *read aloud*, *priced* or *translated*, depending on who gets it. *Exactly:* the IR is
+# **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
+# accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
 #
-# The same body before three handlers. The third is written on the spot: it answers with C++
-# expressions, and is a small code generator (notebook 11 makes a real one of it):
+# The same body before three handlers. The third is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
 
 # %%
 from miniinductor.ops import OpsHandler
@@ -184,8 +171,7 @@ for heading, handler in (("PrintHandler: text", PrintHandler()), ("CppWords: C++
 Columns("one body, three handlers", columns, [(c, k, k, k, k) for c in (0, 1) for k in range(len(columns[0][1]))])
 
 # %% [markdown]
-# The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler
-# has each of them:
+# The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
 
 # %%
 from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
@@ -196,8 +182,7 @@ print("reductions:", ", ".join(REDUCTIONS))
 # %% [markdown]
 # ## Views cost nothing
 #
-# A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips,
-# reshapes:
+# A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips, reshapes:
 
 # %%
 load_matrix = lambda r, c: ops.load("x", 8 * r + c)                 # a 4 x 8 matrix, row after row
@@ -213,9 +198,8 @@ print(show(every_other, r, c))
 #
 # ## Lowering: ATen operation to IR
 #
-# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one
-# line of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes
-# floats of integers first, as `torch.exp` does:
+# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one line of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes floats of integers
+# first, as `torch.exp` does:
 
 # %%
 from miniinductor.lowering import pointwise
@@ -229,10 +213,8 @@ from miniinductor.lowering import registry
 excerpt(registry.pointwise)
 
 # %% [markdown]
-# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The
-# subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two,
-# the sum and the division, and was stored: it is `buf1`. (Whether `buf1` ever reaches memory is
-# decided later: notebook 10.)
+# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two,
+# the sum and the division, and was stored: it is `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
 # %%
 e.loop_ir
@@ -240,8 +222,7 @@ e.loop_ir
 # %% [markdown]
 # ## When is a value stored?
 #
-# Inlining everything would compute shared values again and again. A value is **realized** (given a
-# buffer) when storing is cheaper. The rule is one function:
+# Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function:
 
 # %%
 from miniinductor.lowering import graph as lowering_graph
@@ -249,8 +230,7 @@ from miniinductor.lowering import graph as lowering_graph
 excerpt(lowering_graph.should_realize)
 
 # %% [markdown]
-# Reductions are always realized: their value is needed as a whole before anybody can use it.
-# Compare with inlining switched off:
+# Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
 
 # %%
 def chain(x):
@@ -264,9 +244,8 @@ for inlining in (True, False):
 # %% [markdown]
 # ## The IR has a meaning that one can run
 #
-# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition*
-# of the IR; every code generator is tested against it. A value is a tensor over all iterations at
-# once, and an op is the torch operation of its name:
+# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it. A value is a tensor over all
+# iterations at once, and an op is the torch operation of its name:
 
 # %%
 from miniinductor.interpreter import InterpreterHandler, run_graph
@@ -304,9 +283,8 @@ print("\n".join(compiled.loop_ir.splitlines()[:24]))
 # %% [markdown]
 # ## Exercises
 #
-# **09.1** *A decomposition.* The operation `course::hat` below is new to PyTorch and to the
-# compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch operations. The check
-# registers it and looks that no eager fallback is left.
+# **09.1** *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
+# operations. The check registers it and looks that no eager fallback is left.
 #
 # *Hints.* Any torch functions may be used; they are traced to ATen.
 
@@ -332,12 +310,10 @@ from exercises import check
 check("09.1", hat_decomposition)
 
 # %% [markdown]
-# **09.2** *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The
-# check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
+# **09.2** *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
 #
-# *Hints.* `registry.pointwise(call, function, x)`, where `function` maps one value to one value
-# with `ops`. A constant needs a dtype: `ops.constant(1, x.dtype)`. There are `ops.sub`, `ops.abs`,
-# `ops.maximum`.
+# *Hints.* `registry.pointwise(call, function, x)`, where `function` maps one value to one value with `ops`. A constant needs a dtype:
+# `ops.constant(1, x.dtype)`. There are `ops.sub`, `ops.abs`, `ops.maximum`.
 
 # %% tags=["exercise"]
 def lower_hat(call, x):
@@ -351,11 +327,10 @@ def lower_hat(call, x):
 check("09.2", lower_hat)
 
 # %% [markdown]
-# **09.3** *A handler.* Write a handler that counts: how many loads and how many arithmetic
-# operations one element of a body costs.
+# **09.3** *A handler.* Write a handler that counts: how many loads and how many arithmetic operations one element of a body costs.
 #
-# *Hints.* Subclass `CountingBase` below: it has every op, and each one calls `self.count(name)` and
-# returns a dummy. Override `count`. Loads are the op `"load"`; `"constant"` costs nothing.
+# *Hints.* Subclass `CountingBase` below: it has every op, and each one calls `self.count(name)` and returns a dummy. Override `count`. Loads are the op `"load"`;
+# `"constant"` costs nothing.
 
 # %% tags=["support"]
 from miniinductor.ops import OP_NAMES, OpsHandler
@@ -387,8 +362,7 @@ check("09.3", Counter)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided
-#   late, templates and many more rules. Paper, sections 4.2 and 4.3.
+# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, sections 4.2 and 4.3.
 # * `torch/_decomp/`: the decompositions we share.
 # * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
 #

@@ -13,16 +13,13 @@
 # %% [markdown]
 # # 13 · The wrapper, memory planning, autotuning, CUDA Graphs
 #
-# Kernels compute; something has to call them in order, give them memory, and hand the results back.
-# That something runs on every call, so it must cost next to nothing. It also decides how much
-# memory the program needs, and, on a GPU, whether the processor is ever idle.
+# Kernels compute; something has to call them in order, give them memory, and hand the results back. That something runs on every call, so it must cost next to nothing. It also decides how
+# much memory the program needs, and, on a GPU, whether the processor is ever idle.
 #
-# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes
-# and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
+# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
 # timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
 #
-# **Core files of this chapter:** `miniinductor/memory.py`, `miniinductor/wrapper.py`,
-# `miniinductor/runtime/`.
+# **Core files of this chapter:** `miniinductor/memory.py`, `miniinductor/wrapper.py`, `miniinductor/runtime/`.
 
 # %%
 import ctypes
@@ -41,8 +38,7 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: walk over the graph
 #
-# The obvious way to run a list of kernels is to walk over it: look up the inputs, allocate the
-# output, call, store the result under its name. Here are ten small kernels in a row, run by such a
+# The obvious way to run a list of kernels is to walk over it: look up the inputs, allocate the output, call, store the result under its name. Here are ten small kernels in a row, run by such a
 # loop, and by straight-line code:
 
 # %%
@@ -80,8 +76,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
       "ten kernels on 16 numbers")
 
 # %% [markdown]
-# Most of the difference is allocation. And for large tensors, allocation costs something else: a
-# fresh page of memory must be mapped and cleared by the operating system when it is first touched.
+# Most of the difference is allocation. And for large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
 
 # %% tags=["volatile"]
 torch.set_num_threads(1)                # here and below: neighbours disturb one core least
@@ -94,11 +89,9 @@ Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timi
 # %% [markdown]
 # ## The wrapper
 #
-# So miniinductor writes straight-line Python, once per graph, with everything decided: sizes,
-# strides, which bytes each buffer gets, when a tensor may go.
+# So miniinductor writes straight-line Python, once per graph, with everything decided: sizes, strides, which bytes each buffer gets, when a tensor may go.
 #
-# *The kitchen.* Not a cook who reads the recipe line by line and looks for a free bowl each time,
-# but a table laid beforehand: every bowl stands where it will be needed, used ones are used again.
+# *The kitchen.* Not a cook who reads the recipe line by line and looks for a free bowl each time, but a table laid beforehand: every bowl stands where it will be needed, used ones are used again.
 # *Exactly:* liveness is known from the graph, so placement is a compile-time problem.
 
 # %%
@@ -119,8 +112,7 @@ print("right:", torch.allclose(e.result, model(h), atol=1e-5))
 e.wrapper
 
 # %% [markdown]
-# Library kernels are called through their `out=` forms where they have one, so that they write into
-# planned memory, too. The code that writes this code:
+# Library kernels are called through their `out=` forms where they have one, so that they write into planned memory, too. The code that writes this code:
 
 # %%
 from miniinductor import memory
@@ -131,8 +123,7 @@ excerpt(WrapperWriter.emit)
 # %% [markdown]
 # ## Memory planning
 #
-# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers whose
-# lives do not overlap may have the same bytes. All buffers get an offset in one **arena**:
+# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers whose lives do not overlap may have the same bytes. All buffers get an offset in one **arena**:
 #
 # 1. go through the buffers in the order in which they are made;
 # 2. look at the ones already placed whose lives overlap with this one: their bytes are taken;
@@ -142,11 +133,9 @@ excerpt(WrapperWriter.emit)
 excerpt(memory.place_in_arena)
 
 # %% [markdown]
-# And one thing more: a kernel that reads each element of a buffer for the last time, just before it
-# writes the same element of its own result, may write *over* it (`in_place`).
+# And one thing more: a kernel that reads each element of a buffer for the last time, just before it writes the same element of its own result, may write *over* it (`in_place`).
 #
-# The result, over the wrapper's steps (left to right) and bytes (upwards). Solid boxes lie in the
-# arena, dashed ones are tensors of their own:
+# The result, over the wrapper's steps (left to right) and bytes (upwards). Solid boxes lie in the arena, dashed ones are tensors of their own:
 
 # %%
 e.memory_picture
@@ -160,8 +149,7 @@ with miniinductor.config.patch(buffer_reuse=False):
 without.memory_picture
 
 # %% [markdown]
-# First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it
-# takes no time.
+# First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
 #
 # ### What must not lie in the arena
 #
@@ -179,17 +167,13 @@ second = careless(torch.ones(3) * 5)
 print("the first result, after the second call:", first)
 
 # %% [markdown]
-# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager
-# kernel whose schema (its declared signature) says that its result may be a view of its argument
-# pins that argument: it stays out of the arena. Threads and recursive calls take different arenas
-# from a list, and put them back.
+# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager kernel whose schema (its declared signature) says that its result may be a view of its argument pins that argument: it stays out of the arena.
+# Threads and recursive calls take different arenas from a list, and put them back.
 #
 # ## A real model
 #
-# GPT-2, all 12 layers (without the last product, whose result would be larger than everything
-# else). The dashed stairs are keys and values of each layer: they are outputs (the cache for
-# generating the next token), so they must stay. Small dashed boxes are results of the attention
-# kernel, which allocates its own.
+# GPT-2, all 12 layers (without the last product, whose result would be larger than everything else). The dashed stairs are keys and values of each layer: they are outputs (the
+# cache for generating the next token), so they must stay. Small dashed boxes are results of the attention kernel, which allocates its own.
 
 # %%
 from minidynamo.bench.models import gpt2
@@ -202,8 +186,7 @@ g.memory_picture
 # %% [markdown]
 # ## The launcher
 #
-# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer.
-# `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
+# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer. `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
 # `miniinductor/runtime/launcher.c` reads the pointer out of the tensor object:
 
 # %%
@@ -231,12 +214,10 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # %% [markdown]
 # ## Autotuning
 #
-# Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is
-# best depends on caches, registers, and on what else the kernel does. So: build several, time them,
-# keep the winner, and remember it on disk.
+# Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
+# them, keep the winner, and remember it on disk.
 #
-# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two
-# constants, chosen by timing on one machine. Here it is timed on yours:
+# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
 from miniinductor.speed import tiles
@@ -275,10 +256,8 @@ axis.set(ylabel="milliseconds\n(shorter is better)", title=f"x + y.t(), {m} x {m
 axis.title.set_fontsize(9);
 
 # %% [markdown]
-# For Triton the choice is made in production. A kernel that moves many bytes is timed with each of
-# its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
-# does so for every kernel. The winner's name is stored beside the machine code, so it is found once
-# per machine:
+# For Triton the choice is made in production. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
+# does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
 
 # %%
 from miniinductor.gpu.build import CudaCode
@@ -289,19 +268,15 @@ excerpt(CudaCode.timed)
 excerpt(CudaCode.choose)
 
 # %% [markdown]
-# Three details matter. The candidates take turns, so that a machine that slows down hurts all of
-# them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards
-# luck. And the random number generator is left alone: tuning must not change the program that asked
-# for it.
+# Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards luck. And the
+# random number generator is left alone: tuning must not change the program that asked for it.
 #
 # ## CUDA Graphs: record and replay
 #
-# A GPU executes what is in its queue. If the CPU needs 10 microseconds to queue a kernel that runs
-# for 3, the GPU waits most of the time. Small models are slow for this reason only. The remedy:
-# record the queue once, and let the GPU replay all of it at one command.
+# A GPU executes what is in its queue. If the CPU needs 10 microseconds to queue a kernel that runs for 3, the GPU waits most of the time. Small models are slow for this reason only. The remedy: record the
+# queue once, and let the GPU replay all of it at one command.
 #
-# The idea fits into a few lines on the CPU. A *stream* launches kernels; while it captures, it
-# writes them down instead, with the **addresses** of their arguments:
+# The idea fits into a few lines on the CPU. A *stream* launches kernels; while it captures, it writes them down instead, with the **addresses** of their arguments:
 
 # %% tags=["support"]
 class Stream:
@@ -347,10 +322,8 @@ def naive_graphed(new_x):
 print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15")
 
 # %% [markdown]
-# So the recording must have an input of its own, into which each call copies. **Trap 2** is the
-# arena's: the output is overwritten by the next replay. **Trap 3:** Python ran once, while
-# recording; a branch or a number that came from a tensor's value is frozen. In a recording, nothing
-# has been computed yet, so a program that asks for a value must be refused.
+# So the recording must have an input of its own, into which each call copies. **Trap 2** is the arena's: the output is overwritten by the next replay. **Trap 3:** Python ran once, while recording; a branch
+# or a number that came from a tensor's value is frozen. In a recording, nothing has been computed yet, so a program that asks for a value must be refused.
 #
 # Our code for real CUDA graphs does exactly this, once per stream:
 
@@ -370,8 +343,7 @@ e = minidynamo.explain(model, mode="reduce-overhead")(h)
 print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 
 # %% [markdown]
-# What it brings, **recorded** on the machine in the title. The same compiled kernels, without and
-# with a CUDA graph:
+# What it brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
 
 # %%
 from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
@@ -398,19 +370,15 @@ from minidynamo.bench.runner import on_this_gpu
 print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
 
 # %% [markdown]
-# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on
-# launching. A batch of images in float32 keeps the GPU busy by itself, and the recording brings
-# little; in bfloat16, where the same kernels take half as long, launches show again.
+# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images in float32 keeps the GPU busy by itself, and the recording
+# brings little; in bfloat16, where the same kernels take half as long, launches show again.
 #
 # ## Exercises
 #
-# **13.1** *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs
-# of blocks that are in use at the same time (in any order; they may overlap each other). Return the
-# lowest offset at which `size` bytes are free. The check puts it into the real wrapper and compiles
-# a GPT-2 layer with it.
+# **13.1** *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs of blocks that are in use at the same time (in any order; they may overlap each other). Return the lowest offset
+# at which `size` bytes are free. The check puts it into the real wrapper and compiles a GPT-2 layer with it.
 #
-# *Hints.* Sort. Walk upwards, remembering how far the blocks seen so far reach. A gap that is
-# exactly large enough is large enough.
+# *Hints.* Sort. Walk upwards, remembering how far the blocks seen so far reach. A gap that is exactly large enough is large enough.
 
 # %% tags=["exercise"]
 def lowest_gap(taken: list, size: int) -> int:
@@ -430,13 +398,10 @@ from exercises import check
 check("13.1", lowest_gap)
 
 # %% [markdown]
-# **13.2** *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches
-# kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in
-# its first call and replays in all calls, avoiding traps 1 and 2. The check records a compiled
-# kernel of a real graph with it.
+# **13.2** *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in its first call and
+# replays in all calls, avoiding traps 1 and 2. The check records a compiled kernel of a real graph with it.
 #
-# *Hints.* An input of its own: `torch.empty_like(x)`, filled with `copy_`. Capturing computes
-# nothing, so the first call must replay, too. Return a `clone`.
+# *Hints.* An input of its own: `torch.empty_like(x)`, filled with `copy_`. Capturing computes nothing, so the first call must replay, too. Return a `clone`.
 
 # %% tags=["exercise"]
 def graphed(program):
@@ -460,10 +425,8 @@ def graphed(program):
 check("13.2", graphed)
 
 # %% [markdown]
-# **13.3** *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)`
-# runs it once and returns how long that took. The machine is not kind: single runs are interrupted
-# and take ten times as long, and the whole machine gets slower while you measure. At most `rounds`
-# calls per candidate.
+# **13.3** *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)` runs it once and returns how long that took. The machine is not kind: single runs are interrupted and take ten times
+# as long, and the whole machine gets slower while you measure. At most `rounds` calls per candidate.
 #
 # *Hints.* `statistics.median`. In which order do you measure?
 
@@ -486,21 +449,16 @@ check("13.3", fastest)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++
-#   (AOTInductor: a whole model as one shared library). Paper, section 4.7.
-# * `torch/_inductor/memory.py`, `codegen/memory_planning.py`: reordering for peak memory; in-place
-#   reuse of buffers of equal size; pools.
-# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to
-#   each other without copies (ours copies outputs). Paper, section 4.7.
+# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.7.
+# * `torch/_inductor/memory.py`, `codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
+# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs). Paper, section 4.7.
 # * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
 #
 # ## Recap
 #
-# * The wrapper is generated straight-line code; everything that can be decided before the call has
-#   been.
+# * The wrapper is generated straight-line code; everything that can be decided before the call has been.
 # * Lifetimes give an arena; outputs and their aliases stay out of it.
 # * Time candidates in turns and compare medians; remember the winner.
-# * A recording holds addresses: inputs are copied in, outputs copied out, values must not be asked
-#   for.
+# * A recording holds addresses: inputs are copied in, outputs copied out, values must not be asked for.
 #
 # Next: what if the sizes change?
