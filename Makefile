@@ -92,8 +92,8 @@ sanitize: $(READY)	# generated kernels under the address and undefined-behaviour
 fuzz-training: $(READY)	# 1,000 random differentiable programs with views and writes, both backends (8 minutes on 1 core)
 	@MINI_FUZZ=1000 $(BIN)/python -m pytest -q tests/test_training_fuzz.py
 
-sizes:
-	@python3 tools/sizes.py
+sizes:	# lines and tokens of every file, beside the budgets; the README's tables of them
+	@python3 tools/sizes.py --readme
 
 setup: $(READY)
 

@@ -42,7 +42,8 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
         return getattr(backend, "__name__", type(backend).__name__), backend
     if backend not in _REGISTRY:
         raise ValueError(
-            f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a callable"
+            f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a "
+            "callable"
         )
     return backend, _REGISTRY[backend]
 

@@ -6,18 +6,19 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
       of the same code to compare with.
 
     >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
-    >>> policy.of_tensor(x, source)         # ({0}, set()): size 0 was another one when this code was compiled before
+    >>> policy.of_tensor(x, source)      # ({0}, set()): size 0 was another one when compiled before
 
 | dynamic | a size is a symbol |
 |---|---|
-| None | if it had another value in an earlier compilation of this code ("automatic dynamic"), or is marked |
-| True | if the tensor is an argument (not a parameter or buffer); likewise its strides, and ints among the arguments |
+| None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
+| True | if the tensor is an argument, no parameter or buffer; likewise strides, and int arguments |
 | False | never |
 
 0 and 1 are never symbols; ints below 2, those of closures and globals neither.  A symbol that the
 program pinned (it needed the number) is a number in the next attempt. Mirrors
 torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
-# PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache entries and goes with them.
+# PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache
+# entries and goes with them.
 """
 
 from collections.abc import Iterable, Sequence

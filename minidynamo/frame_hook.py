@@ -7,8 +7,8 @@ holds.
 
     >>> def callback(func, code, args):
     ...     print("about to run", code.co_name)
-    ...     set_cache(code, None)                   # from now on as is; `...`: with all that it calls
-    >>> hooked = enabled(f, callback)               # `hooked(...)` runs f with the hook on, in this thread
+    ...     set_cache(code, None)                 # from now on as is; `...`: with all that it calls
+    >>> hooked = enabled(f, callback)        # `hooked(...)` runs f with the hook on, in this thread
 
 `guard(func, *params)` gets the function object and every bound parameter (the *args tuple and
 **kwargs dict included) and answers whether the code may run.  A guard that raises makes the frame
@@ -35,7 +35,8 @@ try:
     )
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"minidynamo's C extension was not built for Python {sys.version_info[0]}.{sys.version_info[1]}: `make setup`, or "
+        f"minidynamo's C extension was not built for Python {sys.version_info[0]}."
+        f"{sys.version_info[1]}: `make setup`, or "
         "`pip install -e .` in a CPython 3.11, 3.12 or 3.13"
     ) from error
 

@@ -2,7 +2,7 @@
 
 In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and messages.
 
-    >>> minidynamo.counters["graph_breaks"]        # Counter({'the call of print() at model.py:12': 1})
+    >>> minidynamo.counters["graph_breaks"]     # Counter({'the call of print() at model.py:12': 1})
     >>> records.frames[-1].guards[0].code          # "type(x) is P_Tensor"
 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
@@ -133,7 +133,7 @@ frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
 
 
 def remember(record: FrameRecord) -> None:
-    """Add a record to `frames`; those of dead functions leave (a notebook's cell that ran again)."""
+    """Add a record to `frames`; those of dead functions leave (a notebook's cell, run again)."""
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)

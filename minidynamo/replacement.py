@@ -7,7 +7,7 @@ Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE
       calls of continuations: one for what follows, one for where it jumps, one for the handler that
       it is in.
 
-    >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; UNPACK_SEQUENCE; ...; RETURN_VALUE
+    >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
 
 Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper
 sections 3.7 and 3.8).

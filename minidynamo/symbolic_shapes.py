@@ -6,9 +6,9 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
       what must hold of other sizes.
 
     >>> env = ShapeEnv()
-    >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), dims={0}, source=lambda d: f"x.shape[{d}]")
+    >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), {0}, source)
     >>> torch.cat([x, x]).shape                     # torch.Size([2*s0, 3])
-    >>> bool(x.shape[0] > 4)                        # a decision: answered for this run and written down
+    >>> bool(x.shape[0] > 4)                    # a decision: answered for this run and written down
     True
     >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
 

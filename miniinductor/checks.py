@@ -23,8 +23,8 @@ from torch import fx
 
 # names without overloads; what stands in a group raises for the reason that the group names
 POSITIONS = """
-    index index_put _unsafe_index_put index_select gather scatter scatter_add scatter_reduce index_add
-    index_copy index_fill index_reduce take put embedding embedding_renorm _embedding_bag
+    index index_put _unsafe_index_put index_select gather scatter scatter_add scatter_reduce
+    index_add index_copy index_fill index_reduce take put embedding embedding_renorm _embedding_bag
     _embedding_bag_forward_only max_unpool2d max_unpool3d searchsorted lu_unpack repeat_interleave
     segment_reduce bincount _pack_padded_sequence
 """

@@ -115,7 +115,8 @@ class CompiledGraph:
 
     def __repr__(self) -> str:
         record = self.record
-        return f"<compiled graph: {len(record.kernels)} kernels, {len(record.fallbacks)} eager kernels>"
+        kernels, eager = len(record.kernels), len(record.fallbacks)
+        return f"<compiled graph: {kernels} kernels, {eager} eager kernels>"
 
 
 @dataclass

@@ -2,7 +2,7 @@
 `with` block.
 
     >>> with miniinductor.config.patch(fusion=False):
-    ...     compiled = miniinductor.compile_fx(gm, inputs)      # one kernel per buffer: the ablation
+    ...     compiled = miniinductor.compile_fx(gm, inputs)     # one kernel per buffer: the ablation
 
 Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisation has exactly one).
 """

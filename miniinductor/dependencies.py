@@ -5,7 +5,7 @@ In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of t
       every index
 expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (reduction).
 
-    >>> body = trace(buffer)                  # exp of 4 x 8 elements: the closure runs once, under a recording handler
+    >>> body = trace(buffer)     # exp of 4 x 8 elements: the closure runs once, under a recorder
     >>> body.reads()
     [Access(name='arg0', index=8*x0 + x1, mode=None)]
     >>> body.simplify_loops().outer           # both loops run through memory as one

@@ -4,10 +4,12 @@ In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operati
       buffers to compute,
 which the scheduler fuses and the code generators write out.
 
-    >>> x = TensorBox(InputBuffer("x", Layout.contiguous(torch.device("cpu"), torch.float32, [4, 8])))
+    >>> cpu = torch.device("cpu")
+    >>> x = TensorBox(InputBuffer("x", Layout.contiguous(cpu, torch.float32, [4, 8])))
     >>> load = x.make_loader()
-    >>> y = TensorBox(Pointwise(x.device, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
-    >>> z = TensorBox(Reduction(x.device, torch.float32, [4], lambda index, rindex: y.make_loader()([*index, *rindex]),
+    >>> y = TensorBox(Pointwise(cpu, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
+    >>> row = lambda index, rindex: y.make_loader()([*index, *rindex])
+    >>> z = TensorBox(Reduction(cpu, torch.float32, [4], row,
     ...                         reduction_ranges=[8], kind="sum", src_dtype=torch.float32))
     >>> graph = Graph()
     >>> with building(graph):

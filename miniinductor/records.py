@@ -55,7 +55,8 @@ class KernelRecord:
     bytes_written: int = 0
 
     def __repr__(self) -> str:
-        return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes>"
+        moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"
+        return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, {moved}>"
 
 
 @dataclass
@@ -126,7 +127,8 @@ class CompileRecord:
     times: dict = field(default_factory=dict)  # stage -> seconds
 
     def __repr__(self) -> str:
-        return f"<CompileRecord: {len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels, {len(self.notes)} notes>"
+        kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
+        return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""

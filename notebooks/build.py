@@ -1,20 +1,27 @@
 """Run the notebooks from their text sources and build the course's pages.
 
-usage: python notebooks/build.py [NAME ...] [--write] [--no-execute] [--check] [--exercises] [--nbgrader FOLDER]
+usage: python notebooks/build.py [NAME ...] [--write] [--no-execute] [--check] [--exercises]
+                                 [--nbgrader FOLDER]
 
 In:   notebooks/src/NN_name.py (jupytext, py:percent).
-Out:  build/notebooks/NN_name.ipynb    the student's version, executed: exercise stubs are empty, their check cells were not run
-      course/                      the site (Sphinx and myst-nb), from this run; notebooks that were not run as they are stored
-      notebooks/NN_name.ipynb      with --write: the stored notebooks, replaced by this run (timings change, so git sees a difference)
-      notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS (not committed)
-      FOLDER/source/NN_name/       with --nbgrader FOLDER: an nbgrader assignment per notebook; each check is worth one point
+Out:  build/notebooks/NN_name.ipynb    the student's version, executed: exercise stubs are empty,
+                                   their check cells were not run
+      course/                      the site (Sphinx and myst-nb), from this run; notebooks that were
+                                   not run as they are stored
+      notebooks/NN_name.ipynb      with --write: the stored notebooks, replaced by this run (timings
+                                   change, so git sees a difference)
+      notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS
+                                   (not committed)
+      FOLDER/source/NN_name/       with --nbgrader FOLDER: an nbgrader assignment per notebook; each
+                                   check is worth one point
 
-Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's part; `BEGIN SOLUTION instead of
-pass` leaves `pass` there), `check` (run in the solved
-version only), `volatile` (the output is a measurement: --check does not compare it),
-`support` (defines what the exercises use).
+Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's
+part; `BEGIN SOLUTION instead of pass` leaves `pass` there), `check` (run in the solved version
+only), `volatile` (the output is a measurement: --check does not compare it), `support` (defines
+what the exercises use).
 --check runs the notebooks again and compares their text outputs with the stored ones.
 """
+
 import argparse
 import functools
 import os
@@ -27,9 +34,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
-SOURCES, SOLUTIONS, SITE, PAGES = NOTEBOOKS / "src", NOTEBOOKS / "solutions", NOTEBOOKS / "site", ROOT / "course"
+SOURCES, SOLUTIONS, SITE, PAGES = (
+    NOTEBOOKS / "src",
+    NOTEBOOKS / "solutions",
+    NOTEBOOKS / "site",
+    ROOT / "course",
+)
 FRESH = ROOT / "build" / "notebooks"
-SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION(?: instead of (\w+))?\n.*?^[ \t]*### END SOLUTION\n?", re.S | re.M)
+SOLUTION = re.compile(
+    r"^([ \t]*)### BEGIN SOLUTION(?: instead of (\w+))?\n.*?^[ \t]*### END SOLUTION\n?", re.S | re.M
+)
 EMPTY = 'raise NotImplementedError("your turn")'
 
 
@@ -40,8 +54,11 @@ def step(text):
 # ---- from source to notebook
 def read(name):
     import jupytext
+
     notebook = jupytext.read(SOURCES / f"{name}.py")
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
     return notebook
 
 
@@ -53,7 +70,9 @@ def student(notebook):
     """The solutions taken out; the check cells are not to be run."""
     for cell in notebook.cells:
         if "exercise" in tags(cell):
-            cell.source = SOLUTION.sub(lambda m: f"{m[1]}{m[2] or EMPTY}\n", cell.source + "\n").rstrip("\n")
+            cell.source = SOLUTION.sub(
+                lambda m: f"{m[1]}{m[2] or EMPTY}\n", cell.source + "\n"
+            ).rstrip("\n")
         if "check" in tags(cell):
             cell.metadata["tags"] = [*tags(cell), "skip-execution"]
     return notebook
@@ -62,38 +81,56 @@ def student(notebook):
 def solved(notebook):
     """The solutions left in, without their markers."""
     for cell in notebook.cells:
-        cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION.*\n?", "", cell.source + "\n", flags=re.M).rstrip("\n")
+        cell.source = re.sub(
+            r"^[ \t]*### (BEGIN|END) SOLUTION.*\n?", "", cell.source + "\n", flags=re.M
+        ).rstrip("\n")
     return notebook
 
 
 def assignment(notebook):
-    """The notebook as nbgrader's source version: answers between its BEGIN and END SOLUTION lines, checks as graded cells."""
+    """The notebook as nbgrader's source version: answers between its BEGIN and END SOLUTION
+    lines, checks as graded cells."""
     for number, cell in enumerate(notebook.cells):
         kind = next((tag for tag in ("exercise", "check") if tag in tags(cell)), None)
         cell["id"] = f"cell-{number:03d}"
-        cell.source = cell.source.replace("### BEGIN SOLUTION instead of pass", "### BEGIN SOLUTION")
+        cell.source = cell.source.replace(
+            "### BEGIN SOLUTION instead of pass", "### BEGIN SOLUTION"
+        )
         if kind:
-            cell.metadata["nbgrader"] = {"schema_version": 3, "grade_id": cell["id"], "grade": kind == "check", "locked": kind == "check",
-                                         "solution": kind == "exercise", "task": False, **({"points": 1} if kind == "check" else {})}
+            cell.metadata["nbgrader"] = {
+                "schema_version": 3,
+                "grade_id": cell["id"],
+                "grade": kind == "check",
+                "locked": kind == "check",
+                "solution": kind == "exercise",
+                "task": False,
+                **({"points": 1} if kind == "check" else {}),
+            }
     return notebook
 
 
 def write_assignments(names, folder):
-    """FOLDER as an nbgrader course: source/NN_name/NN_name.ipynb and a nbgrader_config.py that lets the checks be imported."""
+    """FOLDER as an nbgrader course: source/NN_name/NN_name.ipynb and a nbgrader_config.py that
+    lets the checks be imported."""
     import nbformat
+
     folder = Path(folder)
     for name in names:
         (folder / "source" / name).mkdir(parents=True, exist_ok=True)
         nbformat.write(assignment(read(name)), folder / "source" / name / f"{name}.ipynb")
     (folder / "nbgrader_config.py").write_text(
-        f"import os\nc = get_config()\nc.CourseDirectory.course_id = 'minidynamo'\nc.ExecutePreprocessor.timeout = 600\n"
-        f"os.environ['PYTHONPATH'] = {str(NOTEBOOKS)!r} + os.pathsep + {str(ROOT)!r}\n")
+        "import os\nc = get_config()\nc.CourseDirectory.course_id = "
+        "'minidynamo'\nc.ExecutePreprocessor.timeout = 600\n"
+        f"os.environ['PYTHONPATH'] = {str(NOTEBOOKS)!r} + os.pathsep + {str(ROOT)!r}\n"
+    )
     step(f"assignments of {len(names)} notebooks in {folder}: nbgrader generate_assignment NN_name")
 
 
 def replacements():
-    """Machine-specific text -> what the stored notebook says; the environment first, as it may lie in our folder."""
+    """Machine-specific text -> what the stored notebook says; the environment first, as it
+    may lie in our folder."""
     import site
+
     pairs = [(folder + "/", "") for folder in site.getsitepackages()]
     pairs += [(sys.base_prefix + "/lib/", "python/"), (sys.prefix + "/", "venv/")]
     return pairs + [(str(ROOT) + "/", ""), (str(ROOT), "."), (str(Path.home()) + "/", "~/")]
@@ -118,7 +155,12 @@ def joined(outputs):
     """What was printed in one piece (the kernel sends it as it comes); nothing of stderr."""
     found = []
     for output in outputs:
-        if output.output_type == "stream" and found and found[-1].output_type == "stream" and output.name == found[-1].name == "stdout":
+        if (
+            output.output_type == "stream"
+            and found
+            and found[-1].output_type == "stream"
+            and output.name == found[-1].name == "stdout"
+        ):
             found[-1].text += output.text
         elif not (output.output_type == "stream" and output.name == "stderr"):
             found.append(output)
@@ -126,28 +168,39 @@ def joined(outputs):
 
 
 def execute(notebook):
-    """Run it in a fresh kernel, in the folder of the notebooks; outputs cleaned of what belongs to this machine."""
+    """Run it in a fresh kernel, in the folder of the notebooks; outputs cleaned of what belongs to
+    this machine."""
     import nbformat
     from nbclient import NotebookClient
+
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-    os.environ["MINI_GRAPH_CACHE"] = "0"        # every stage is shown: nothing comes from an earlier run
-    client = NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOKS)}},
-                            extra_arguments=["--log-level=ERROR"])      # no word about encryption on this machine's own wires
+    os.environ["MINI_GRAPH_CACHE"] = "0"  # every stage is shown: nothing comes from an earlier run
+    client = NotebookClient(
+        notebook,
+        timeout=900,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(NOTEBOOKS)}},
+        extra_arguments=["--log-level=ERROR"],
+    )  # no word about encryption on this machine's own wires
     client.execute()
     pairs = replacements()
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:03d}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [nbformat.from_dict(clean(output, pairs)) for output in joined(cell.outputs)]
+            cell.outputs = [
+                nbformat.from_dict(clean(output, pairs)) for output in joined(cell.outputs)
+            ]
     return notebook
 
 
 # ---- comparing
 def texts(cell):
     """What a reader of the terminal form sees, with digits beyond the fourth masked."""
-    parts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])]
+    parts = [
+        o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])
+    ]
     text = "".join("".join(part) for part in parts)
     return re.sub(r"(\d\.\d{3})\d+", r"\1", text).strip()
 
@@ -155,10 +208,15 @@ def texts(cell):
 def differences(stored, fresh):
     """[(cell number, stored text, new text)] of the cells whose text outputs differ.
 
-    Not compared: how wide the columns of a table are.  They are as wide as their cells, and those name temporary files."""
+    Not compared: how wide the columns of a table are.  They are as wide as their cells, and
+    those name temporary files."""
     found, narrow = [], functools.partial(re.sub, r"(?m)^-{20,}$| {2,}", "  ")
     for number, (a, b) in enumerate(zip(stored.cells, fresh.cells, strict=True)):
-        if a.cell_type == "code" and "volatile" not in tags(a) and narrow(texts(a)) != narrow(texts(b)):
+        if (
+            a.cell_type == "code"
+            and "volatile" not in tags(a)
+            and narrow(texts(a)) != narrow(texts(b))
+        ):
             found.append((number, texts(a), texts(b)))
     return found
 
@@ -174,10 +232,27 @@ def build_site(notebooks):
     index = work / "index.md"
     index.write_text(index.read_text().replace("@NOTEBOOKS@", "\n".join(notebooks)))
     subprocess.run([sys.executable, work / "api.py", ROOT, work / "api.md"], check=True)
-    subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", work, ROOT / "build" / "html"], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            work,
+            ROOT / "build" / "html",
+        ],
+        check=True,
+    )
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo"))
+    shutil.copytree(
+        ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo")
+    )
     from check_site import broken_links
+
     if wrong := broken_links(PAGES):
         sys.exit("[course] broken links:\n" + "\n".join(wrong))
     step(f"start here: {PAGES / 'index.html'}")
@@ -187,16 +262,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="notebooks, such as 00_tour (default: all)")
     parser.add_argument("--write", action="store_true", help="replace the stored notebooks")
-    parser.add_argument("--no-execute", action="store_true", help="build the pages from what is stored")
-    parser.add_argument("--check", action="store_true", help="run again and compare with what is stored")
-    parser.add_argument("--exercises", action="store_true", help="write and run the solved versions")
-    parser.add_argument("--nbgrader", metavar="FOLDER", help="write nbgrader assignments, and nothing else")
+    parser.add_argument(
+        "--no-execute", action="store_true", help="build the pages from what is stored"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="run again and compare with what is stored"
+    )
+    parser.add_argument(
+        "--exercises", action="store_true", help="write and run the solved versions"
+    )
+    parser.add_argument(
+        "--nbgrader", metavar="FOLDER", help="write nbgrader assignments, and nothing else"
+    )
     options = parser.parse_args()
     import nbformat
+
     every = sorted(p.stem for p in SOURCES.glob("*.py"))
     if options.nbgrader:
         return write_assignments(options.names or every, options.nbgrader)
-    failed, target = False, SOLUTIONS if options.exercises else NOTEBOOKS if options.write else FRESH
+    failed, target = (
+        False,
+        SOLUTIONS if options.exercises else NOTEBOOKS if options.write else FRESH,
+    )
     target.mkdir(parents=True, exist_ok=True)
     shown = {name: NOTEBOOKS / f"{name}.ipynb" for name in every}
     for name in () if options.no_execute else options.names or every:

@@ -135,7 +135,7 @@ def test_no_circle_of_files(package):
 
 
 def folder_of(file):
-    """miniinductor/runtime/build.py -> miniinductor/runtime; a file that lies in none is its own."""
+    """miniinductor/runtime/build.py -> miniinductor/runtime; a file in none is its own."""
     package, *inside = file.split("/")
     return f"{package}/{inside[0]}"
 

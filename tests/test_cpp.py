@@ -954,7 +954,7 @@ def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
 
 @pytest.mark.parametrize("lanes", [64, 1500])
 def test_what_no_row_changes_beside_pieces_of_any_length(lanes):
-    """Pieces longer than a table have none; what stood before the rows for the first piece stays."""
+    """Pieces longer than a table have none; what stood before the rows for the first stays."""
 
     def f(x, scale):
         return torch.nn.functional.pad(x, (2, 2), mode="reflect") * scale

@@ -145,7 +145,11 @@ def softmax_plan():
 def softmax_launch():
     config = Config((("XBLOCK", 1), ("RBLOCK", 1024)), num_warps=4)
     sizes, extents = {"x": 16384, "r": 1024}, [16384 * 1024] * 2
-    return {"launch": Launch(sizes, [config], [torch.float32] * 2, False, extents)}
+    return {
+        "launch": Launch(
+            sizes, [config], dict.fromkeys(("in0", "out0"), torch.float32), False, extents
+        )
+    }
 
 
 def symbolic():

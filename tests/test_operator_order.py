@@ -1,4 +1,4 @@
-"""Who is asked by `a + b` and `a < b`, and in which order: every pair of a few classes of objects."""
+"""Who is asked by `a + b` and `a < b`, and in which order: every pair of a few classes."""
 
 import enum
 import itertools

@@ -376,7 +376,7 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     launch = Launch(
         {"x": 1 << 24},
         [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256, 512, 2048)],
-        [torch.float32] * 2,
+        dict.fromkeys(("in0", "out0"), torch.float32),
         False,
         [1 << 24] * 2,
     )

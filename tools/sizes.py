@@ -1,7 +1,8 @@
 """How large the packages are: lines of code and tokens per file, core and coverage apart.
 
-    python tools/sizes.py                 # every file, then the sums
+    python tools/sizes.py                 # every file, then the sums beside their budgets
     python tools/sizes.py --functions     # the longest and the most complex functions, too
+    python tools/sizes.py --readme        # writes the README's tables of them anew
     python tools/sizes.py --check         # what breaks the rules: nothing, and exit status 0
 
 Lines are counted as `ruff format` at 100 columns lays them out (CI holds that the tree is
@@ -16,8 +17,11 @@ over `LIMITS`, but for those in `KNOWN`, which may only become smaller.
 
 import argparse
 import ast
+import fnmatch
 import functools
 import io
+import operator
+import os
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -29,10 +33,60 @@ PACKAGES = ("minidynamo", "miniinductor")
 # Measuring, showing, and what came before: not on the way of a compiled program.
 AROUND = ("minidynamo/bench", "minidynamo/explain", "minidynamo/prior")
 # Files that are coverage although they lie in no folder of it.
-OTHER_COVERAGE: tuple[str, ...] = ()
+OTHER_COVERAGE: tuple[str, ...] = ("minidynamo/guard_memo.c",)  # extras/memo.py's
 LIMITS = {"core": (60, 15), "coverage": (90, 25)}  # lines and complexity of a function
 KNOWN = {  # functions over the limits: what they have now, and may not exceed
 }
+
+BUDGETS = {("core",): (9_500, 75_000), ("core", "coverage"): (24_000, None)}  # lines, tokens
+READ_IN_AN_HOUR = 300  # lines of code that one means to understand: what careful reviews manage
+README = ROOT / "README.md"
+TABLES = "<!-- written by `make sizes`: {} -->"  # stands before a table of the README, and after
+
+# Chapters of the core in reading order.  A line is a folder and what is read of it; `*` is all that
+# no line before has named.
+READING = """
+A frame comes in
+    minidynamo api.py config.py exceptions.py records.py frame_hook.* skipping.py convert_frame.py
+    minidynamo conversion.py entries.py
+Bytecode
+    minidynamo/bytecode canonical.py assembler.py *
+Symbolic evaluation
+    minidynamo/symbolic_eval evaluator.py opcodes.py operations.py operators.py calls.py *
+Values on the symbolic stack
+    minidynamo/variables base.py constant.py tensor.py containers.py iterators.py functions.py *
+Sources and guards
+    minidynamo sources.py guards.py assumptions.py entry_guards.py
+The graph under construction
+    minidynamo graph_capture.py graph_values.py graph_module.py symbolic_inputs.py
+Values as code again, graph breaks
+    minidynamo reconstruct.py replacement.py resume.py runtime.py
+Sizes as symbols
+    minidynamo dynamic.py symbolic_shapes.py symbolic_numbers.py
+Backends, and what is left of minidynamo
+    minidynamo backends.py *
+The driver of miniinductor
+    miniinductor __init__.py config.py compile.py records.py hooks.py current.py fake_mode.py
+Autograd
+    miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py *
+Graph passes
+    miniinductor decompositions.py graph_passes/*
+Loop IR
+    miniinductor ops.py ir.py handlers.py interpreter.py verify.py
+Sizes and indices
+    miniinductor/sizes expressions.py symbols.py printing.py ranges.py *
+Lowering
+    miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py *
+Fusion
+    miniinductor dependencies.py nodes.py scheduler.py in_place.py
+Kernels in C++
+    miniinductor kernels.py devices.py
+    miniinductor/codegen plan.py tree.py cpp.py cpp_expressions.py cpp_reductions.py *
+Memory, the wrapper, the run
+    miniinductor memory.py wrapper.py runtime/program.py runtime/build.py runtime/*
+What is left of miniinductor
+    miniinductor *
+"""
 
 LAYOUT = {
     tokenize.COMMENT,
@@ -177,6 +231,78 @@ def measure() -> dict[str, Size]:
     return found
 
 
+# --- for the README -------------------------------------------------------------------------------
+def chapters(sizes: dict[str, Size]) -> dict[str, list[str]]:
+    """The core in reading order: {chapter: its files}."""
+    left = [name for name, size in sizes.items() if part_of(name) == "core" and size.lines]
+    found: dict[str, list[str]] = {}
+    for line in READING.strip().splitlines():
+        if not line.startswith(" "):
+            found[line] = chapter = []
+            continue
+        folder, *patterns = line.split()
+        for pattern in patterns:
+            read = [name for name in left if fnmatch.fnmatch(name, f"{folder}/{pattern}")]
+            chapter += read
+            left = [name for name in left if name not in read]
+    return {title: names for title, names in found.items() if names}
+
+
+def reading_table(sizes: dict[str, Size]) -> list[str]:
+    """Each file of the core with its lines, in reading order; the sum and the time that takes."""
+    rows = ["| chapter | files, each with its lines of code | lines |", "|---|---|---|"]
+    for title, names in chapters(sizes).items():
+        folder = os.path.commonpath([os.path.dirname(name) for name in names])
+        files = [f"`{name.removeprefix(folder + '/')}` {sizes[name].lines}" for name in names]
+        lines = sum(sizes[name].lines for name in names)
+        rows.append(f"| {title} | `{folder}/`: {', '.join(files)} | {lines:,} |")
+    lines = total(sizes, "core").lines
+    hours = round(lines / READ_IN_AN_HOUR)
+    return [*rows, f"| together | {hours} hours at {READ_IN_AN_HOUR} lines an hour | {lines:,} |"]
+
+
+def summary_table(sizes: dict[str, Size]) -> list[str]:
+    """Sums of each package and part, and the longest and most complex functions, beside what they
+    may be."""
+    rows = ["| | lines | tokens | typed | longest function | most complex |"]
+    rows.append("|---|---|---|---|---|---|")
+    for parts in (("core",), ("coverage",), ("around",), ("core", "coverage")):
+        for package in PACKAGES if len(parts) == 1 else ():
+            of_package = {name: n for name, n in sizes.items() if name.startswith(package)}
+            rows += summary_row(f"{package}, {parts[0]}", total(of_package, *parts))
+        rows += summary_row(f"**{' and '.join(parts)}**", total(sizes, *parts))
+        wanted = [*BUDGETS.get(parts, ("", "")), "100 %" if parts == ("core",) else "80 %"]
+        wanted += LIMITS.get(parts[0], ("", "")) if len(parts) == 1 else ("", "")
+        rows.append(f"| *at most; typed: at least* | {' | '.join(map(shown, wanted))} |")
+    return rows
+
+
+def shown(number: object) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number or "")
+
+
+def summary_row(title: str, size: Size) -> list[str]:
+    """One row of the table; none where there is nothing to count."""
+    public = [f.typed for f in size.functions if f.public]
+    if not public:
+        return []
+    share = f"{100 * sum(public) / len(public):.0f} %"
+    worst = []
+    for key in ("lines", "complexity"):
+        found = max(size.functions, key=operator.attrgetter(key))
+        worst.append(f"{getattr(found, key)} `{found.where.rpartition(':')[2]}`")
+    return [f"| {title} | {size.lines:,} | {size.tokens:,} | {share} | {' | '.join(worst)} |"]
+
+
+def write_readme(sizes: dict[str, Size]) -> None:
+    """The tables, between their marks."""
+    text = README.read_text()
+    for name, table in (("reading", reading_table(sizes)), ("sums", summary_table(sizes))):
+        before, _, after = text.split(TABLES.format(name))
+        text = TABLES.format(name).join([before, "\n\n" + "\n".join(table) + "\n\n", after])
+    README.write_text(text)
+
+
 # --- the rules ------------------------------------------------------------------------------------
 def dotted_name(path: Path, root: Path) -> str:
     """minidynamo/rules/sets.py -> minidynamo.rules.sets; a package's `__init__` is the package."""
@@ -275,6 +401,7 @@ def total(sizes: dict[str, Size], *parts: str) -> Size:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--functions", action="store_true")
+    parser.add_argument("--readme", action="store_true", help="write the README's tables anew")
     parser.add_argument("--check", action="store_true", help="only what breaks the rules")
     options = parser.parse_args()
     sizes = measure()
@@ -286,14 +413,9 @@ def main() -> None:
         sys.exit(bool(problems))
     for name, size in sizes.items():
         print(f"{size.lines:6} lines {size.tokens:7} tokens  {part_of(name):8}  {name}")
-    for parts in (("core",), ("coverage",), ("core", "coverage"), ("around",)):
-        size = total(sizes, *parts)
-        public = [f for f in size.functions if f.public]
-        typed = sum(f.typed for f in public)
-        print(
-            f"{size.lines:6} lines {size.tokens:7} tokens  {' and '.join(parts)}: "
-            f"{typed} of {len(public)} public functions typed"
-        )
+    print("", *summary_table(sizes), sep="\n")
+    if options.readme:
+        write_readme(sizes)
     if options.functions:
         every = total(sizes, "core", "coverage").functions
         for key in ("lines", "complexity"):

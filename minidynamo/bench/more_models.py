@@ -5,9 +5,11 @@ In, out: tables that `public_models.build` reads; names are `transformers` class
     >>> model, inputs, targets = build("MambaForCausalLM")
 """
 
+from typing import Any
 import torch
 
 from .public_models import (
+    Inputs,
     AUDIO,
     BATCH,
     COMMON,
@@ -37,23 +39,23 @@ WINDOWS = dict(
 ATTENTION = dict(relative_attention=True, pos_att_type=["c2p", "p2c"])
 
 
-def without(arguments, *names):
+def without(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in names}
 
 
-def tokens(generator, config):
+def tokens(generator: torch.Generator, config: Any) -> Inputs:
     return {"input_ids": ids(generator)}, {"labels": ids(generator)}
 
 
-def pixels(generator, config):
+def pixels(generator: torch.Generator, config: Any) -> Inputs:
     return image(generator, config)[0], {}
 
 
-def words(generator, config):
+def words(generator: torch.Generator, config: Any) -> Inputs:
     return text(generator, config, 64)[0], {"labels": torch.tensor([0, 1])}
 
 
-def features(generator, config):
+def features(generator: torch.Generator, config: Any) -> Inputs:
     inputs = {
         "input_features": torch.randn(BATCH, 32, 16, generator=generator),
         "attention_mask": torch.ones(BATCH, 32, dtype=torch.long),

@@ -4,7 +4,7 @@ In:   rows of `suites.measure`, or a file of `results/`.  Out: a matplotlib figu
 
     >>> speedup_bars(rows, machine())
     >>> loss_curves(recorded("training_curves_cpu"))
-    >>> recorded_bars(recorded("h100_gpu_kernels"), "GB/s", ("copy", "eager", "ours", "torch.compile"))
+    >>> recorded_bars(recorded("h100_gpu_kernels"), "GB/s", ("copy", "eager", "ours"))
 """
 
 import json
@@ -177,7 +177,8 @@ def speedup_bars(rows, about=None):
 
 
 def where(about):
-    return f"{about['device']}, {about['threads']} thread{'' if about['threads'] == 1 else 's'}, torch {about['torch']}"
+    threads = "1 thread" if about["threads"] == 1 else f"{about['threads']} threads"
+    return f"{about['device']}, {threads}, torch {about['torch']}"
 
 
 def ablation_bars(rows, about=None):

@@ -14,6 +14,7 @@ padded second row, images 32x32 (a few architectures need more).  `model(**input
 Nothing is downloaded.  timm is optional: without it its rows raise ImportError.
 """
 
+from typing import Any, TypeAlias
 import importlib.util
 import re
 import sys
@@ -71,11 +72,15 @@ AUDIO = dict(
 
 
 # ---- inputs: (inputs, targets), from one generator
-def ids(generator, length=SEQUENCE):
+# the arguments of a call, and with labels what else they are
+Inputs: TypeAlias = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+
+
+def ids(generator: torch.Generator, length: int = SEQUENCE) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (BATCH, length), generator=generator)
 
 
-def text(generator, config, length=SEQUENCE):
+def text(generator: torch.Generator, config: Any, length: int = SEQUENCE) -> Inputs:
     mask = torch.ones(BATCH, length, dtype=torch.long)
     mask[1, length - 4 :] = 0
     tokens = ids(generator, length).masked_fill(mask == 0, 0)
@@ -84,43 +89,43 @@ def text(generator, config, length=SEQUENCE):
     }
 
 
-def translation(generator, config):
+def translation(generator: torch.Generator, config: Any) -> Inputs:
     inputs, _ = text(generator, config)
     target = ids(generator, 9)
     return dict(inputs, decoder_input_ids=target), {"labels": target}
 
 
-def image(generator, config, size=IMAGE):
+def image(generator: torch.Generator, config: Any, size: int = IMAGE) -> Inputs:
     pixels = torch.randn(BATCH, 3, size, size, generator=generator)
     return {"pixel_values": pixels}, {"labels": torch.tensor([0, 1])}
 
 
-def text_and_image(generator, config):
+def text_and_image(generator: torch.Generator, config: Any) -> Inputs:
     inputs, _ = text(generator, config)
     return dict(inputs, **image(generator, config)[0]), {}
 
 
-def layout(generator, config):
+def layout(generator: torch.Generator, config: Any) -> Inputs:
     inputs, targets = text(generator, config)
     corner = torch.randint(0, 500, (BATCH, SEQUENCE, 2), generator=generator)
     return dict(inputs, bbox=torch.cat([corner, corner + 100], -1)), targets
 
 
-def segmentation(generator, config):
+def segmentation(generator: torch.Generator, config: Any) -> Inputs:
     inputs, _ = image(generator, config)
     return inputs, {"labels": torch.randint(0, 2, (BATCH, IMAGE, IMAGE), generator=generator)}
 
 
-def question(generator, config):
+def question(generator: torch.Generator, config: Any) -> Inputs:
     inputs, _ = text_and_image(generator, config)
     return inputs, {"labels": torch.rand(BATCH, config.num_labels, generator=generator)}
 
 
-def speech(generator, config):
+def speech(generator: torch.Generator, config: Any) -> Inputs:
     return {"input_values": torch.randn(BATCH, 2000, generator=generator)}, {}
 
 
-def spectrogram(generator, config):
+def spectrogram(generator: torch.Generator, config: Any) -> Inputs:
     features = torch.randn(
         BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator
     )
@@ -128,11 +133,11 @@ def spectrogram(generator, config):
     return {"input_features": features, "decoder_input_ids": target}, {"labels": target}
 
 
-def detection(generator, config):
+def detection(generator: torch.Generator, config: Any) -> Inputs:
     return image(generator, config, 64)[0], {}
 
 
-def blocks(generator, config):
+def blocks(generator: torch.Generator, config: Any) -> Inputs:
     return text(generator, config, 64)
 
 
@@ -310,7 +315,7 @@ TIMM = {  # name in the list -> (timm's model, arguments, image size)
 NAMES = [*TRANSFORMERS, *TIMM]
 
 
-def build(name, seed=0):
+def build(name: str, seed: int = 0) -> tuple:
     """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the
     library."""
     generator = torch.Generator().manual_seed(seed)
@@ -340,7 +345,7 @@ def build(name, seed=0):
     return model, *inputs_of(generator, config)
 
 
-def loss_of(output):
+def loss_of(output: Any) -> torch.Tensor:
     """A scalar to differentiate: the loss that the model computed, else one of its first floating
     tensor (not the mean square: a layer norm keeps that constant, and gradients are rounding
     errors)."""
@@ -359,7 +364,7 @@ def loss_of(output):
     )
 
 
-def load_torchvision():
+def load_torchvision() -> None:
     """transformers and timm import torchvision where it is installed.  One that was built for
     another torch fails, because its operators do not load; no model here calls one, so they are
     declared by name.  Nothing happens where it loads, or where it is missing."""

@@ -4,13 +4,15 @@ caches.
 In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 
     >>> timings = interleave({"eager": f, "ours": g})
-    >>> ratio(timings, "eager", "ours")         # (median, low quartile, high quartile) of eager / ours, per round
+    >>> ratio(timings, "eager", "ours")         # eager / ours, per round: median, quartiles
     (1.9, 1.85, 1.97)
 
 One round runs every variant once (a batch of calls long enough to time), so that a slow moment of
 the machine hits all of them; the ratio is taken within a round.
 """
 
+from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import ctypes
 import os
@@ -34,11 +36,16 @@ class Timing:
     seconds: list
 
     @property
-    def median(self):
+    def median(self) -> float:
         return statistics.median(self.seconds)
 
 
-def interleave(variants, budget=3.0, rounds=(7, 40), shuffled=False):
+def interleave(
+    variants: Mapping[str, Callable],
+    budget: float = 3.0,
+    rounds: tuple[int, int] = (7, 40),
+    shuffled: bool = False,
+) -> dict[str, Timing]:
     """Time each of `variants` in turn, about `budget` seconds in all.  shuffled: in another order
     each round, so that none of many alike variants always runs behind the one that leaves the
     caches empty.
@@ -76,12 +83,12 @@ def interleave(variants, budget=3.0, rounds=(7, 40), shuffled=False):
     return {name: Timing([row[name] for row in chosen]) for name in variants}
 
 
-def preemptions():
+def preemptions() -> int:
     """How often a thread of this process lost its processor to another."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> bool:
     """Let malloc keep what is freed and map nothing apart (M_TRIM_THRESHOLD, M_MMAP_MAX of glibc),
     for every variant alike.
 
@@ -93,14 +100,14 @@ def keep_freed_memory():
     return bool(mallopt and mallopt(-1, 2**31 - 1) and mallopt(-4, 0))
 
 
-def ratio(timings, slow, fast):
+def ratio(timings: Mapping[str, Timing], slow: str, fast: str) -> tuple[float, float, float]:
     """Median and quartiles of slow / fast over the rounds: above 1, `fast` is faster."""
     values = sorted(a / b for a, b in zip(timings[slow].seconds, timings[fast].seconds))
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return middle, low, high
 
 
-def on_this_gpu(suite, only):
+def on_this_gpu(suite: str, only: str) -> str:
     """What one row of a GPU suite prints on this machine, or that there is no GPU.  In a process of
     its own: a notebook may have told Triton to interpret."""
     if not torch.cuda.is_available():
@@ -115,7 +122,7 @@ def on_this_gpu(suite, only):
     return ran.stdout + (ran.stderr[-2000:] if ran.returncode else "")
 
 
-def cpu_seconds():
+def cpu_seconds() -> float:
     """CPU time of this process and of its finished children."""
     own, children = (
         resource.getrusage(resource.RUSAGE_SELF),
@@ -130,7 +137,7 @@ class CompileTime:
     cpu: float
 
 
-def timed_first_call(function):
+def timed_first_call(function: Callable) -> tuple[Any, CompileTime]:
     """(result, CompileTime) of a call that compiles."""
     cpu, start = cpu_seconds(), time.perf_counter()
     result = function()
@@ -138,7 +145,7 @@ def timed_first_call(function):
 
 
 @contextlib.contextmanager
-def fresh_caches():
+def fresh_caches() -> Iterator[None]:
     """New, empty cache folders for both compilers, and none of their worker processes kept (`with`
     block)."""
     import miniinductor
@@ -153,7 +160,7 @@ def fresh_caches():
         yield
 
 
-def largest_difference(a, b):
+def largest_difference(a: Any, b: Any) -> float:
     """Largest absolute difference between two results (tensors, tuples, ModelOutputs)."""
     pairs = list(zip(tensors_of(a), tensors_of(b), strict=True))
     return max(
@@ -161,7 +168,7 @@ def largest_difference(a, b):
     )
 
 
-def agrees(a, b, tolerance=1e-3):
+def agrees(a: Any, b: Any, tolerance: float = 1e-3) -> bool:
     """Are two results the same but for rounding?  Differences count relative to the largest value
     (at least 1); 16 bit floats get 2e-2."""
     for x, y in zip(tensors_of(a), tensors_of(b), strict=True):
@@ -173,7 +180,7 @@ def agrees(a, b, tolerance=1e-3):
     return True
 
 
-def tensors_of(value):
+def tensors_of(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
@@ -183,7 +190,7 @@ def tensors_of(value):
     return []
 
 
-def peer_compile(function, **options):
+def peer_compile(function: Callable, **options: Any) -> Callable:
     """The real torch.compile, told to compile in this process (its default worker pool would hide
     CPU time)."""
     import torch._inductor.config as inductor_config

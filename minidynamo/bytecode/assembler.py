@@ -137,8 +137,8 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
 def _decoded(
     code: types.CodeType, variables: Sequence[str], op: int, arg: int, end: int, pos: Position
 ) -> list[Instruction]:
-    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset still.
-    The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
+    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset
+    still. The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
     if op in PAIRS:
         pair = [
             Instruction(PAIRS[op][0], variables[arg >> 4], pos=pos),

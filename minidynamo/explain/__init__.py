@@ -2,7 +2,8 @@
 
     >>> e = minidynamo.explain(model)(x)
     >>> e                       # a summary; in a notebook: tables and pictures
-    >>> e.graph, e.guards, e.bytecode, e.aten, e.loop_ir, e.fusion, e.kernels, e.wrapper, e.memory_picture, e.breaks, e.times
+    >>> e.graph, e.guards, e.bytecode, e.aten, e.loop_ir, e.fusion, e.kernels, e.wrapper
+    >>> e.memory_picture, e.breaks, e.times
     >>> e.save("page.html")     # one self-contained file
 
 In:   a function or module and its arguments.  Out: an `Explanation`; the call itself really runs.

@@ -11,6 +11,8 @@ of operations inside. Kinds differ by shape and line, not by colour alone, so th
 print is legible; each SVG element carries the id of its node.
 """
 
+from typing import Any
+from collections.abc import Collection, Mapping
 import html
 import re
 import textwrap
@@ -41,8 +43,10 @@ class Drawn:
         if svg is None:
             return f"<pre>{text}</pre>"
         return (
-            f'<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
-            f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}</pre></details>"
+            '<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">'
+            f"{svg}</div>"
+            f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}"
+            "</pre></details>"
         )
 
     def __repr__(self):
@@ -59,7 +63,7 @@ class Picture(Drawn):
     edges: list
 
     @property
-    def text(self):
+    def text(self) -> str:
         incoming = {}
         for a, b, *label in self.edges:
             incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
@@ -105,7 +109,7 @@ class Picture(Drawn):
         return graph
 
     @property
-    def svg(self):
+    def svg(self) -> str | None:
         """SVG text, or None where no Graphviz is to be had."""
         try:
             data = self._graph().draw(format="svg", prog="dot").decode()
@@ -116,7 +120,7 @@ class Picture(Drawn):
             "<svg", f'<svg role="img" aria-label="{html.escape(self.title)}"', 1
         )
 
-    def png(self, path):
+    def png(self, path: str) -> None:
         self._graph().draw(path, format="png", prog="dot")
 
 
@@ -124,7 +128,7 @@ def _value(node):
     return node.meta.get("val", node.meta.get("example_value"))
 
 
-def shape_text(value):
+def shape_text(value: Any) -> str:
     """f32[3, 4] for a tensor, else nothing."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         name = str(value.dtype).removeprefix("torch.")
@@ -140,14 +144,21 @@ def shape_text(value):
     return ""
 
 
-def target_text(node):
+def target_text(node: Any) -> str:
     target = node.target
     if isinstance(target, str):
         return target
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
-def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None, saved=()):
+def draw_graph(
+    graph: Any,
+    title: str = "FX graph",
+    by_module: bool | None = None,
+    depth: int = 3,
+    marks: Mapping[Any, tuple[str, str]] | None = None,
+    saved: Collection[Any] = (),
+) -> Picture:
     """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts
     of a module path.
 
@@ -209,7 +220,7 @@ def _by_module(graph, title, depth, marks, saved):
     return Picture(f"{title}, by module ({many(len(group), 'node')})", nodes, edges)
 
 
-def draw_joint(record, by_module=None):
+def draw_joint(record: Any, by_module: bool | None = None) -> Picture:
     """The joint graph of training: forward plain, backward dashed and red, what is saved between
     them yellow with a double line, with its bytes."""
     graph, marks = record.joint_graph.graph, {}
@@ -241,7 +252,7 @@ def draw_joint(record, by_module=None):
     )
 
 
-def draw_guards(record):
+def draw_guards(record: Any) -> Picture:
     """The tree of what was looked at, from the roots (parameters, objects held by reference) to
     what was assumed about each value."""
     kinds, parts, edges, around = {}, {}, [], []
@@ -321,18 +332,20 @@ class Timeline(Drawn):
         self.top = above
 
     @property
-    def text(self):
+    def text(self) -> str:
         return "\n".join(
             [self.title]
             + [
-                f"  {name}: {f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}, "
+                f"  {name}: "
+                f"{f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}"
+                ", "
                 f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})"
                 for name, o, n, a, b, own in self.placed
             ]
         )
 
     @property
-    def svg(self):
+    def svg(self) -> str | None:
         """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's
         line."""
         left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
@@ -343,15 +356,19 @@ class Timeline(Drawn):
         )
         unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
         parts = [
-            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
-            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="11">'
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="'
+            f'{height + labels + 24}" '
+            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" '
+            'font-family="Helvetica" font-size="11">'
         ]
         for name, offset, size, first, last, own in self.placed:
             x, y = left + first * column, 12 + height - (offset + size) * scale
             w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
             parts.append(
-                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
-                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
+                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}'
+                f'</title><rect x="{x:.1f}" y="{y:.1f}" '
+                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" '
+                'stroke="#333"'
                 f"{' stroke-dasharray=' + chr(34) + '3,2' + chr(34) if own else ''}/>"
                 + (
                     f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>'
@@ -368,13 +385,16 @@ class Timeline(Drawn):
         for value, note in marks.items():
             y = 12 + height - value * scale
             parts.append(
-                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
-                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>'
+                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" '
+                f'y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
+                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} '
+                f"{unit}{note}</text>"
             )
         for number, step in enumerate(self.steps if labels > 20 else ()):
             x, y = left + (number + 0.5) * column + 3, height + 18
             parts.append(
-                f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">{html.escape(step[:26])}</text>'
+                f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">'
+                f"{html.escape(step[:26])}</text>"
             )
         if labels == 20:
             parts.append(
@@ -383,13 +403,14 @@ class Timeline(Drawn):
         return "".join(parts) + "</svg>"
 
 
-def draw_memory(record):
+def draw_memory(record: Any) -> "Timeline":
     """Which bytes each buffer has, and while which steps of the wrapper."""
     timeline = Timeline("", record.memory_steps, record.memory_lives)
     own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)
     total = sum(n for _, _, n, _, _ in record.memory_lives)
     timeline.title = (
-        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena {timeline.arena:,} bytes, "
+        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena "
+        f"{timeline.arena:,} bytes, "
         f"tensors of their own {own:,} bytes"
     )
     return timeline

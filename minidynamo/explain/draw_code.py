@@ -11,6 +11,8 @@ Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outl
 that no colour is needed.
 """
 
+from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 import html
 import inspect
 import itertools
@@ -45,7 +47,7 @@ class Columns(Drawn):
     notes: dict = field(default_factory=dict)
 
     @property
-    def text(self):
+    def text(self) -> str:
         parts = [self.title]
         for c, (heading, lines) in enumerate(self.columns):
             parts.append(
@@ -66,7 +68,7 @@ class Columns(Drawn):
         return "\n".join(parts)
 
     @property
-    def svg(self):
+    def svg(self) -> str:
         shown = [
             [
                 line + (f"   ({self.notes[c, n]})" if (c, n) in self.notes else "")
@@ -103,28 +105,34 @@ class Columns(Drawn):
                 (left, low(c, b)),
             ]
             parts.append(
-                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}" stroke="{line}" stroke-width="0.7"/>'
+                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}'
+                f'" stroke="{line}" stroke-width="0.7"/>'
             )
         for c, n in self.notes:
             parts.append(
-                f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}" fill="none" stroke="#000" stroke-dasharray="4,3"/>'
+                f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}'
+                '" fill="none" stroke="#000" stroke-dasharray="4,3"/>'
             )
         for c, lines in enumerate(shown):
             parts.append(
-                f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">{html.escape(self.columns[c][0])}</text>'
+                f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">'
+                f"{html.escape(self.columns[c][0])}</text>"
             )
             parts += [
-                f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">{html.escape(line)}</text>'
+                f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">'
+                f"{html.escape(line)}</text>"
                 for n, line in enumerate(lines)
             ]
         bottom = max(low(c, len(lines) - 1) for c, lines in enumerate(shown)) + 4
         return (
-            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
-            f'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11">{"".join(parts)}</svg>'
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="'
+            f'{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
+            'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, '
+            f'monospace" font-size="11">{"".join(parts)}</svg>'
         )
 
 
-def source_lines(code):
+def source_lines(code: types.CodeType) -> tuple[list[str], int]:
     """(lines of the function's source without their common indentation, number of the first one);
     decorators are left out."""
     lines, first = inspect.getsourcelines(code)
@@ -134,7 +142,7 @@ def source_lines(code):
     return textwrap.dedent("".join(lines[start:])).rstrip().splitlines(), first + start
 
 
-def runs(keys):
+def runs(keys: Iterable[Any]) -> list[tuple[Any, int, int]]:
     """[(key, first index, last index)] of equal neighbours."""
     found = []
     for key, group in itertools.groupby(enumerate(keys), lambda pair: pair[1]):
@@ -143,16 +151,19 @@ def runs(keys):
     return found
 
 
-def numbered(instructions, target):
+def numbered(instructions: Sequence[Any], target: Callable[[Any], Any]) -> list[str]:
     """One text per instruction; a jump names target(instruction), the number of the one that it
     goes to."""
-    return [
-        f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
-        for n, ins in enumerate(instructions)
-    ]
+
+    def argument(ins):
+        if ins.arg is None:
+            return ""
+        return repr(ins.arg) if target(ins) is None else f"to {target(ins)}"
+
+    return [f"{n:2} {ins.op} {argument(ins)}".rstrip() for n, ins in enumerate(instructions)]
 
 
-def draw_bytecode(function):
+def draw_bytecode(function: Callable) -> Columns:
     """Source | CPython's instructions | minidynamo's canonical operations."""
     code = function.__code__
     lines, first = source_lines(code)
@@ -190,7 +201,7 @@ class _LineRecording(Recording):
         return result
 
 
-def draw_tapes(function, first_input, second_input):
+def draw_tapes(function: Callable, first_input: Any, second_input: Any) -> Columns:
     """The tape of one input | the program | the tape of another one: a tape is one way through the
     program."""
     lines, first = source_lines(function.__code__)
@@ -226,7 +237,7 @@ def draw_tapes(function, first_input, second_input):
     )
 
 
-def draw_cache(function):
+def draw_cache(function: Any) -> Picture:
     """What the hook does when a frame of `function` (or of a code object) starts: its cache entries
     in order, and what comes after the last."""
     code = getattr(function, "__code__", function)
@@ -257,7 +268,7 @@ def draw_cache(function):
     return Picture(f"a call of {name}: {len(entries)} cache entries", nodes, edges)
 
 
-def draw_frames(explanation):
+def draw_frames(explanation: Any) -> Columns:
     """The user's function | what became of its lines: graphs of frames, and what plain Python ran
     at the breaks."""
     lines, first = source_lines(explanation.frames[0].record.code)
@@ -291,7 +302,7 @@ def draw_frames(explanation):
     )
 
 
-def draw_resume(function, resumed):
+def draw_resume(function: Callable, resumed: Any) -> Columns:
     """A function's bytecode | that of a resume function of it: a prefix, then the same body
     again."""
     body, code = disassemble(function.__code__), disassemble(resumed.__code__)
@@ -310,7 +321,7 @@ def draw_resume(function, resumed):
     )
 
 
-def draw_fusion(record):
+def draw_fusion(record: Any) -> Columns:
     """The buffers that lowering made | the kernels that compute them, library calls among them, in
     order."""
     heads = [
@@ -343,7 +354,7 @@ def draw_fusion(record):
 
 
 # ---- side effects
-def statements(code):
+def statements(code: types.CodeType) -> list[tuple[str, str]]:
     """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return",
     statement)].  An operation without a rule ends it, with `...` and the operation's name."""
     stack, found, names = [], [], {}
@@ -421,7 +432,7 @@ def statements(code):
     return found
 
 
-def draw_replay(record):
+def draw_replay(record: Any) -> Columns:
     """The user's function | the replacement code as Python: the graph, then the writes that are
     left, then the result."""
     lines, _ = source_lines(record.code)
@@ -448,7 +459,9 @@ def draw_replay(record):
 
 
 # ---- closures
-def draw_closure(*functions, title="functions, and the cells that they close over"):
+def draw_closure(
+    *functions: Callable, title: str = "functions, and the cells that they close over"
+) -> Picture:
     """Functions (boxes) and the cells they hold (notes); an arrow goes to what is held.  A cell
     that two functions share stands there once."""
     nodes, edges, names = {}, [], {}
@@ -463,7 +476,8 @@ def draw_closure(*functions, title="functions, and the cells that they close ove
         if name in nodes:
             return name
         nodes[name] = (
-            f"{function.__qualname__.replace('.<locals>', '')}({', '.join(function.__code__.co_varnames[: function.__code__.co_argcount])})",
+            f"{function.__qualname__.replace('.<locals>', '')}("
+            f"{', '.join(function.__code__.co_varnames[: function.__code__.co_argcount])})",
             "call",
         )
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):

@@ -6,6 +6,8 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
+from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dis
 import inspect
 import io
@@ -18,6 +20,8 @@ from ..sources import name_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Several, Table, folded, many
+
+Stage = Callable[[Any], Any]  # a record of a frame, or of a compilation -> what shows it
 
 
 class Missing:
@@ -34,13 +38,13 @@ class Missing:
 
 
 # ---- stages: each is made of a frame's record when it is first asked for
-def captured(build):
+def captured(build: Stage) -> Stage:
     return lambda record: (
         build(record) if record.graph is not None else Missing("nothing of this frame was captured")
     )
 
 
-def compiled(build):
+def compiled(build: Stage) -> Stage:
     """A stage made of miniinductor's CompileRecord."""
     return captured(
         lambda record: (
@@ -51,19 +55,19 @@ def compiled(build):
     )
 
 
-def training(build):
+def training(build: Stage) -> Stage:
     return compiled(
         lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed")
     )
 
 
-def sources(kernels, about):
+def sources(kernels: Iterable[Any], about: Callable[[Any], str]) -> Several:
     return Several(
         [Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}{about(k)}") for k in kernels]
     )
 
 
-def symbols(record):
+def symbols(record: Any) -> Table:
     """The sizes that are symbols: value in this call, what they are read from, what the guards let
     through."""
     env = record.shape_env
@@ -93,7 +97,7 @@ def symbols(record):
     )
 
 
-def size_guards(record):
+def size_guards(record: Any) -> Table:
     """What is left of the guards about sizes after simplification, as Python over the inputs."""
     rows = [
         (g.kind, g.code, g.line)
@@ -103,7 +107,7 @@ def size_guards(record):
     return Table(["kind", "assumption", "user line"], rows, "guards about sizes")
 
 
-def saved(c):
+def saved(c: Any) -> Table:
     """What the forward half keeps for the backward half, and why."""
     return Table(
         ["value", "op", "shape", "bytes", "why", "user line"],
@@ -122,7 +126,7 @@ def saved(c):
     )
 
 
-def fusion(c):
+def fusion(c: Any) -> Table:
     return Table(
         ["first", "second", "fused", "category", "reason", "bytes saved"],
         [
@@ -133,7 +137,7 @@ def fusion(c):
     )
 
 
-def times(record):
+def times(record: Any) -> Table:
     spent = {f"capture: {k}": v for k, v in record.times.items()}
     if record.backend_record is not None:
         spent |= {f"miniinductor: {k}": v for k, v in record.backend_record.times.items()}
@@ -347,12 +351,12 @@ class Explanation:
         return sorted([*super().__dir__(), *(key for key, _ in FrameExplanation.SECTIONS)])
 
     @property
-    def frames_picture(self):
+    def frames_picture(self) -> Any:
         """The lines of the function called, and which frame's graph, or plain Python, runs each."""
         return draw_frames(self)
 
     @property
-    def summary(self):
+    def summary(self) -> Table:
         rows = []
         for frame in self.frames:
             record, compiled = frame.record, frame.compiled
@@ -394,7 +398,7 @@ class Explanation:
     def _repr_html_(self):
         return self.summary._repr_html_()
 
-    def why_recompile(self, *args, **kwargs):
+    def why_recompile(self, *args: Any, **kwargs: Any) -> Table:
         """Call the function with other arguments: a table of the frames that had to be compiled
         again, each with the first guard of the last entry that failed, what it found, and the
         user's line that caused the guard.  No rows: every guard held."""
@@ -416,7 +420,7 @@ class Explanation:
             f"compiled again: {many(len(rows), 'frame')}",
         )
 
-    def save(self, path):
+    def save(self, path: str) -> str:
         """Write one self-contained HTML file; returns the path."""
         from .page import render
 
@@ -447,12 +451,12 @@ def _graph_code(gm):
     return gm.print_readable(print_output=False) if gm is not None else ""
 
 
-def pinned_to(env, row):
+def pinned_to(env: Any, row: Any) -> str:
     value = env.simplify(row.symbol)
     return "" if value == row.symbol else f"is {python_code(value)}"
 
 
-def compilations(fn, calls, **options):
+def compilations(fn: Callable, calls: Iterable[tuple], **options: Any) -> list[int]:
     """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1,
     2, 2, ...].  options: those of compile."""
     from .. import api
@@ -465,7 +469,9 @@ def compilations(fn, calls, **options):
     return counts
 
 
-def draw_compilations(counts, sizes, path=None):
+def draw_compilations(
+    counts: Mapping[str, Sequence[int]], sizes: Sequence[int], path: str | None = None
+) -> Any:
     """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.
     The matplotlib figure; also saved to `path`."""
     import matplotlib.pyplot as plt
@@ -488,7 +494,7 @@ def draw_compilations(counts, sizes, path=None):
     return figure
 
 
-def explain(fn, **options):
+def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
     """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
     options: those of compile."""
     from .. import api

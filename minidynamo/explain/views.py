@@ -6,6 +6,7 @@ In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` 
     >>> Code("int main() {}", "cpp", "a kernel")
 """
 
+from typing import Any
 import html
 import inspect
 import textwrap
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 LEXERS = {"triton": "python"}  # languages that pygments knows by another name
 
 
-def many(number, noun):
+def many(number: int, noun: str) -> str:
     """ "1 graph break", "2 graph breaks"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def folded(source, width=110):
+def folded(source: str, width: int = 110) -> str:
     """Python with long conditions that stand in parentheses broken before an `and`: as valid as
     before."""
     lines = []
@@ -62,7 +63,7 @@ class Code:
         return (f"# {self.title}\n" if self.title else "") + self.source
 
 
-def excerpt(thing, title=None):
+def excerpt(thing: Any, title: str | None = None) -> Code:
     """The source of a function or class of ours (or anybody's) as `Code`, titled with its file."""
     file = inspect.getsourcefile(thing).replace("\\", "/")
     for package in ("/minidynamo/", "/miniinductor/", "/torch/"):
@@ -92,7 +93,8 @@ class Table:
         head = "".join(cell("th", c) for c in self.columns)
         body = "".join("<tr>" + "".join(cell("td", v) for v in row) + "</tr>" for row in self.rows)
         title = f"<b>{html.escape(self.title)}</b>" if self.title else ""
-        return f"{title}<div style='max-height:420px;overflow:auto'><table><tr>{head}</tr>{body}</table></div>"
+        table = f"<table><tr>{head}</tr>{body}</table>"
+        return f"{title}<div style='max-height:420px;overflow:auto'>{table}</div>"
 
     def __repr__(self):
         texts = [[str(c) for c in self.columns]] + [[str(v) for v in row] for row in self.rows]

@@ -9,7 +9,7 @@ Out:  `around(compiled)`, which puts the tensors back where the graph raises, an
         with torch.inference_mode():
             graph_break()
             x.add_(1)
-            y = x[index]        # out of range: x is put back, then plain Python adds, raises, and leaves the `with`
+            y = x[index]        # out of range: x is put back, then plain Python adds and raises
 
 The random number generators, too, are put back to where they stood: plain Python draws the same
 numbers again. Copies are made where an error may come that fake tensors do not foresee: at the
@@ -41,9 +41,11 @@ from .thread_state import push_state
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
     r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|entropy"
-    r"|nll_loss|ctc_loss|margin_loss|masked_scatter|multinomial|bernoulli|^normal|linalg_(?!.*norm)|cholesky|inverse|solve|lstsq|pinv|slogdet"
+    r"|nll_loss|ctc_loss|margin_loss|masked_scatter|multinomial|bernoulli|^normal"
+    r"|linalg_(?!.*norm)|cholesky|inverse|solve|lstsq|pinv|slogdet"
     r"|^lu(_|$)|^qr$|^svd|^eig|^matrix_|^_?assert|_check|unpool|histogram|histc|^gcd|^lcm"
-    r"|^binomial|^poisson|segment_reduce|searchsorted|vander|geometric|cauchy|exponential|log_normal"
+    r"|^binomial|^poisson|segment_reduce|searchsorted|vander|geometric|cauchy|exponential"
+    r"|log_normal"
 )
 # Names of those that refuse a divisor of 0, where they compute with integers.
 DIVISIONS = re.compile(r"div|floordiv|remainder|mod_?$")
@@ -52,7 +54,8 @@ DIVISIONS = re.compile(r"div|floordiv|remainder|mod_?$")
 STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 # ... that draw random numbers, perhaps
 DRAWS = re.compile(
-    r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
+    r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention"
+    r"|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
 )
 
 

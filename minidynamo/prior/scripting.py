@@ -4,7 +4,7 @@ In:   a function whose source can be read.  Out: a `Script`: a list of instructi
       blocks; callable.
 
     >>> script(function_with_an_if)          # the `if` is in the program
-    >>> script(function_with_a_dict)         # NotScriptable: line 3: Dict is not part of the language
+    >>> script(function_with_a_dict)         # NotScriptable: Dict is not part of the language
 
 Mirrors torch.jit.script (torch/jit/frontend.py): a second language that looks like Python.  Control
 flow is kept, but every construct has to be written into the compiler; what the program calls must
@@ -74,12 +74,14 @@ class Script:
     def check(self, node):
         if not isinstance(node, self.KNOWN):
             raise NotScriptable(
-                f"line {getattr(node, 'lineno', '?')}: {type(node).__name__} is not part of the language: "
+                f"line {getattr(node, 'lineno', '?')}: {type(node).__name__} is not part of the "
+                "language: "
                 f"{ast.unparse(node)}"
             )
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
             raise NotScriptable(
-                f"line {node.lineno}: the call of {ast.unparse(node.func)}: only torch functions and tensor methods"
+                f"line {node.lineno}: the call of {ast.unparse(node.func)}: only torch functions "
+                "and tensor methods"
             )
         for child in ast.iter_child_nodes(node):
             self.check(child)
@@ -111,7 +113,8 @@ class Script:
             case ast.Name(name):
                 if name not in names:
                     raise NotScriptable(
-                        f"line {node.lineno}: the name {name!r} is not a parameter or a local variable"
+                        f"line {node.lineno}: the name {name!r} is not a parameter or a local "
+                        "variable"
                     )
                 return names[name]
             case ast.UnaryOp(operand=operand):

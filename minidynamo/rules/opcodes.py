@@ -1,5 +1,5 @@
-"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `match`; and the
-method of C that an object inherits.
+"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `match`; and
+the method of C that an object inherits.
 
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """

@@ -230,7 +230,8 @@ rules(
         # PyTorch: a higher-order op, whose body the backward graph computes again
         torch.utils.checkpoint.checkpoint: refused(
             "checkpoint",
-            "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
+            "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can "
+            "repeat it",
             "leave it out: the compiled backward graph recomputes what is cheap",
         ),
         tuple(map(at, CHANGES_STATE.split())): refused(

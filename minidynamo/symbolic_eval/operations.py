@@ -3,7 +3,7 @@
 In:   variables.   Out: variables, or host booleans where control flow needs them.
 
     >>> tx.binary("+", x, ConstantVar(1))
-    >>> tx.fold(len, "abc")             # run a pure call now; its exception becomes the traced program's
+    >>> tx.fold(len, "abc")        # run a pure call now; its exception becomes the traced program's
 
 Mirrors parts of torch/_dynamo/variables/builtin.py.
 """

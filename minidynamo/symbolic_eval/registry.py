@@ -16,8 +16,8 @@ in a file of their own subject; `operators` asks them.
 `callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
 no rule of its own.
 
-A rule may return a Python constant; a handler by class returns None for "I do not know how".  Files of
-`minidynamo/rules/` register more; nothing registered means a graph break.
+A rule may return a Python constant; a handler by class returns None for "I do not know how".  Files
+of `minidynamo/rules/` register more; nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
 """

@@ -1,6 +1,7 @@
 """Which torch functions become one node of the graph, and which must not be traced.
 
-In:   a function of torch's.   Out: `is_leaf(fn)`: does it go into the graph whole?  `call_leaf`: the
+In:   a function of torch's.
+Out:  `is_leaf(fn)`: does it go into the graph whole?  `call_leaf`: the
       node's variable; `refuse`: a graph break.
 
     >>> is_leaf(torch.nn.functional.softmax), is_leaf(torch.nn.Linear.forward)

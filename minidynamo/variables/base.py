@@ -7,8 +7,9 @@ Out:  other variables; graph nodes and guards as side products; `Break` where tr
 
 Every operation has a default that raises `Break`, naming the type: refusing is the base case.
 Mirrors torch/_dynamo/variables/base.py (VariableTracker).
-# PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object and is mutated in
-# place: aliasing comes for free, and a failed attempt throws everything away and traces again.
+# PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object
+# and is mutated in place: aliasing comes for free, and a failed attempt throws everything away and
+# traces again.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ reality enters.
 
 In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 
-    >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes are wrapped when they are read
+    >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes come later
 
 `wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
 code objects).  The rules for each kind of value lie beside its variable, in tables (`registry.py`).

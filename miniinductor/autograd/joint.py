@@ -24,8 +24,8 @@ refused here; `more/views.py` makes it again, by the same views, as eager would 
 
 Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs
 that are leaves made inside the graph (refused); for a written input that had no history, the
-gradient with respect to its *new* value (nobody's leaf) sees what was computed from it outside only,
-as in PyTorch.
+gradient with respect to its *new* value (nobody's leaf) sees what was computed from it outside
+only, as in PyTorch.
 """
 
 import contextlib

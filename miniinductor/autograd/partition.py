@@ -3,7 +3,7 @@
 In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph,
       the list of saved values.
 
-    >>> parts = partition(joint, 2, is_cheap)           # of torch.relu(x @ w): a mask of bytes is kept, not relu's result
+    >>> parts = partition(joint, 2, is_cheap)  # of relu(x @ w): a mask of bytes is kept, no result
     >>> [(node.name, about.reason) for node, about in zip(parts.saved, parts.activations)]
     [('primal0', 'input'), ('primal1', 'input'), ('le_scalar', 'smallest cut')]
 
@@ -15,8 +15,8 @@ is forbidden otherwise:
 
     random ops                      a second draw would differ
     matrix products, convolutions, attention, whatever runs as an eager kernel      too slow
-    reductions that shrink their input at least fourfold                            slow to redo, small to keep
-    operands of eager kernels in the backward half                                  would have to be written out again
+    reductions that shrink their input at least fourfold                 slow to redo, small to keep
+    operands of eager kernels in the backward half                would have to be written out again
 
 So each value is an edge in -> out with its cost as capacity, values flow from what cannot be
 computed again to what the backward half reads, and the cheapest set of values that separates the
@@ -242,8 +242,8 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Must the forward half make this call, though nobody reads it?  Later draws depend on it, or it
-    may raise; what a backward formula computes is checked in the backward half."""
+    """Must the forward half make this call, though nobody reads it?  Later draws depend on it, or
+    it may raise; what a backward formula computes is checked in the backward half."""
     is_late = node.meta.get("backward") and may_raise(node)
     return node.op == "call_function" and is_needed(node) and not is_late
 

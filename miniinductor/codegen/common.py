@@ -3,9 +3,9 @@
 In:   op calls of a loop body.  Out: text.
 
     >>> scope = Scope()
-    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")      # appends "const float tmp0 = in0[x0] * 2;"
+    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")  # appends the line
     'tmp0'
-    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")      # common subexpression: nothing appended
+    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")  # known: appends nothing
     'tmp0'
 
 Mirrors torch/_inductor/codegen/common.py (CSE).

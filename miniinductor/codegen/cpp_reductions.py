@@ -6,7 +6,8 @@ In:   what one iteration adds.  Out: declarations, updates, pragma clauses.
     Line(text='acc0 = acc0 + tmp3;', sets_error=False)
 
 The reduction's loop is the vector loop, each lane keeps a part.  Long float sums are sums of
-chunks, added up in double.  Where memory runs along the outer loop, the lanes do too: speed/rows.py.
+chunks, added up in double.  Where memory runs along the outer loop, the lanes do too:
+speed/rows.py.
 
 Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """

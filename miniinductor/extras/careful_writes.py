@@ -1,7 +1,8 @@
 """Ops that write, where the recorded graph alone would not show what eager does: memory that
 overlaps, draws in the order of memory, tensors whose shape changes, results that do not fit.
 
-In:   an op with its arguments, on its way into the tracer's graph.  Out: what the op gives, recorded
+In:   an op with its arguments, on its way into the tracer's graph.
+Out:  what the op gives, recorded
       in another way; or NotImplemented, and the tracer goes on; or CannotTrace is raised.
 
     x.add_(x.t())           # CannotTrace: eager raises, or reads what it has just written

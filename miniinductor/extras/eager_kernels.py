@@ -90,7 +90,7 @@ class Interpreted:
 
 
 def runnable(gm: fx.GraphModule) -> Callable:
-    """`gm`, or an interpreter of it where its Python would be none: `torch.ops.aten.random.from`."""
+    """`gm`, or an interpreter of it where its Python is none: `torch.ops.aten.random.from`."""
     overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
     if any(map(keyword.iskeyword, overloads)):
         return fx.Interpreter(gm).run

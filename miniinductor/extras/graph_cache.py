@@ -5,18 +5,22 @@ In:   a captured graph, its example inputs, the mode.  Out: an `Entry`, in which
       and keeps its plan (plain data: the wrapper,
 its kernels, what is saved for backward, how outputs are made, the record).
 
-    >>> entry = open_entry(gm, inputs, mode)        # raises Uncachable where not everything that matters can be written down
+    >>> entry = open_entry(gm, inputs, mode)     # raises Uncachable where that cannot be written
     >>> entry.store(plan)
-    >>> entry.load() == plan                        # in another process, too; None where there is none
+    >>> entry.load() == plan                     # in another process, too; None where there is none
     True
 
 The key is a hash of everything that compiling looks at:
 
-    the graph           each node's op, target, arguments, name and line (records and comments show them); sizes as expressions
-    tensors             sizes, strides, dtype, device, requires_grad, ... of inputs and parameters, and which of them are one tensor
-    symbolic sizes      their hints and what is known of them.  What compiling adds is kept with the entry, and assumed again on a hit
-    the thread          gradients, autocast, default dtype, number of threads, torch's switches for kernels
-    the compiler        its source, its config, every number in its modules; versions of Python, torch, sympy, triton; the GPU
+    the graph        each node's op, target, arguments, name and line (records and comments show
+                     them); sizes as expressions
+    tensors          sizes, strides, dtype, device, requires_grad, ... of inputs and parameters, and
+                     which of them are one tensor
+    symbolic sizes   their hints and what is known of them.  What compiling adds is kept with the
+                     entry, and assumed again on a hit
+    the thread       gradients, autocast, default dtype, number of threads, switches for kernels
+    the compiler     its source, its config, every number in its modules; versions of Python, torch,
+                     sympy, triton; the GPU
 
 Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int,
 float, str, tuple (an enum, say) may print as it likes, and is not written.  A target that is not
@@ -160,7 +164,8 @@ def target_text(target: Any) -> str:
         if at is target:
             return f"{home}.{name}"
     raise Uncachable(
-        f"{getattr(target, '__qualname__', type(target).__name__)} is neither a number nor a function of torch's own"
+        f"{getattr(target, '__qualname__', type(target).__name__)} is neither a number nor a "
+        "function of torch's own"
     )
 
 
@@ -314,7 +319,8 @@ def versions_text(cuda: bool) -> str:
     for number in range(torch.cuda.device_count() if cuda else 0):
         about = torch.cuda.get_device_properties(number)
         found.append(
-            f"{about.name} {about.major}.{about.minor} {about.multi_processor_count} {about.total_memory}"
+            f"{about.name} {about.major}.{about.minor} {about.multi_processor_count} "
+            f"{about.total_memory}"
         )
     return "\n".join(found)
 

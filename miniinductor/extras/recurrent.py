@@ -5,9 +5,10 @@ In:   a call of torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu, as the 
       captured graph.
 Out:  the same results, from calls of one layer each with eager's dropout between them.
 
-    lstm(x, hx, params, layers=2, dropout=0.5)   =   y = lstm(x, hx of layer 0, params of layer 0, layers=1)
-                                                     y = dropout(y, 0.5) y = lstm(y, hx of layer 1,
-                                                     params of layer 1, layers=1)
+    lstm(x, hx, params, layers=2, dropout=0.5)
+    =   y = lstm(x, hx of layer 0, params of layer 0, layers=1)
+        y = dropout(y, 0.5)
+        y = lstm(y, hx of layer 1, params of layer 1, layers=1)
 
 The draws are eager's very numbers: its kernels for the CPU drop elements of each layer's result
 with time as the first dimension, too.  cuDNN draws inside of one kernel; such a call is not split.

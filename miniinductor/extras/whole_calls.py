@@ -1,6 +1,6 @@
 """Calls that torch's Python rules take apart otherwise than eager computes them: they stay whole.
 
-In:   a call of the captured graph: of dropout, of a function that looks at dtypes or targets, of one
+In:  a call of the captured graph: of dropout, of a function that looks at dtypes or targets, of one
       that makes an image in another size.
 Out:  the same call, of which the tracer sees the ATen op itself.
 

@@ -2,5 +2,6 @@
 
 In:   the registries of devices.py.  Out: entries in them, made by the modules of this folder when
       they are imported (coverage.py imports them).  The core imports nothing of this folder:
-      without it programs on the CPU work as before, and those on a GPU run eagerly, which is recorded.
+      without it programs on the CPU work as before, and those on a GPU run eagerly, which is
+      recorded.
 """

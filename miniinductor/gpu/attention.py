@@ -111,14 +111,11 @@ class Problem(NamedTuple):
 def mending_kernel(problem: Problem) -> Callable:
     constants = problem.constants()
     batch, heads, *_ = problem.shape
-    dtypes = [problem.dtype, torch.float32, *[problem.dtype] * 4]
-    launch = Launch(
-        {"x": batch * heads * constants["TILES"] * ROWS},
-        [Config(tuple(constants.items()), 4)],
-        dtypes,
-        False,
-        [1] * len(dtypes),
-    )
+    pointers = dict.fromkeys(("out", "log_sum", "q", "k", "v", "mask"), problem.dtype)
+    pointers["log_sum"] = torch.float32
+    programs = batch * heads * constants["TILES"]
+    configs = [Config(tuple(constants.items()), 4)]
+    launch = Launch({"x": programs * ROWS}, configs, pointers, False, [1] * len(pointers))
     parameters = ", ".join(f"{name}: tl.constexpr" for name in constants)
     source = SOURCE.replace("CONSTANTS", parameters)
     kernel = Kernel(source, [], [], [], "mend_attention", launch=launch)

@@ -103,7 +103,7 @@ def named_source(kernel: Kernel) -> str:
 
 def source_key(kernel: Kernel, source: str) -> str:
     launch = kernel.launch
-    about = launch.dtypes, launch.configs, launch.sizes, launch.batch
+    about = launch.pointers, launch.configs, launch.sizes, launch.batch
     return digest(strip_comments(source, "#"), *about)
 
 
@@ -115,12 +115,13 @@ def source_file(source: str) -> str:
     return path
 
 
-def arguments_of(longer: Kernel, kernel: Kernel) -> Callable[[Sequence[Any]], list[Any]]:
-    """A function that gives the arguments of the kernel for longer rows, from those of `kernel`:
-    both name theirs in the order they need them.  A stream may follow."""
+def for_longer_rows(kernel: Kernel, device: torch.device) -> Callable:
+    """The kernel for longer rows, built now, to be called with the arguments of `kernel`: both name
+    theirs in the order they need them.  A stream may follow."""
+    longer = kernel.launch.longer
     places = [kernel.arguments.index(argument) for argument in longer.arguments]
-    count = len(kernel.arguments)
-    return lambda given: [*[given[place] for place in places], *given[count:]]
+    [function], count = build_triton_kernels([longer], device), len(kernel.arguments)
+    return lambda *given: function(*[given[place] for place in places], *given[count:])
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class CudaCode:
         properties = torch.cuda.get_device_properties(self.device)
         self.capability = properties.major * 10 + properties.minor
         about = f"{properties.name} {triton_version()}"
-        self.identity = (strip_comments(source, "#"), self.launch.dtypes, about)
+        self.identity = (strip_comments(source, "#"), self.launch.pointers, about)
         # cubin -> (loaded function, what a launch needs to know)
         self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
         self.configs: list[Config] = list(self.launch.configs)
@@ -190,13 +191,13 @@ class CudaCode:
 
     def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
         launch, blocks = self.launch, dict(cfg.blocks)
-        names = [p.strip() for p in self.source.split("_kernel(", 1)[1].split(")", 1)[0].split(",")]
-        pointers = names[: len(launch.dtypes)]
-        types = {p: "*" + SIGNATURE[dtype] for p, dtype in zip(pointers, launch.dtypes)}
+        types = {p: "*" + SIGNATURE[dtype] for p, dtype in launch.pointers.items()}
         types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
-        aligned = pointers if assumed.pointers else []
+        aligned = [*launch.pointers] if assumed.pointers else []
         return {
-            "path": source_file(with_wide_indices(self.source) if assumed.wide else self.source),
+            "path": source_file(
+                with_wide_indices(self.source, blocks) if assumed.wide else self.source
+            ),
             "name": self.kernel.summary + "_kernel",
             "aligned": [*aligned, *launch.symbols] if assumed.sizes else aligned,
             "signature": types | {b: "constexpr" for b in blocks},
@@ -246,11 +247,7 @@ class CudaCode:
 
     @functools.cached_property
     def longer(self) -> Callable:
-        """The kernel for longer rows, compiled when they come."""
-        device = torch.device("cuda", self.device)
-        [function] = build_triton_kernels([self.launch.longer], device)
-        reordered = arguments_of(self.launch.longer, self.kernel)
-        return lambda *arguments: function(*reordered(arguments))
+        return for_longer_rows(self.kernel, torch.device("cuda", self.device))
 
     def launcher(self, values: Sequence[int]) -> Callable:
         """What to call with tensors of these sizes."""
@@ -295,7 +292,7 @@ class CudaCode:
         """Milliseconds of each configuration that may be the best."""
         device, hints = torch.device("cuda", self.device), self.launch.hints
         _, extents = self.launch.at(*hints)
-        flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.dtypes)]
+        flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.pointers.values())]
         tensors = timing.examples(flat, device)
         if tensors is None:
             return {cfg: number for number, cfg in enumerate(loaded)}
@@ -318,13 +315,13 @@ class InterpretedKernel:
         return load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
 
     @functools.cached_property
-    def longer(self) -> "InterpretedKernel":
-        return InterpretedKernel(self.launch.longer, named_source(self.launch.longer))
+    def longer(self) -> Callable:
+        return for_longer_rows(self.kernel, torch.device("cpu"))
 
     def __call__(self, *arguments: Any) -> None:
         values = arguments[len(arguments) - len(self.launch.symbols) :]
         if self.launch.is_longer(self.config, values):
-            self.longer(*arguments_of(self.launch.longer, self.kernel)(arguments))
+            self.longer(*arguments)
             return
         grid = self.launch.grid(self.config, values)
         if 0 in grid:

@@ -14,6 +14,7 @@ they are computed with; a conversion to them rounds.
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from ..sizes.symbols import Size
 from .printing import index_text
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
+from .helpers import HELPERS, helpers_of
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {
@@ -39,9 +41,22 @@ INFIX = {
 }
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
-# The others are CUDA's libdevice's, mostly by their own names: exp, too, since tl.exp is 15 ulp off
-# at 88; libdevice's costs two more FMAs.
-LIBDEVICE = {"round": "rint"}
+# The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs
+# two more FMAs.
+
+
+@functools.cache
+def templates(dtype: torch.dtype) -> dict[str, str]:
+    """The ops of one operand that are more than a call by their own name."""
+    kind = triton_type(compute_dtype(dtype))
+    return {
+        # Triton's unary minus is 0 - x, which loses the sign of zero
+        "neg": "{} * -1.0" if dtype.is_floating_point else "-{}",
+        "bitwise_not": "~{}",
+        "round": "libdevice.rint({})",
+        "sign": f"({{0}} > 0).to({kind}) - ({{0}} < 0).to({kind})",
+        "sqrt": "tl.sqrt({})" if dtype is torch.float64 else "tl.sqrt_rn({})",
+    }
 
 
 def triton_type(dtype: torch.dtype) -> str:
@@ -98,6 +113,7 @@ class TritonExpressions(OpsHandler):
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
+        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
         self.narrow: dict[tuple[str, torch.dtype], Tile] = {}  # float32 values as they were before
 
     # -- values ------------------------------------------------------------------------------------
@@ -140,6 +156,12 @@ class TritonExpressions(OpsHandler):
         # a Python number may be rounded to float32
         return self.solid(result) if dtype is torch.float64 else result
 
+    def spread(self, value: Tile) -> str:
+        """The value as a tile along all axes."""
+        if value.axes == self.plan.all_axes(True):
+            return value.text
+        return f"tl.broadcast_to({value}, {self.plan.shape()})"
+
     # -- indices and masks -------------------------------------------------------------------------
     def index(self, expr: sympy.Expr) -> Index:
         """An index, printed; sizes in it become arguments."""
@@ -152,7 +174,8 @@ class TritonExpressions(OpsHandler):
                 axes |= {self.plan.axis_of[symbol]}
             elif symbol not in self.plan.fixed:
                 self.symbols.add(symbol)
-        return Index(index_text(expr, "triton"), axes, frozenset(reads))
+        text = index_text(expr, "triton")
+        return Index(text, axes, helpers_of(text).union(reads))
 
     def mask_text(self, axes: Axes) -> str:
         """Which elements along these axes exist; "" for all."""
@@ -174,16 +197,17 @@ class TritonExpressions(OpsHandler):
         return self.named(f"{text}.to({kind})", dtype, index.axes, index.reads)
 
     def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, end = self.solid(value), self.index(sympy.sympify(size)).text
+        index, end = self.solid(value), self.index(sympy.sympify(size))
         if wrap_neg:
-            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
+            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end.text}, {{0}})", value.dtype, index)
         mask = self.mask_text(index.axes)
         unless = f" | ~({mask})" if mask else ""
-        inside = f"(0 <= {index}) & ({index} < {end})"
+        inside = f"(0 <= {index}) & ({index} < {end.text})"
         self.asserts = True
         # eager's kernels end the process' CUDA context in the same way
         text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
-        self.scope.code.append(Line(text, reads=reads_of(index) | self.mask_reads()))
+        reads = reads_of(index) | end.reads | self.mask_reads()
+        self.scope.code.append(Line(text, reads=reads))
         symbol = sympy.Symbol(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
@@ -259,18 +283,32 @@ class TritonExpressions(OpsHandler):
         x = self.solid(x)
         if op in TESTS:
             return self.make(TESTS[op], torch.bool, x)
-        if op in RULES:
-            return RULES[op](self, x)
-        if op in IN_TRITON:
-            return self.make(f"tl.{op}({{}})", x.dtype, x)
-        return self.make(f"libdevice.{LIBDEVICE.get(op, op)}({{}})", x.dtype, x)
+        template = templates(x.dtype).get(op)
+        if template is None:
+            template = f"tl.{op}({{}})" if op in IN_TRITON else f"libdevice.{op}({{}})"
+        return self.make(template, x.dtype, x)
+
+    def signbit(self, x: Tile) -> Tile:
+        if not x.dtype.is_floating_point:
+            return self.make("{} < 0", torch.bool, self.solid(x))
+        bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
+        return self.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, self.solid(x))
+
+    def reciprocal(self, x: Tile) -> Tile:
+        return self.truediv(self.constant(1.0, x.dtype), self.solid(x))
+
+    def sigmoid(self, x: Tile) -> Tile:
+        """1 / (1 + exp(-x))"""
+        one = self.constant(1.0, x.dtype)
+        exp = self.unary("exp", self.unary("neg", x))
+        return self.reciprocal(self.binary("add", one, exp))
 
     def truediv(self, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
         if a.dtype is torch.float64:
             return self.make("{} / {}", a.dtype, a, b)
         if a.text == "1.0":
-            return self.make("reciprocal({})", a.dtype, b)
+            return self.helper("reciprocal", b)
         return self.make("tl.div_rn({}, {})", a.dtype, self.solid(a), self.solid(b))
 
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
@@ -284,7 +322,7 @@ class TritonExpressions(OpsHandler):
             return self.make(f"{{}} {LOGICAL[op]} {{}}", torch.bool, a, b)
         if op in COMPARISON:
             if a.dtype is torch.bool:
-                a, b = self.as_numbers(a), self.as_numbers(b)
+                a, b = (self.to_dtype(self.solid(x), torch.int32) for x in (a, b))
             return self.make(f"{{}} {INFIX[op]} {{}}", torch.bool, a, b)
         if op in INFIX and not (op == "truncdiv" and is_float):
             return self.make(f"{{}} {INFIX[op]} {{}}", a.dtype, a, b)
@@ -292,20 +330,23 @@ class TritonExpressions(OpsHandler):
             return self.make(extremum(op, a.dtype), a.dtype, a, b)
         return self.call(op, self.solid(a), self.solid(b))
 
-    def as_numbers(self, truth: Tile) -> Tile:
-        return self.make("{}.to(tl.int32)", torch.int32, self.solid(truth))
-
     def call(self, op: str, a: Tile, b: Tile) -> Tile:
         """An operation that is a function of a library, or of the helpers."""
         is_float = a.dtype.is_floating_point
         if op == "truncdiv":
-            return self.make("libdevice.trunc({})", a.dtype, self.truediv(a, b))
+            return self.unary("trunc", self.truediv(a, b))
         if op == "fmod" and not is_float:
             return self.make("{} % {}", a.dtype, a, b)
-        if op in ("floordiv", "remainder") or op == "pow" and not is_float:
-            kind = "float" if is_float else "integer"
-            return self.make(f"{kind}_{op}({{}}, {{}})", a.dtype, a, b)
-        return self.make(f"libdevice.{LIBDEVICE.get(op, op)}({{}}, {{}})", a.dtype, a, b)
+        helper = f"{'float' if is_float else 'integer'}_{op}"
+        if helper in HELPERS:
+            return self.helper(helper, a, b)
+        return self.make(f"libdevice.{op}({{}}, {{}})", a.dtype, a, b)
+
+    def helper(self, name: str, *operands: Tile) -> Tile:
+        """A call of a function that the kernel then carries."""
+        axes = NO_AXES.union(*[operand.axes for operand in operands])
+        text = f"{name}({', '.join(map(str, operands))})"
+        return self.named(text, operands[0].dtype, axes, reads_of(*operands) | {name})
 
 
 def reads_of(*operands: Tile) -> frozenset[str]:
@@ -331,48 +372,6 @@ def extremum(op: str, dtype: torch.dtype) -> str:
         return "{} | {}" if op == "maximum" else "{} & {}"
     nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating_point else ""
     return f"tl.{op}({{}}, {{}}{nan})"
-
-
-# --- ops of one operand that are more than a call -------------------------------------------------
-def neg(writer: TritonExpressions, x: Tile) -> Tile:
-    """Triton's unary minus is 0 - x, which loses the sign of zero."""
-    return writer.make("{} * -1.0" if x.dtype.is_floating_point else "-{}", x.dtype, x)
-
-
-def bitwise_not(writer: TritonExpressions, x: Tile) -> Tile:
-    return writer.make("~{}", x.dtype, x)
-
-
-def signbit(writer: TritonExpressions, x: Tile) -> Tile:
-    if not x.dtype.is_floating_point:
-        return writer.make("{} < 0", torch.bool, x)
-    bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
-    return writer.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, x)
-
-
-def sign(writer: TritonExpressions, x: Tile) -> Tile:
-    kind = triton_type(compute_dtype(x.dtype))
-    return writer.make(f"({{0}} > 0).to({kind}) - ({{0}} < 0).to({kind})", x.dtype, x)
-
-
-def reciprocal(writer: TritonExpressions, x: Tile) -> Tile:
-    return writer.truediv(writer.constant(1.0, x.dtype), x)
-
-
-def sigmoid(writer: TritonExpressions, x: Tile) -> Tile:
-    """1 / (1 + exp(-x))"""
-    below = writer.binary("add", writer.constant(1.0, x.dtype), writer.unary("exp", neg(writer, x)))
-    return reciprocal(writer, below)
-
-
-def sqrt(writer: TritonExpressions, x: Tile) -> Tile:
-    name = "sqrt" if x.dtype is torch.float64 else "sqrt_rn"
-    return writer.make(f"tl.{name}({{}})", x.dtype, x)
-
-
-RULES: dict[str, Callable[[TritonExpressions, Tile], Tile]] = {
-    rule.__name__: rule for rule in (neg, bitwise_not, signbit, sign, reciprocal, sigmoid, sqrt)
-}
 
 
 install_family(TritonExpressions, UNARY, "unary")

@@ -28,7 +28,7 @@ from .block_sizes import foreach_config
 from .kernel_writer import TritonKernelWriter
 from .registration import TRITON
 from .tile_plan import TilePlan
-from .tiles import Code, Line
+from .tiles import Code, Line, plain
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -64,7 +64,7 @@ class TritonForeachWriter(TritonKernelWriter):
             for name, pointer in memory.pointers.items()
         ]
 
-    def grid_lines(self) -> list[str]:
+    def grid_lines(self) -> list[Line]:
         [axis], own = self.plan.axes, list(self.memory.pointers.values())
         names, firsts = ", ".join(own), ", ".join([f"{pointer}_0" for pointer in own])
         lines = [
@@ -78,7 +78,7 @@ class TritonForeachWriter(TritonKernelWriter):
                 f"here = block >= {self.firsts[k]}",
                 "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
             ]
-        return lines + axis.lines("(block - first) * XBLOCK")
+        return plain(lines) + axis.lines("(block - first) * XBLOCK")
 
     def body(self) -> list[Code]:
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"

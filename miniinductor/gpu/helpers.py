@@ -1,12 +1,12 @@
 r"""Functions that a kernel carries when it uses them, and the kernel as a complete file.
 
-    >>> with_imports("@triton.jit\ndef NAME(in0):\n    ...").splitlines()[:2]
-    ['import triton', 'import triton.language as tl']
+    >>> with_imports("@triton.jit\ndef NAME(in0):\n    ...", ["larger"]).splitlines()[4:6]
+    ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
-Names that occur in a text are carried, and those that occur in their texts.
+A line says that it reads the name of a helper, as it does of a value.
 """
 
-import re
+from collections.abc import Collection, Iterable
 
 HELPERS = {
     "larger": """
@@ -19,7 +19,7 @@ def smaller(a, b):
 def multiply(a, b):
     return a * b""",
     "reciprocal": """
-def reciprocal(x):                      # the bits of tl.div_rn(1, x) for all 2**32 floats, in fewer instructions
+def reciprocal(x):                      # the bits of tl.div_rn(1, x), in fewer instructions
     return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
     "argument_of_larger": """
 def argument_of_larger(a, i, b, j):     # the first of equals; a NaN is larger than everything
@@ -36,7 +36,8 @@ def argument_of_smaller(a, i, b, j):
     "log_of_sum": """
 def log_of_sum(a, b):                   # of exp(a) + exp(b)
     top, low = larger(a, b), smaller(a, b)
-    return tl.where((top == low) & (tl.abs(top) == float("inf")), top, top + libdevice.log1p(libdevice.exp(low - top)))""",
+    both_infinite = (top == low) & (tl.abs(top) == float("inf"))
+    return tl.where(both_infinite, top, top + libdevice.log1p(libdevice.exp(low - top)))""",
     "integer_floordiv": """
 def integer_floordiv(a, b):             # `//` and `%` of integers truncate in Triton
     quotient = a // b
@@ -69,7 +70,8 @@ def integer_pow(base, exponent):
     result = base * 0 + 1
     negative = exponent < 0
     minus_one = base == base * 0 - 1  # Triton 3.9 refuses to compare an unsigned tensor with -1
-    small = tl.where(base == 1, result, tl.where(minus_one, tl.where(exponent % 2 == 0, result, -result), result * 0))
+    of_minus_one = tl.where(exponent % 2 == 0, result, -result)
+    small = tl.where(base == 1, result, tl.where(minus_one, of_minus_one, result * 0))
     for _ in tl.static_range(6):
         result = tl.where((exponent & 1) != 0, result * base, result)
         base = base * base
@@ -78,21 +80,28 @@ def integer_pow(base, exponent):
 }
 
 
-def with_wide_indices(source: str) -> str:
-    """The kernel with indices of 64 bits."""
-    return re.sub(r"tl\.(program_id\(\d\)|arange\(0, \w+\))(?!\.to)", r"tl.\1.to(tl.int64)", source)
+NEEDED = {"log_of_sum": ("larger", "smaller")}  # what a helper calls
+OF_INDICES = [name for name in HELPERS if name.startswith("integer_")]
 
 
-def with_imports(text: str) -> str:
-    """The kernel as a complete file: imports, and the helper functions it uses."""
-    needed: dict[str, str] = {}
-    frontier = [text]
-    while frontier:
-        words = {word for part in frontier for word in re.findall(r"[a-z_]\w*", part)}
-        found = {name: HELPERS[name] for name in HELPERS if name in words and name not in needed}
-        frontier = list(found.values())
-        needed |= found
-    helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
+def helpers_of(index: str) -> frozenset[str]:
+    """The helpers that an index, as printing.py writes it, calls."""
+    return frozenset(name for name in OF_INDICES if name in index)
+
+
+def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
+    """The kernel with indices of 64 bits.  blocks: the names of its block sizes."""
+    indices = [f"tl.arange(0, {block})" for block in blocks]
+    for index in ["tl.program_id(0)", "tl.program_id(1)", *indices]:
+        source = source.replace(index, f"{index}.to(tl.int64)")
+    return source
+
+
+def with_imports(text: str, reads: Collection[str]) -> str:
+    """The kernel as a complete file: imports, and the helpers among the names that it reads."""
+    used = [name for name in HELPERS if name in reads]
+    used += [name for helper in used for name in NEEDED.get(helper, ()) if name not in used]
+    helpers = "".join(f"@triton.jit{HELPERS[name]}\n\n\n" for name in used)
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text + helpers:
         imports.append("from triton.language.extra import libdevice")

@@ -14,16 +14,14 @@ checked, and every address.
 
 import contextlib
 import dataclasses
-import importlib.util
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..ir import extent
 from ..runtime.build import CompilerError
 from .block_sizes import is_interpreting
 
@@ -69,7 +67,8 @@ class CheckedMemory:
     def only(self, arguments: Sequence[object]) -> Iterator[None]:
         """A `with` block in which a kernel of this thread runs on these."""
         tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
-        spans = sorted((t.data_ptr(), t.data_ptr() + bytes_across(t)) for t in tensors)
+        sizes = [(extent(t.shape, t.stride()) or 0) * t.element_size() for t in tensors]
+        spans = sorted((t.data_ptr(), t.data_ptr() + n) for t, n in zip(tensors, sizes))
         starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
         self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
         try:
@@ -96,12 +95,6 @@ class CheckedMemory:
     def atomic_rmw(self, operation: Any, addresses: Any, values: Any, mask: Any, order: Any) -> Any:
         self.check(addresses, mask, values.itemsize)
         return self.own.atomic_rmw(operation, addresses, values, mask, order)
-
-
-def bytes_across(tensor: torch.Tensor) -> int:
-    """From a tensor's first to behind its last element."""
-    steps = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.element_size() * (1 + steps)
 
 
 # --- what is slow or wrong in Triton's own --------------------------------------------------------
@@ -194,24 +187,14 @@ def load_interpreted(path: str, name: str) -> "CheckedKernel":
     from triton.runtime import interpreter
 
     mend(interpreter)
-    module = imported(path)
-    if hasattr(module, "libdevice"):
-        module.libdevice = Libdevice()  # type: ignore[attr-defined]
-    if hasattr(module, "reciprocal"):
-        module.reciprocal = lambda x: 1 / x  # type: ignore[attr-defined]
-    function = getattr(module, name)
-    if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, module.tl.sum)):
+    names: dict[str, Any] = {"__name__": name}
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), names)
+    function, tl = names[name], names["tl"]
+    if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
+    names |= {"libdevice": Libdevice(), "reciprocal": lambda x: 1 / x}
     return CheckedKernel(function, interpreter._interpreter)
-
-
-def imported(path: str) -> ModuleType:
-    """The file as a module."""
-    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class CheckedKernel:

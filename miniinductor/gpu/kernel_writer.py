@@ -49,7 +49,7 @@ from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of
 from .helpers import with_imports, with_wide_indices
 from .launch import Launch
 from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
-from .tile_plan import TilePlan, plan_tiles, size_text
+from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
 from .tiles import (
     NO_AXES,
     Axes,
@@ -59,7 +59,6 @@ from .tiles import (
     Tile,
     TileScope,
     all_lines,
-    plain,
     texts,
     without_dead_lines,
 )
@@ -148,10 +147,10 @@ class TritonKernelWriter(TritonExpressions):
         symbolic, however short this run's are."""
         super().__init__()
         self.group, self.order, self.any_row = group, order, any_row
+        self.context = group, buffers, keep, order, overwritten
         self.memory = Memory(buffers, set(keep), overwritten or {})
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
-        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
         self.last: list[Line] = []  # stores over memory that the kernel reads
         self.node = ""  # whose body is played
         self.replaying = False  # for its value alone
@@ -164,64 +163,53 @@ class TritonKernelWriter(TritonExpressions):
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
-        return self.kernel([*self.body(), *self.last_stores()])
+        code = self.body()
+        if self.last:
+            code.append(Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"))
+        return self.kernel([*code, *self.last])
 
     def body(self) -> list[Code]:
         if self.plan.kind == "looped":
-            for stage in range(-1, max(self.plan.stage.values()) + 1):
+            for stage in self.plan.stages():
                 self.write_stage(stage)
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        return [*plain(self.grid_lines()), *self.outside.code]
-
-    def last_stores(self) -> list[Line]:
-        if not self.last:
-            return []
-        return [Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"), *self.last]
+        return [*self.grid_lines(), *self.outside.code]
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
         return [(pointer, name) for name, pointer in self.memory.pointers.items()]
 
     def launch(self) -> Launch:
-        plan, memory, names = self.plan, self.memory, [name for _, name in self.places()]
-        return Launch(
-            plan.sizes,
-            plan.configs,
-            [memory.dtype(name) for name in names],
-            self.asserts,
-            [memory.reach(name) for name in names],
-            batch=plan.batch,
-            longer=self.longer(),
-        )
+        plan, memory, places = self.plan, self.memory, self.places()
+        pointers = {parameter: memory.dtype(name) for parameter, name in places}
+        extents = [memory.reach(name) for _, name in places]
+        about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
+        return Launch(*about, self.longer())
 
     def longer(self) -> Kernel | None:
         """The kernel for rows that are longer than a tile."""
         if self.plan.kind != "persistent" or isinstance(self.plan.sizes["r"], int):
             return None
-        memory = self.memory
-        context = (self.group, memory.buffers, memory.keep, self.order, memory.overwritten)
-        return TritonKernelWriter(*context, any_row=True).write()
+        return TritonKernelWriter(*self.context, any_row=True).write()
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        body = texts(without_dead_lines(code), self.most_loads())
+        code = without_dead_lines(code)
         symbols = sorted(self.symbols | symbols_of(launch), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
-        constants = [f"{block}: tl.constexpr" for block, _ in launch.configs[0].blocks]
-        pointers = [parameter for parameter, _ in self.places()]
-        parameters = ", ".join([*pointers, *launch.symbols, *constants])
-        lines = [
-            "@triton.jit",
-            f"def NAME({parameters}):",
-            *indent([*self.comments(nodes), *body]),
-        ]
-        source = with_imports("\n".join(lines) + "\n")
+        blocks = [block for block, _ in launch.configs[0].blocks]
+        constants = [f"{block}: tl.constexpr" for block in blocks]
+        parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
+        lines = [*self.comments(nodes), *texts(code, self.most_loads())]
+        text = "\n".join(["@triton.jit", f"def NAME({parameters}):", *indent(lines)])
+        reads = frozenset().union(*[line.reads for line in all_lines(code)])
+        source = with_imports(text + "\n", reads)
         if not symbols and launch.is_wide(()):
-            source = with_wide_indices(source)
+            source = with_wide_indices(source, blocks)
         return Kernel(
             source,
             [*[name for _, name in self.places()], *symbols],
@@ -255,16 +243,13 @@ class TritonKernelWriter(TritonExpressions):
             return MOST_LOADS
         return min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
 
-    def grid_lines(self) -> list[str]:
+    def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
         if self.plan.kind == "tile":  # x first: programs that run together write whole rows
-            [x] = others
-            tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
-            return [
-                *first.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
-                *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK"),
-            ]
+            tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
+            lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
+            return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")
         lines = first.lines("tl.program_id(0) * XBLOCK")
         if self.plan.kind == "persistent":
             lines += others[0].lines("")
@@ -288,25 +273,20 @@ class TritonKernelWriter(TritonExpressions):
     def write_stage(self, stage: int) -> None:
         """A loop over r for the inner nodes of a stage, then what follows per row."""
         plan = self.plan
-        members = [node for node in plan.nodes if plan.stage[node.name] == stage]
+        inner = plan.inner_nodes(stage)
         # other elements are computed where they are needed
-        inner = [
-            node
-            for node in members
-            if plan.is_inner(node.name) and (node.is_reduction or node.name in self.memory.keep)
-        ]
-        if inner:
-            self.write_loop(stage, inner)
-        for node in plan.nodes:
-            if plan.stage[node.name] == stage and not plan.is_inner(node.name):
-                self.play(node)
+        needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
+        if needed:
+            self.write_loop(stage, needed)
+        for node in plan.outer_nodes(stage):
+            self.play(node)
 
     def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
         plan, outside, row = self.plan, self.outside, RowLoop()
         self.row, self.scope = row, TileScope(outside)
         for node in nodes:
             self.play(node)
-        for name in [] if plan.columns else plan.sums_of_exp():
+        for name in [] if plan.columns else sums_of_exp(plan.nodes):
             if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
                 plan.stage[name] = stage
         inside, self.scope = all_lines(self.scope.code), outside
@@ -315,9 +295,7 @@ class TritonKernelWriter(TritonExpressions):
         end = size_text(plan.axes[1].numel)
         header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
         updates = [line for accumulator in row.accumulators for line in accumulator.update()]
-        outside.code.append(
-            Loop(header, [*plain(plan.axes[1].lines("r_start")), *inside, *updates])
-        )
+        outside.code.append(Loop(header, [*plan.axes[1].lines("r_start"), *inside, *updates]))
         self.values = {
             name: value
             for name, value in self.values.items()
@@ -326,7 +304,7 @@ class TritonKernelWriter(TritonExpressions):
         finished = {accumulator.name: accumulator for accumulator in row.accumulators}
         self.row = RowLoop()
         for name, index, value, mode in row.deferred:
-            self.store(name, index, finished[value.text].finish(self), mode)
+            self.store(name, index, finished[value.text].finish(), mode)
 
     # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
     def try_online(self, node: Node) -> bool:
@@ -363,9 +341,9 @@ class TritonKernelWriter(TritonExpressions):
     # -- tiles of memory ---------------------------------------------------------------------------
     def element(
         self, name: str, index: sympy.Expr, axes: Axes, written: bool
-    ) -> tuple[str, Axes, frozenset[str]]:
+    ) -> tuple[str, Axes, str, frozenset[str]]:
         """The pointers to elements, as a tile that varies along `axes` at least; the axes along
-        which it does, and what it reads."""
+        which their index does; which of them exist ("": all); and what all that reads."""
         pointer, (text, own, reads) = self.memory.pointer(name, written), self.index(index)
         if not own and axes:
             text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int32)"
@@ -373,7 +351,7 @@ class TritonKernelWriter(TritonExpressions):
             text = f"tl.broadcast_to({text}, {self.plan.shape(axes | own)})"
         elif not text.isalnum():
             text = f"({text})"
-        return f"{pointer} + {text}", own, reads
+        return f"{pointer} + {text}", own, self.mask_text(own | axes), reads | self.mask_reads()
 
     def load(self, name: str, index: sympy.Expr) -> Tile:
         if name in self.values:
@@ -393,9 +371,7 @@ class TritonKernelWriter(TritonExpressions):
     def load_tile(self, name: str, index: sympy.Expr) -> Tile:
         dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
-        target, own, reads = self.element(name, index, pointed, False)
-        axes = own | pointed
-        mask = self.mask_text(axes)
+        target, own, mask, reads = self.element(name, index, pointed, False)
         # what one loop reads once should not drive out what others will read
         streams = self.plan.streams and own == self.plan.all_axes(True)
         once = ', eviction_policy="evict_first"' if streams else ""
@@ -405,9 +381,8 @@ class TritonKernelWriter(TritonExpressions):
         text = f"tl.load({target}{other}{once})"
         if dtype in NARROW:
             text += ".to(tl.float32)"
-        reads |= self.mask_reads()
         is_early = not reads and target.startswith("in") and not target.startswith("inout")
-        value = self.named(text, dtype, axes, reads, is_early)
+        value = self.named(text, dtype, own | pointed, reads, is_early)
         if is_padded:
             self.padded.add(value.text)
         return value
@@ -425,47 +400,41 @@ class TritonKernelWriter(TritonExpressions):
             raise NotImplementedError(f"a Triton kernel that stores with {mode}")
         if name not in self.memory.stored:
             self.memory.stored.append(name)
-        is_element = self.plan.is_inner(name) and not self.plan.makers[name].is_reduction
-        axes = self.plan.all_axes(is_element)
-        target, _, reads = self.element(name, index, axes, True)
-        mask = self.mask_text(axes)
+        is_element = self.plan.is_inner.get(name, False) and not self.plan.makers[name].is_reduction
+        target, _, mask, reads = self.element(name, index, self.plan.all_axes(is_element), True)
         condition = f", {mask}" if mask else ""
-        reads |= self.mask_reads()
-        text, reads_value = self.as_stored(value, dtype)
-        if mode == "atomic_add":
-            solid = self.solid(value)
-            text = f'tl.atomic_add({target}, {solid}{condition}, sem="relaxed")'
-            self.line(text, reads, reads_of(solid))
-        elif name in self.memory.overwritten:
+        if mode is None:
+            value, text = self.as_stored(value, dtype)
             text = f"tl.store({target}, {text}{condition})"
-            self.last.append(self.noted_line(text, reads, reads_value))
         else:
-            self.line(f"tl.store({target}, {text}{condition})", reads, reads_value)
+            value = self.solid(value)
+            text = f'tl.atomic_add({target}, {value}{condition}, sem="relaxed")'
+        is_last = mode is None and name in self.memory.overwritten
+        lines = self.last if is_last else self.scope.code
+        lines.append(self.noted_line(text, reads, reads_of(value)))
 
-    def as_stored(self, value: Tile, dtype: torch.dtype) -> tuple[str, frozenset[str]]:
-        """A value in the buffer's dtype, and what that reads."""
+    def as_stored(self, value: Tile, dtype: torch.dtype) -> tuple[Tile, str]:
+        """A value, and how it is written in the buffer's dtype."""
         narrow = self.narrow.get((value.text, dtype))
-        if narrow is not None:
-            return narrow.text, reads_of(narrow)
-        if dtype in NARROW:
-            solid = self.solid(value)
-            return f"{solid}.to({triton_type(dtype)})", reads_of(solid)
-        return value.text, reads_of(value)
+        if narrow is not None or dtype not in NARROW:
+            value = narrow or value
+            return value, value.text
+        value = self.solid(value)
+        return value, f"{value}.to({triton_type(dtype)})"
 
     # -- reductions --------------------------------------------------------------------------------
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
-        if not self.plan.is_inner(self.node):  # one element
+        if not self.plan.is_inner[self.node]:  # one element
             return value
         rule, value, axes = SCANS[kind], self.solid(value), self.plan.all_axes(True)
-        spread = f"tl.broadcast_to({value}, {self.plan.shape()})"
-        tile = value.text if value.axes == axes else spread
-        whole = as_narrow(rule.whole.format(tile), dtype)
+        reads = reads_of(value) | rule.helpers
+        whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
         if self.plan.kind == "persistent":
-            return self.named(whole, dtype, axes, reads_of(value))
+            return self.named(whole, dtype, axes, reads)
         carry = self.outside.fresh("carry")  # the last element of the tile before
         start = f"{carry} = tl.full([XBLOCK, 1], {rule.start}, {triton_type(dtype)})"
         self.outside.code.append(self.noted_line(start))
-        result = self.named(rule.combine.format(carry, whole), dtype, axes, reads_of(value))
+        result = self.named(rule.combine.format(carry, whole), dtype, axes, reads)
         last = "tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1"
         text = f"{carry} = tl.sum(tl.where({last}, {result}, 0), 1)[:, None]"
         self.line(text, reads_of(result))
@@ -482,7 +451,7 @@ class TritonKernelWriter(TritonExpressions):
         maximum = pending(value, "exp")
         if maximum is not None:
             return self.online_sum(maximum, kind, dtype)
-        if not self.plan.is_inner(self.node):  # one element: nothing to reduce
+        if not self.plan.is_inner[self.node]:  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return self.constant(0, dtype)
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
@@ -492,17 +461,16 @@ class TritonKernelWriter(TritonExpressions):
             if value.dtype not in (element, torch.bool):
                 value = self.to_dtype(value, torch.bool)
         value = self.to_dtype(value, element)
-        padded = value.text in self.padded
-        accumulator = Accumulator(self, kind, element, dtype, value, flat_index, padded)
+        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
-            return accumulator.whole(self)
+            return accumulator.whole()
         self.row.accumulators.append(accumulator)
         return accumulator.running()
 
     def online_sum(self, maximum: Accumulator, kind: str, dtype: torch.dtype) -> Tile:
         if kind != "sum" or maximum.kind != "max":
             raise NotOnline
-        maximum.online = OnlineSum(self, maximum, dtype)
+        maximum.online = OnlineSum(maximum, dtype)
         self.row.accumulators.append(maximum.online)
         return maximum.online.running()
 

@@ -25,13 +25,13 @@ class Launch:
 
     sizes: dict[str, Size]
     configs: list[Config]
-    dtypes: list[torch.dtype]  # of the pointers, in order
+    pointers: dict[str, torch.dtype]  # the parameters before sizes and blocks, in order
     asserts: bool  # the kernel checks indices
     extents: list[Size]  # elements behind each pointer
-    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
-    hints: tuple[int, ...] = ()  # what they are in this run
     batch: int = 1  # a grid's second dimension
     longer: Kernel | None = None  # the kernel for rows that are longer than a tile
+    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
+    hints: tuple[int, ...] = ()  # what they are in this run
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "at"}
@@ -54,9 +54,4 @@ class Launch:
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""
         sizes, extents = self.at(*values)
-        return needs_64_bits([*sizes.values(), *extents])
-
-
-def needs_64_bits(extents: Sequence[int]) -> bool:
-    """Must the indices of so many elements have 64 bits?  With room for the last tile."""
-    return max(extents) + (1 << 20) > LARGEST_INT32
+        return max(*sizes.values(), *extents) + (1 << 20) > LARGEST_INT32

@@ -36,24 +36,19 @@ from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..kernels import Choice, KernelStep, KernelWriting, Step
-from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
+from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from ..codegen.plan import in_data_flow_order
+from ..codegen.plan import planned
 from .kernel_writer import TritonKernelWriter
-from .launch import needs_64_bits
-from .tile_plan import Axis, TilePlan
-from .tiles import Code, Line, Tile, plain
+from .tile_plan import Axis, TilePlan, tile_plan
+from .tiles import Code, Tile, plain
 from .block_sizes import Config, product_configs
 from .timing import race
-from .expressions import NARROW, reads_of, triton_type
+from .expressions import NARROW, triton_type
 
 aten = torch.ops.aten
-PRODUCTS = {
-    aten.mm.default: (None, 0, 1),
-    aten.bmm.default: (None, 0, 1),  # op -> positions of bias, a, b
-    aten.addmm.default: (0, 1, 2),
-    aten.baddbmm.default: (0, 1, 2),
-}
+# their operands: perhaps a bias, then a and b
+PRODUCTS = (aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
 BAND = 8  # rows of tiles that are walked over together
 
 
@@ -144,63 +139,51 @@ def as_view(tensor: torch.Tensor, view: BufferView) -> torch.Tensor:
 def with_products(
     schedule: Schedule, device: torch.device, record: CompileRecord
 ) -> list[ScheduledNode]:
-    """The schedule's nodes: matrix products and what follows them as one, where that may pay."""
+    """The schedule's nodes: matrix products and what follows them as one, where that may pay.
+
+    What was decided stands in `record.fusions`."""
     if config.matmul_templates == "never":
         return schedule.nodes
     is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
     every = is_timed or config.matmul_templates == "always"
-    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
-
-
-def fuse_products(
-    nodes: Sequence[ScheduledNode],
-    order: NodeGraph,
-    overwritten: Mapping[str, str],
-    record: CompileRecord,
-    every: bool,
-) -> list[ScheduledNode]:
-    """The schedule with products fused: all that can be (every), or only those that no library
-    kernel does well.
-
-    What was decided stands in `record.fusions`."""
-    nodes = list(nodes)
+    nodes = list(schedule.nodes)
     for extern in products_of(nodes):
         certain = has_unaligned_rows(kernel_of(extern))
-        if not every and not certain:
-            continue
-        readers = [n for n in nodes if extern.names[0] in n.read_names]
-        group = next((n for n in readers if isinstance(n, Group)), None)
-        reason = why_apart(extern, group, readers, nodes, order, overwritten)
-        if not reason or certain:
-            casts = conversions(extern, nodes, order.escaping)
-            follower = None if reason else group
-            fused = FusedProduct(extern, follower, casts, certain)
-            nodes = replaced(nodes, follower or extern, fused)
-        if group is not None or certain:
-            names = "+".join(group.names) if group else "(nothing)"
-            why = reason or "the kernel continues from the product's tiles"
-            decision = FusionDecision(extern.names[0], names, not reason, "template", why)
-            record.fusions.append(decision)
+        if every or certain:
+            nodes = with_product(extern, certain, nodes, schedule, record)
     return nodes
 
 
-def why_apart(
+def with_product(
     extern: ExternNode,
-    group: Group | None,
-    readers: Sequence[ScheduledNode],
-    nodes: Sequence[ScheduledNode],
-    order: NodeGraph,
-    overwritten: Mapping[str, str],
-) -> str:
-    """Why the group cannot be part of the product's kernel, or ""."""
+    certain: bool,
+    nodes: list[ScheduledNode],
+    schedule: Schedule,
+    record: CompileRecord,
+) -> list[ScheduledNode]:
+    """The nodes with this product fused, if that can be.  certain: no library kernel does it well,
+    so it is ours even where nothing follows."""
+    readers = [n for n in nodes if extern.names[0] in n.read_names]
+    group = next((n for n in readers if isinstance(n, Group)), None)
+    reason = ""
     try:
-        check_product(kernel_of(extern), order.buffers)
+        check_product(kernel_of(extern), schedule.buffers)
         if group is None or readers[0] is not group:
             raise Refused("no kernel continues from the product")
-        check_epilogue(extern, group, nodes, overwritten)
+        check_epilogue(extern, group, nodes, schedule.overwritten)
     except Refused as refused:
-        return str(refused)
-    return ""
+        reason = str(refused)
+    if group is not None or certain:
+        names = "+".join(group.names) if group else "(nothing)"
+        why = reason or "the kernel continues from the product's tiles"
+        decision = FusionDecision(extern.names[0], names, not reason, "template", why)
+        record.fusions.append(decision)
+    if reason and not certain:
+        return nodes
+    follower = None if reason else group
+    casts = conversions(extern, nodes, schedule.escaping)
+    fused, place = FusedProduct(extern, follower, casts, certain), follower or extern
+    return [fused if n is place else n for n in nodes if n is place or n not in fused.apart]
 
 
 def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
@@ -212,14 +195,6 @@ def kernel_of(node: ExternNode) -> ExternKernel:
     """The eager kernel that a product is."""
     assert isinstance(node.buffer, ExternKernel)
     return node.buffer
-
-
-def replaced(
-    nodes: Sequence[ScheduledNode], anchor: ScheduledNode, fused: FusedProduct
-) -> list[ScheduledNode]:
-    """The schedule with `fused` where `anchor` stood, and without the other parts of it."""
-    kept = [n for n in nodes if n is anchor or n not in fused.apart]
-    return [fused if n is anchor else n for n in kept]
 
 
 def has_unaligned_rows(product: ExternKernel) -> bool:
@@ -235,7 +210,7 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
 
 def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
     """Can the template compute this product?"""
-    a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
+    *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     numbers = [n for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
     if buffer.kwargs or any(int_or_none(n) is None for n in numbers):
@@ -272,7 +247,7 @@ def conversions(
     product alone."""
     found: dict[str, tuple[Group, str]] = {}
     product = kernel_of(extern)
-    for operand in {product.args[i].name for i in PRODUCTS[product.op][1:]}:
+    for operand in dict.fromkeys(view.name for view in product.args[-2:]):
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
         if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
             continue
@@ -309,23 +284,16 @@ class MatmulWriter(TritonKernelWriter):
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
         assert outer is not None  # see check_epilogue
+        bodies = [node.body.split_to(outer, ()) for node in self.group.nodes]
         parts = cut_loops(outer, (math.prod(batch), rows, columns))
         self.batch = BatchIndex("batch", *parts[0], "")
-        sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
-        configs = configs_of(sizes)
-        self.cut = {a for a, n in sizes.items() if any(n % c.block(a) for c in configs)}
-        axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
-        for axis in axes:
-            axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
-        ordered = in_data_flow_order(self.group.nodes)
-        return TilePlan(
+        sizes = {"m": rows, "n": columns, "k": int(self.product.args[-1].size[-2])}
+        return tile_plan(
+            planned(self.group.nodes, bodies, outer, (), is_pointwise=True),
             kind="product",
-            axes=axes,
+            axes=[Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")],
             sizes=sizes,
-            configs=configs,
-            nodes=ordered,
-            bodies={n.name: n.body.split_to(outer, ()) for n in ordered},
-            stage={node.name: 0 for node in ordered},
+            configs=configs_of(sizes),
             fixed=frozenset(variable for variable, _ in self.batch.loops),
             batch=math.prod(batch),
         )
@@ -333,52 +301,35 @@ class MatmulWriter(TritonKernelWriter):
     def reads_again(self) -> bool:
         return True
 
-    def operand(self, number: int) -> Any:
-        """The BufferView of the bias (0, may be None), a (1) or b (2)."""
-        position = PRODUCTS[self.product.op][number]
-        return None if position is None else self.product.args[position]
-
     def body(self) -> list[Code]:
-        a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
-        self.write_epilogue()
-        wide = ""
-        if needs_64_bits([self.memory.reach(name) for name in self.memory.pointers]):
-            wide = ".to(tl.int64)"
+        *bias, a, b = self.product.args
+        tiles = {"a": self.tile(a, "mk"), "b": self.tile(b, "kn")}
+        self.write_epilogue(bias)
         rows, columns = self.plan.axes
         is_exact = self.product.layout.dtype in NARROW
-        is_batch = len(self.product.layout.size) == 3
+        indices = [*rows.lines("(top + within % height) * MBLOCK")]
+        indices += columns.lines("within // height * NBLOCK")
+        if len(self.product.layout.size) == 3:
+            indices = self.batch.lines("tl.program_id(1)") + indices
         text = template().render(
             rows=self.plan.sizes["m"],
             columns=self.plan.sizes["n"],
             depth=self.plan.sizes["k"],
             band=BAND,
-            a=a,
-            b=b,
-            wide=wide,
+            **tiles,
             precision="" if is_exact else f', input_precision="{float32_precision()}"',
-            batch=self.batch.lines(f"tl.program_id(1){wide}") if is_batch else [],
-            row=rows.lines("(top + within % height) * MBLOCK"),
-            column=columns.lines("within // height * NBLOCK"),
+            indices=[line.text for line in indices],
         )
         return [*plain(text.splitlines()), *self.outside.code]
 
-    def write_epilogue(self) -> None:
+    def write_epilogue(self, biases: Sequence[BufferView]) -> None:
         """What follows the template: the bias, the store of the product, the group."""
-        name, dtype = self.product.name, self.product.layout.dtype
-        self.node, element = name, frozenset("mn")
-        value = Tile("product", torch.float32, element)
-        bias = self.operand(0)
-        if bias is not None:
+        self.node = self.product.name
+        value = Tile("product", torch.float32, frozenset("mn"))
+        for bias in biases:
             loaded = self.load(bias.name, self.linear(bias))
             value = self.binary("add", value, self.to_dtype(loaded, torch.float32))
-        self.values[name] = replace(value, dtype=dtype)
-        if name in self.memory.keep:
-            self.memory.stored.append(name)
-            target, _, reads = self.element(name, self.linear(self.product.layout), element, True)
-            mask = self.mask_text(element)
-            condition = f", {mask}" if mask else ""
-            text = f"tl.store({target}, {value}.to({triton_type(dtype)}){condition})"
-            self.scope.code.append(Line(text, reads=reads | reads_of(value)))
+        self.store(self.node, self.linear(self.product.layout), value)
         for node in self.plan.nodes:
             self.play(node)
 
@@ -393,15 +344,16 @@ class MatmulWriter(TritonKernelWriter):
                 offset += stride * flatten([v for v, _ in axis.loops], [n for _, n in axis.loops])
         return sympy.expand(offset)
 
-    def tile(self, number: int, axes: tuple[str, str]) -> dict[str, str]:
+    def tile(self, view: BufferView, axes: str) -> dict[str, str]:
         """How the tile of an operand is read: pointers, mask, and the conversion to the product's
         dtype."""
-        view, depth = self.operand(number), self.plan.sizes["k"]
+        depth, configs = self.plan.sizes["k"], self.plan.configs
         _, source = self.casts.get(view.name, (None, view.name))
         # k runs down a tile of b and across one of a
         k = "k[:, None]" if axes[0] == "k" else "k[None, :]"
-        names = {"m": self.plan.axes[0].flat, "n": self.plan.axes[1].flat, "k": k}
-        inside = {"m": "mmask", "n": "nmask", "k": f"({k} < {depth})"}
+        names = {axis.name: axis.flat for axis in self.plan.axes} | {"k": k}
+        inside = {axis.name: axis.mask for axis in self.plan.axes}
+        inside["k"] = f"({k} < {depth})" if any(depth % c.block("k") for c in configs) else None
         terms = [
             names[axis] if stride == 1 else f"{names[axis]} * {int(stride)}"
             for axis, stride in zip(axes, view.stride[-2:])
@@ -410,14 +362,12 @@ class MatmulWriter(TritonKernelWriter):
             terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
         if int(view.offset):
             terms.append(str(int(view.offset)))
-        masks = [inside[axis] for axis in axes if axis in self.cut]
-        pointers = self.memory.pointers
+        masks = [mask for mask in map(inside.get, axes) if mask]
         self.memory.read.append(source)
-        pointer = pointers.setdefault(source, f"in{len(pointers)}")
         cast = f".to({triton_type(self.product.layout.dtype)})" if source != view.name else ""
         return {
             "about": f"{source}{[int(n) for n in view.size]}",
-            "pointer": f"{pointer} + {' + '.join(terms)}",
+            "pointer": f"{self.memory.pointer(source, False)} + {' + '.join(terms)}",
             "mask": f", {' & '.join(masks)}, other=0" if masks else "",
             "cast": cast,
         }

@@ -13,59 +13,59 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
 a maximum of its own, and its sum relative to that.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import sympy
 import torch
 
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
 from .launch import LARGEST_INT32
-from .split_reductions import extreme
+from .split_reductions import neutral
 from .tiles import Line, Tile, plain
 
 NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
 
 
-@dataclass(frozen=True)
-class Reducer:
-    """How a kind of reduction is written.  start: a number, or the "lowest" or "highest" one."""
+class Reducer(NamedTuple):
+    """How a kind of reduction is written."""
 
-    start: str
     combine: str  # two values {a} and {b}
     column: str  # a tile {a}, as one column
+    helpers: frozenset[str] = frozenset()  # functions that the kernel then carries
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(NamedTuple):
     start: str
     combine: str  # two values
     whole: str  # the tile's running values
+    helpers: frozenset[str] = frozenset()
+
+
+def by_helper(helper: str, tile: str = "{a}") -> Reducer:
+    """A reduction by a function of two values."""
+    combine, column = f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, 1, {helper})"
+    return Reducer(combine, column, frozenset({helper}))
 
 
 REDUCERS = {
-    "sum": Reducer("0", "{a} + {b}", "tl.sum({a}, 1)"),
-    "prod": Reducer("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
-    "max": Reducer("lowest", "larger({a}, {b})", "tl.reduce({a}, 1, larger)"),
-    "min": Reducer("highest", "smaller({a}, {b})", "tl.reduce({a}, 1, smaller)"),
-    "any": Reducer("0", "{a} | {b}", "tl.max({a}, 1)"),
-    "argmax": Reducer(
-        "lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"
-    ),
-    "argmin": Reducer(
-        "highest", "argument_of_smaller({a}, {b})", "tl.reduce(({a}), 1, argument_of_smaller)"
-    ),
+    "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
+    "prod": by_helper("multiply")._replace(combine="{a} * {b}"),
+    "max": by_helper("larger"),
+    "min": by_helper("smaller"),
+    "any": Reducer("{a} | {b}", "tl.max({a}, 1)"),
+    "argmax": by_helper("argument_of_larger", "({a})"),
+    "argmin": by_helper("argument_of_smaller", "({a})"),
 }
 # integers have no NaN
 INTEGER_REDUCERS = {
-    "max": Reducer("lowest", "tl.maximum({a}, {b})", "tl.max({a}, 1)"),
-    "min": Reducer("highest", "tl.minimum({a}, {b})", "tl.min({a}, 1)"),
+    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, 1)"),
+    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, 1)"),
 }
+LOG_OF_SUM = "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"
 SCANS = {
     "sum": Scan("0", "{} + {}", "tl.cumsum({}, 1)"),
     "prod": Scan("1", "{} * {}", "tl.cumprod({}, 1)"),
-    "logaddexp": Scan(
-        'float("-inf")', "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"
-    ),
+    "logaddexp": Scan('float("-inf")', *LOG_OF_SUM, frozenset({"log_of_sum"})),
 }
 
 
@@ -73,13 +73,6 @@ def as_narrow(text: str, dtype: torch.dtype) -> str:
     """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
     return f"{text}.to({triton_type(dtype)})" if narrow else text
-
-
-def start_text(reducer: Reducer, element: torch.dtype) -> str:
-    """What a reduction of nothing is."""
-    if reducer.start in ("lowest", "highest"):
-        return literal(extreme(element, reducer.start == "lowest"), element)
-    return f"{reducer.start}.0" if element.is_floating_point else reducer.start
 
 
 class Accumulator:
@@ -94,25 +87,23 @@ class Accumulator:
         dtype: torch.dtype,
         value: Tile,
         flat_index: sympy.Expr,
-        padded: bool,
     ):
-        """element: of what is reduced; dtype: of the result; padded: the value is neutral already
-        beyond the end of a row."""
-        self.kind, self.dtype, self.element = kind, dtype, compute_dtype(element)
-        self.reducer = REDUCERS[kind]
-        if not element.is_floating_point:
-            self.reducer = INTEGER_REDUCERS.get(kind, self.reducer)
-        self.start = start_text(self.reducer, self.element)
+        """element: of what is reduced; dtype: of the result."""
+        self.writer, self.kind, self.dtype = writer, kind, dtype
+        self.element = compute_dtype(element)
+        integer = None if element.is_floating_point else INTEGER_REDUCERS.get(kind)
+        self.reducer = integer or REDUCERS[kind]
+        self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
-        self.mask = None if padded and kind == "max" else writer.plan.axes[1].mask
         self.row_mask = writer.plan.axes[1].mask
+        # a value that is the lowest number already beyond the end of a row needs no mask
+        self.is_masked = bool(self.row_mask) and (kind != "max" or value.text not in writer.padded)
         self.name = writer.outside.fresh("acc")
+        self.names = f"{self.name}, {self.name}_index" if self.has_index else self.name
         self.shape = writer.plan.shape()
         self.value = writer.solid(value)
-        spread = value.axes != writer.plan.all_axes(True)
-        self.term = f"tl.broadcast_to({self.value}, {self.shape})" if spread else self.value.text
-        index = writer.index(flat_index).text
-        self.index = f"tl.broadcast_to({index}, {self.shape}).to(tl.int64)"
+        self.reads = reads_of(self.value) | self.reducer.helpers
+        self.index = writer.index(flat_index)
         self.online: OnlineSum | None = None  # that follows this maximum
         self.result: Tile | None = None  # the finished column
 
@@ -123,67 +114,58 @@ class Accumulator:
     def declaration(self) -> Line:
         full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
         if self.has_index:
-            no_index = f"tl.full({self.shape}, {LARGEST_INT32}, tl.int64)"
-            return Line(f"{self.name}, {self.name}_index = {full}, {no_index}")
+            full += f", tl.full({self.shape}, {LARGEST_INT32}, tl.int64)"
         if self.online is not None:
             full = per_group(full)
-        return Line(f"{self.name} = {full}")
+        return Line(f"{self.names} = {full}")
 
     def update(self) -> list[Line]:
         """What one step of the loop does."""
-        first, *others = self.update_texts()  # only the first reads the value
-        return [Line(first, reads=reads_of(self.value)), *plain(others)]
-
-    def update_texts(self) -> list[str]:
-        name = self.name
-        if self.has_index:
-            pair, here = f"{name}, {name}_index", ", ".join(self.inside())
-            return [f"{pair} = {self.reducer.combine.format(a=pair, b=here)}"]
         if self.online is not None:
-            return self.online.update_texts(self.inside()[0])
-        text = self.reducer.combine.format(a=name, b=self.value)
-        if self.row_mask:
-            text = f"tl.where({self.row_mask}, {text}, {name})"
-        return [f"{name} = {text}"]
-
-    def inside(self) -> tuple[str, str]:
-        """Value and index, with what lies beyond the end of the row made neutral."""
-        if not self.mask:
-            return self.term, self.index
-        return (
-            f"tl.where({self.mask}, {self.term}, {self.start})",
-            f"tl.where({self.mask}, {self.index}, {LARGEST_INT32})",
-        )
-
-    def whole(self, writer: TritonExpressions) -> Tile:
-        """The column of a row in one tile."""
-        term, index = self.inside()
-        tile = f"{term}, {index}" if self.has_index else term
-        return self.column(writer, tile, reads_of(self.value))
-
-    def finish(self, writer: TritonExpressions) -> Tile:
-        """The column, after the loop."""
-        tile = f"{self.name}, {self.name}_index" if self.has_index else self.name
-        return self.column(writer, tile, frozenset())
-
-    def column(self, writer: TritonExpressions, tile: str, reads: frozenset[str]) -> Tile:
-        text = self.reducer.column.format(a=tile)
+            first, *others = self.online.update_texts(self.inside())
+            return [Line(first, reads=self.reads), *plain(others)]  # only the first reads the value
         if self.has_index:
-            text = f"{text}[1][:, None]"
-        elif self.kind == "any":
-            text = f"{text}[:, None] != 0"
+            text = self.reducer.combine.format(a=self.names, b=self.inside())
         else:
-            text = as_narrow(f"{text}[:, None]", self.element)
-        self.result = writer.named(text, self.dtype, frozenset("x"), reads)
+            text = self.reducer.combine.format(a=self.name, b=self.value)
+            if self.row_mask:
+                text = f"tl.where({self.row_mask}, {text}, {self.name})"
+        return [Line(f"{self.names} = {text}", reads=self.reads)]
+
+    def inside(self) -> str:
+        """Value (and index), with what lies beyond the end of the row made neutral."""
+        terms = [(self.writer.spread(self.value), self.start)]
+        if self.has_index:
+            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to(tl.int64)"
+            terms.append((index, str(LARGEST_INT32)))
+        if self.is_masked:
+            return ", ".join([f"tl.where({self.row_mask}, {a}, {b})" for a, b in terms])
+        return ", ".join([a for a, _ in terms])
+
+    def whole(self) -> Tile:
+        """The column of a row in one tile."""
+        return self.column(self.inside(), self.reads)
+
+    def finish(self) -> Tile:
+        """The column, after the loop."""
+        return self.column(self.names, self.reducer.helpers)
+
+    def column(self, tile: str, reads: frozenset[str]) -> Tile:
+        text = self.reducer.column.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
+        if self.kind == "any":
+            text = f"{text} != 0"
+        elif not self.has_index:
+            text = as_narrow(text, self.element)
+        self.result = self.writer.named(text, self.dtype, frozenset("x"), reads)
         return self.result
 
 
 class OnlineSum:
     """sum(exp(v - max)), updated together with its maximum."""
 
-    def __init__(self, writer: TritonExpressions, maximum: Accumulator, dtype: torch.dtype):
+    def __init__(self, maximum: Accumulator, dtype: torch.dtype):
         self.maximum, self.dtype = maximum, dtype
-        self.name = writer.outside.fresh("acc")
+        self.name = maximum.writer.outside.fresh("acc")
 
     def running(self) -> Tile:
         return Tile(self.name, self.dtype, frozenset("xr"))
@@ -208,11 +190,11 @@ class OnlineSum:
             f"{name} = {top}",
         ]
 
-    def finish(self, writer: TritonExpressions) -> Tile:
+    def finish(self) -> Tile:
         top = self.maximum
         assert top.result is not None  # its accumulator stands before this one
         text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
-        return writer.named(text, top.dtype, frozenset("x"), reads_of(top.result))
+        return top.writer.named(text, top.dtype, frozenset("x"), reads_of(top.result))
 
 
 def per_group(full: str) -> str:

@@ -186,11 +186,9 @@ def unflatten(
 
 def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
     """What a reduction of nothing is."""
-    return NEUTRAL[kind] if kind in NEUTRAL else extreme(dtype, kind == "max")
-
-
-def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
-    """The lowest or highest number of a dtype."""
+    if kind in NEUTRAL:
+        return NEUTRAL[kind]
+    lowest = kind.endswith("max")
     if dtype.is_floating_point:
         return -math.inf if lowest else math.inf
     if dtype is torch.bool:

@@ -13,19 +13,21 @@ Mirrors the choice of ranges and of the kind of reduction in torch/_inductor/cod
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import sympy
 
-from ..codegen.plan import plan_kernel
+from ..codegen.plan import KernelPlan, plan_kernel
 from ..dependencies import LoopBody, int_or_none, loop_variables, runs_along, stride_of
 from ..ir import Buffer
 from ..nodes import Node
 from ..sizes.symbols import Size, hint, is_multiple
 from ..sizes.symbols import size as as_size
 from .block_sizes import Config, block_configs, persistent_limit
+from .helpers import helpers_of
 from .printing import index_text
-from .tiles import Axes, noted
+from .tiles import Axes, Line, noted
 
 LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
 LEAST_SIDE = 8  # of a tile of two axes
@@ -50,14 +52,14 @@ class Axis:
         index = f"tl.arange(0, {self.block}){self.slice}"
         return f"{start} + {index}" if start else index
 
-    def lines(self, start: str) -> list[str]:
+    def lines(self, start: str) -> list[Line]:
         """Names of the loop variables, from the flat index that begins at `start`."""
-        lines = [noted(f"{self.flat} = {self.index_text(start)}", f"{self.name}: {self.numel}")]
+        texts = [noted(f"{self.flat} = {self.index_text(start)}", f"{self.name}: {self.numel}")]
         if self.mask:
-            lines.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
+            texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
-            lines += [self.variable_line(position) for position in range(len(self.loops))]
-        return lines
+            texts += [self.variable_line(position) for position in range(len(self.loops))]
+        return [Line(text, reads=helpers_of(text)) for text in texts]
 
     def variable_line(self, position: int) -> str:
         """One of several loop variables, from the flat index."""
@@ -76,17 +78,14 @@ def size_text(n: Size) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-@dataclass
-class TilePlan:
-    """What the writer follows."""
+@dataclass(kw_only=True)
+class TilePlan(KernelPlan):
+    """The plan of a kernel's loops, and the tiles that run over them: what the writer follows."""
 
     kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "product"
     axes: list[Axis]
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
-    nodes: list[Node]  # in the order of data flow
-    bodies: dict[str, LoopBody]  # node -> its body over the loops of the axes
-    stage: dict[str, int]  # node -> the loop over r in which it runs; -1: before the first
     columns: bool = False  # memory runs along x rather than along r
     streams: bool = False  # what its one loop reads, it reads once
     # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
@@ -98,10 +97,6 @@ class TilePlan:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
         self.makers = {node.name: node for node in self.nodes}
 
-    def is_inner(self, name: str) -> bool:
-        """Does the node run over the elements of a row?"""
-        return bool(self.bodies[name].inner)
-
     def shape(self, axes: Axes | None = None) -> str:
         """Of a tile that varies along these axes, or along all."""
         sides = [axis.block if axes is None or axis.name in axes else "1" for axis in self.axes]
@@ -109,15 +104,6 @@ class TilePlan:
 
     def all_axes(self, inner: bool) -> Axes:
         return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
-
-    def mask_tiles(self) -> None:
-        """A mask for each axis that some configuration does not cut into whole tiles."""
-        for axis in self.axes:
-            if axis.numel == 0 or not all(divides(c, axis, self.kind) for c in self.configs):
-                axis.mask = f"{axis.name}mask"
-
-    def sums_of_exp(self) -> list[str]:
-        return sums_of_exp(self.nodes, self.bodies)
 
 
 def plan_tiles(
@@ -127,30 +113,38 @@ def plan_tiles(
     symbolic, however short this run's are."""
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
+    again = any(loops.inner_nodes(stage) for stage in range(1, loops.last_stage + 1))
     columns = online = False
     if loops.is_pointwise:
         axes = pointwise_axes(loops.outer, bodies)
         kind = "tile" if len(axes) == 2 else "pointwise"
     else:
-        axes = reduction_axes(loops.outer, loops.inner)
+        axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
+        axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
         columns = runs_along_x(bodies, *axes)
         row = MANY if any_row else hint(axes[1].numel, MANY)
-        online = row > LONG_ROW and not columns and may_be_online(nodes, loops.bodies, keep)
+        online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         kind = "looped" if online or row > persistent_limit(columns) else "persistent"
-    plan = TilePlan(
+    return tile_plan(
+        loops,
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
         configs=blocks_to_try(kind, axes, bodies, columns, any_row),
-        nodes=loops.nodes,
-        bodies=loops.bodies,
-        stage=loops.stage,
         columns=columns,
+        streams=kind == "looped" and (online or not again),
         maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
     )
-    plan.mask_tiles()
-    again = any(loops.inner_nodes(stage) for stage in range(1, loops.last_stage + 1))
-    plan.streams = kind == "looped" and (online or not again)
+
+
+def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
+    """The plan of these loops with what was decided about tiles.  An axis that some configuration
+    does not cut into whole tiles has a mask."""
+    same = {field.name: getattr(loops, field.name) for field in fields(loops)}
+    plan = TilePlan(**same, **decided)
+    for axis in plan.axes:
+        if axis.numel == 0 or not all(divides(c, axis, plan.kind) for c in plan.configs):
+            axis.mask = f"{axis.name}mask"
     return plan
 
 
@@ -179,14 +173,6 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
             if along_last not in (0, 1, None) and stride_of(access.index, variable) == 1:
                 return number + 1
     return None
-
-
-def reduction_axes(outer: Sequence[Size], inner: Sequence[Size]) -> list[Axis]:
-    """Rows and their elements."""
-    return [
-        Axis("x", loop_variables("x", len(outer)), outer, "[:, None]"),
-        Axis("r", loop_variables("r", len(inner)), inner, "[None, :]"),
-    ]
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
@@ -221,18 +207,16 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
 
 
 # --- maxima and sums of exponentials --------------------------------------------------------------
-def may_be_online(nodes: Sequence[Node], bodies: Mapping[str, LoopBody], keep: set[str]) -> bool:
+def may_be_online(loops: KernelPlan, keep: set[str]) -> bool:
     """Does a loop over a row find its maximum and the sum of its exponentials at once (the online
     softmax)?  No element of a row must be stored, and there is a sum of exponentials."""
-    is_stored = any(
-        node.name in keep and bodies[node.name].inner and not node.is_reduction for node in nodes
-    )
-    return not is_stored and len(sums_of_exp(nodes, bodies)) > 0
+    stored = [n for n in loops.nodes if n.name in keep and loops.is_inner[n.name]]
+    return all(n.is_reduction for n in stored) and bool(sums_of_exp(loops.nodes))
 
 
-def sums_of_exp(nodes: Sequence[Node], bodies: Mapping[str, LoopBody]) -> list[str]:
+def sums_of_exp(nodes: Sequence[Node]) -> list[str]:
     """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
-    kinds = {node.name: bodies[node.name].reduction_kinds() for node in nodes}
+    kinds = {node.name: node.body.reduction_kinds() for node in nodes}
     reads = {node.name: {access.name for access in node.body.reads()} for node in nodes}
     maxima = {name for name, found in kinds.items() if "max" in found}
     exps = {

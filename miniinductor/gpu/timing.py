@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import torch
 
 from ..foreign import ours
-from ..ir import Layout
+from ..ir import Layout, extent
 from ..runtime.build import cache_folder, digest, strip_comments, write_whole
 
 Name = TypeVar("Name")
@@ -42,11 +42,8 @@ def examples(
     generator = torch.Generator(device).manual_seed(0)
     found = []
     for size, stride, dtype in layouts:
-        elements = 0
-        if 0 not in size:
-            elements = 1 + sum((n - 1) * step for n, step in zip(size, stride))
         try:
-            flat = torch.zeros(elements, dtype=dtype, device=device)
+            flat = torch.zeros(extent(size, stride) or 0, dtype=dtype, device=device)
         except torch.cuda.OutOfMemoryError:
             return None
         if dtype.is_floating_point:

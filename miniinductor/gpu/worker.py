@@ -12,9 +12,9 @@ second. Mirrors torch/_inductor/compile_worker.
 """
 
 import contextlib
-import importlib.util
 import json
 import os
+import runpy
 import sys
 from typing import Any
 
@@ -25,11 +25,7 @@ def compile_job(job: dict[str, Any]) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    spec = importlib.util.spec_from_file_location(os.path.basename(job["path"])[:-3], job["path"])
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    function = getattr(module, job["name"])
+    function = runpy.run_path(job["path"])[job["name"]]
     attributes = {
         (i,): [["tt.divisibility", 16]]
         for i, name in enumerate(job["signature"])

@@ -54,8 +54,8 @@ from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
-# the same where arithmetic is free and memory is not; but not in a backward half, whose kernels read
-# what they share at other loops
+# the same where arithmetic is free and memory is not; but not in a backward half, whose kernels
+# read what they share at other loops
 FEW_READS = 2
 MANY_OPS = 16
 KNOWN_FUNCTIONS = set(

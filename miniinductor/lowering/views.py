@@ -9,7 +9,7 @@ In:   reshape, transpose, expand, split, cat ...  Out: `View`s; ops that join te
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> reshape_index((4, 8), (32,))([i])               # x.view(32)[i] is x[i // 8, i % 8]
     [FloorDiv(i, 8), Mod(i, 8)]
-    >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])     # no division: only the first dimension is cut
+    >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
     [2*i + 1, j]
 
 Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).

@@ -2,7 +2,7 @@
 
 In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
 
-    batch_norm(x) -> (x - mean) * rsqrt(variance + eps) * weight + bias     over all but the channels
+    batch_norm(x) -> (x - mean) * rsqrt(variance + eps) * weight + bias    over all but the channels
 
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
@@ -91,8 +91,8 @@ def batch_norm(
 
 OURS.update(
     {
-        aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *how: (
-            batch_norm(x, weight, bias, mean, var, False, *how)
+        aten._native_batch_norm_legit_no_training.default: lambda x, w, b, mean, var, *how: (
+            batch_norm(x, w, b, mean, var, False, *how)
         ),
         aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(
             x, weight, bias, None, None, *how

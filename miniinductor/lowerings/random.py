@@ -3,12 +3,13 @@
 In:   a seed (one 64-bit integer, drawn from torch's generator, so that `torch.manual_seed` decides
       it).  Out: uniform float32 in [0, 1).
 
-    >>> torch.ops.miniinductor.uniform(torch.tensor([7]), [2, 3])          # the same six numbers every time
+    >>> torch.ops.miniinductor.uniform(torch.tensor([7]), [2, 3])  # the same six numbers every time
 
 Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds of
 multiplication on a counter, so each element is computed alone, inside a fused kernel, and again in
 backward instead of being kept.  The C++ prelude, Triton's library and the interpreter (`philox`)
-compute the same bits.  `config.fallback_random = False` puts these rules in front of eager's random kernels.
+compute the same bits.  `config.fallback_random = False` puts these rules in front of eager's random
+kernels.
 
 Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-bit results,
 `torch.Generator` arguments (eager's kernels).

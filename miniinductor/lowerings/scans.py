@@ -2,7 +2,7 @@
 
 In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`; of few long rows on a GPU, two of them.
 
-    [1, 2, 3, 4]    in chunks of 2: sums [3, 7], before each chunk [0, 3], and then 1, 3, 3 + 3, 6 + 4
+    [1, 2, 3, 4]  in chunks of 2: sums [3, 7], before each chunk [0, 3], and then 1, 3, 3 + 3, 6 + 4
 
 Mirrors torch/_inductor/lowering.py (`cumsum`).
 """

@@ -6,13 +6,15 @@ In:   a functional ATen graph.  Out: the number of calls changed: where the mask
 is all zeros, or zero on and below the diagonal and -inf above it, the mask is gone (and `is_causal`
 set).
 
-    mask = where(arange(512) <= arange(512)[:, None], 0, -inf); attention(q, k, v, mask)   ->   attention(q, k, v, is_causal=True)
+    mask = where(arange(512) <= arange(512)[:, None], 0, -inf); attention(q, k, v, mask)
+    ->  attention(q, k, v, is_causal=True)
 
 Models make such masks by tensor operations when they are compiled (transformers' ask
 `is_compiling`); run plainly they leave them out.  With a mask, the kernel reads it for every head
 and computes the hidden half too: 2 to 3 times the time on an H200. Forward and backward calls take
 the same mask, so both change or neither.
-# PyTorch: keeps the masks.  A NaN in a key that a causal mask hides is no longer seen by earlier rows, as in plain `is_causal`.
+# PyTorch: keeps the masks.  A NaN in a key that a causal mask hides is no longer seen by earlier
+# rows, as in plain `is_causal`.
 """
 
 import math

@@ -3,13 +3,14 @@
 In:   a functional ATen graph.  Out: an equal one, where a library kernel gains more than the change
       costs.
 
-    mm(a, t(w)), addmm(bias, a, t(w))  ->  mkldnn._linear_pointwise(a, w, bias): oneDNN's product,
-    1.03 to 1.6 times as fast as
-                                           BLAS's on large float32 matrices (LEAST_PRODUCT,
-                                           LEAST_ROWS), also without packed weights
-    convolution(x, w)                  ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its
-                                           image into oneDNN's layout and its result back
-    convolution(x, w) of 1x1           ->  a product: in channels-last memory an image is the matrix [pixels, channels]
+    mm(a, t(w)), addmm(bias, a, t(w))
+        ->  mkldnn._linear_pointwise(a, w, bias): oneDNN's product, 1.03 to 1.6 times as fast as
+            BLAS's on large float32 matrices (LEAST_PRODUCT, LEAST_ROWS), packed weights or not
+    convolution(x, w)
+        ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its image
+            into oneDNN's layout and its result back
+    convolution(x, w) of 1x1
+        ->  a product: in channels-last memory an image is the matrix [pixels, channels]
 
 A convolution whose weights are much larger than its image keeps plain memory: oneDNN reorders the
 weights in every call, and does so faster for that.  Frozen weights (freezing.py) are reordered

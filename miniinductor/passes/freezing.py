@@ -4,11 +4,12 @@ In:   a functional inference graph; the names of tensors that it writes itself. 
       graph, its frozen values constants now, and
 `Frozen`, which computes them again when a parameter has changed.
 
-    y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b        fold_affine: ->  convolution(x, w * s, t), where
-                                                                            s = rsqrt(var + eps) * g
-                                                                            and t = b - mean * s
+    y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b
+        fold_affine: ->  convolution(x, w * s, t), where s = rsqrt(var + eps) * g
+                         and t = b - mean * s
     packed = mkldnn._reorder_linear_weight(w)       (written by cpu_library.py)
-    s, t, w * s, packed                                                     freeze: ->  constants
+    s, t, w * s, packed
+        freeze: ->  constants
 
 Off by default (`config.freezing`), as in PyTorch.  PyTorch's frozen model ignores later changes of
 its parameters.  Ours looks in every call at each parameter's version and address: in-place writes
@@ -202,7 +203,8 @@ def freeze(gm, constants, record):
     frozen.state = seen
     gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     record.notes.append(
-        f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes"
+        f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; "
+        "again when one of those changes"
     )
     return frozen
 

@@ -2,9 +2,9 @@
 
 In:   a functional ATen graph, changed in place.  Out: how many tables were saved.
 
-    z = new_zeros(x, [50257, 768])                             z = lazy_zeros([50257, 768])        # on the CPU
-    g = index_put(z, [ids], rows, accumulate=True)      ->     g = index_put(z, [ids], rows, accumulate=True)
-    total = add(h, g)         # a weight used twice     ->     total = index_put(h, [ids], rows, accumulate=True)
+    z = new_zeros(x, [50257, 768])              ->  z = lazy_zeros([50257, 768])  # on the CPU
+    g = index_put(z, [ids], rows, accumulate=True)
+    total = add(h, g)  # a weight used twice    ->  total = index_put(h, [ids], rows, True)
 
 The first saves writing zeros: the system hands out pages of zeros when they are touched.  The
 second saves the table and its sum.

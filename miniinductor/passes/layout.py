@@ -6,7 +6,7 @@ In:   a functional ATen graph.  Out: an equal one.  Fake tensors flow through th
 outputs keep the strides that eager gives them.
 
     class ChannelsLast(LayoutPass):
-        def visit(self, node):                          # a node of the copy; returns what stands for it
+        def visit(self, node):                      # a node of the copy; returns what stands for it
             if node.target is aten.convolution.default:
                 node.update_arg(0, self.channels_last(node.args[0]))
                 return self.evaluate(node)

@@ -2,8 +2,8 @@
 
 In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
 
-    softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores (attention.py)
-    x @ w + bias                            ->  a product that adds its bias itself (CPU)
+    softmax(q @ k^T * scale + mask) @ v  ->  one attention kernel, which never stores the scores
+    x @ w + bias                         ->  a product that adds its bias itself (CPU)
 
 A rewrite must hold for every input, NaN and infinities too.  scores.masked_fill(mask, -inf) hides
 an inf or NaN among the scores, which an added mask does not, and float16 scores overflow where the

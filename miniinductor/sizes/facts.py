@@ -5,7 +5,7 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
       `prove` of expressions and relations.
 
     >>> facts = Facts({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
-    >>> facts.prove(s0 * 2 > 3), facts.prove(s0 > 7)            # (True, None): None is "some are, some are not"
+    >>> facts.prove(s0 * 2 > 3), facts.prove(s0 > 7)   # (True, None): some are, some are not
     >>> facts.learn(sympy.Eq(Mod(s0, 8), 0))
     >>> facts.simplify(8 * FloorDiv(s0, 8)), facts.bounds(s0)   # (s0, (2, oo))
 

@@ -1,11 +1,12 @@
 """The lowest and highest value that an expression can have: the arithmetic of intervals.
 
-In:   an expression, and the intervals of its parts.   Out: (lowest, highest), infinite where unknown.
+In:   an expression, and the intervals of its parts.
+Out:  (lowest, highest), infinite where unknown.
 
     >>> of_function(FloorDiv(i, 8), [(0, 31), (8, 8)])      # i // 8 for i in 0 ... 31
     (0, 3)
     >>> s, t = sympy.symbols("s t", integer=True, positive=True)
-    >>> assumed(s * t - s)                                  # s, t >= 1: sympy itself does not see it
+    >>> assumed(s * t - s)                                 # s, t >= 1: sympy itself does not see it
     (0, oo)
     >>> is_nonnegative(s * t - s)
     True

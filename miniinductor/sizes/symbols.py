@@ -4,7 +4,7 @@ true for all of them.
 In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints
       where constant, else expressions.
 
-    >>> size(fake.shape[0] * 64)            # a sympy expression: what the loop IR, kernels and the wrapper are written with
+    >>> size(fake.shape[0] * 64)          # a sympy expression, as the loop IR and kernels have them
     64*s0
     >>> with size_hints({s0: 12}):
     ...     hint(64 * s0)                   # for heuristics only, never for what is right

@@ -1,4 +1,5 @@
 """Checks of notebook 00: the tour."""
+
 import torch
 
 from . import close, exercise, row
@@ -7,19 +8,29 @@ from . import close, exercise, row
 @exercise("00.1", "how many kernels")
 def _(answer):
     x = torch.randn(4, 8)
-    yield row("a chain of pointwise operations is one", lambda: answer(lambda x: torch.relu(x * 2) + 1, x), 1)
+    yield row(
+        "a chain of pointwise operations is one",
+        lambda: answer(lambda x: torch.relu(x * 2) + 1, x),
+        1,
+    )
     yield row("a product alone is a library call", lambda: answer(lambda x: x @ x.t(), x), 0)
-    yield row("work before and after a product", lambda: answer(lambda x: torch.exp(torch.sin(x) @ torch.cos(x).t()), x), 2)
+    yield row(
+        "work before and after a product",
+        lambda: answer(lambda x: torch.exp(torch.sin(x) @ torch.cos(x).t()), x),
+        2,
+    )
 
 
 @exercise("00.2", "one graph instead of two")
 def _(answer):
     import minidynamo
+
     x = torch.tensor([-1.0, 3.0])
 
     def compiled():
         minidynamo.reset()
         return minidynamo.compile(answer, fullgraph=True)(x)
+
     yield row("the right numbers", lambda: compiled()[0], torch.tensor([2.0, 8.0]), same=close)
     yield row("the text", lambda: compiled()[1], "hello from the middle")
     yield row("one graph", lambda: (compiled(), minidynamo.counters["graphs"].total())[1], 1)

@@ -1,4 +1,5 @@
 """Checks of notebook 01: eager mode and graph mode."""
+
 import torch
 
 from . import close, exercise, row
@@ -8,8 +9,16 @@ from . import close, exercise, row
 def _(answer):
     ones = torch.ones(3)
     yield row("a straight chain is safe", lambda: answer(lambda x: torch.relu(x) + 1, ones, -ones))
-    yield row("a branch on data is not", lambda: answer(lambda x: x if x.sum() > 0 else -x * 2, ones, -ones), False)
-    yield row("a number from a tensor is not", lambda: answer(lambda x: x / float(x.max()), ones, ones * 3), False)
+    yield row(
+        "a branch on data is not",
+        lambda: answer(lambda x: x if x.sum() > 0 else -x * 2, ones, -ones),
+        False,
+    )
+    yield row(
+        "a number from a tensor is not",
+        lambda: answer(lambda x: x / float(x.max()), ones, ones * 3),
+        False,
+    )
 
 
 def cat_of_list(x):
@@ -25,7 +34,13 @@ def with_a_dict(x):
 @exercise("01.2", "lists in the scripted language")
 def _(answer):
     from minidynamo.prior import NotScriptable
-    yield row("a list display is accepted", lambda: answer(cat_of_list)(torch.ones(2)), torch.tensor([1.0, 1, 2, 2]), same=close)
+
+    yield row(
+        "a list display is accepted",
+        lambda: answer(cat_of_list)(torch.ones(2)),
+        torch.tensor([1.0, 1, 2, 2]),
+        same=close,
+    )
 
     def refuses():
         try:
@@ -33,12 +48,17 @@ def _(answer):
         except NotScriptable:
             return True
         return False
-    yield row("the name of a class of ours was kept: lists are really new", lambda: ast_list_is_new(answer))
+
+    yield row(
+        "the name of a class of ours was kept: lists are really new",
+        lambda: ast_list_is_new(answer),
+    )
     yield row("a dictionary is still refused", lambda: ast_list_is_new(answer) and refuses())
 
 
 def ast_list_is_new(answer):
     import ast
+
     return ast.List in answer.KNOWN
 
 
@@ -55,6 +75,11 @@ def _(answer):
         results = [staged(torch.ones(2)), staged(torch.ones(2))]
         state["training"] = False
         return [*results, staged(torch.ones(2))]
-    yield row("each flag gives its own program", compute, [torch.full((2,), 0.5)] * 2 + [torch.ones(2)],
-              same=lambda a, b: all(torch.equal(x, y) for x, y in zip(a, b, strict=True)))
+
+    yield row(
+        "each flag gives its own program",
+        compute,
+        [torch.full((2,), 0.5)] * 2 + [torch.ones(2)],
+        same=lambda a, b: all(torch.equal(x, y) for x, y in zip(a, b, strict=True)),
+    )
     yield row("two programs were traced, the second call was a hit", lambda: state["traced"], 2)

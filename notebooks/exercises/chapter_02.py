@@ -1,4 +1,5 @@
 """Checks of notebook 02: FX graphs."""
+
 import operator
 
 import torch
@@ -9,6 +10,7 @@ from . import close, exercise, row
 def captured(function, *inputs):
     """The graph that minidynamo captures of `function`."""
     import minidynamo
+
     graphs = []
     minidynamo.compile(function, backend=lambda gm, _: graphs.append(gm) or gm.forward)(*inputs)
     minidynamo.reset()
@@ -23,6 +25,7 @@ def calls(gm):
 def _(answer):
     def outer(a, b):
         return torch.relu(a[:, None] * b[None, :]).sum()
+
     gm = captured(outer, torch.ones(3), torch.ones(4))
     sizes = {n.name: n.meta["example_value"].numel() for n in calls(gm)}
     yield row("it has 12 elements", lambda: sizes[answer(gm)], 12)
@@ -39,12 +42,25 @@ def _(answer):
 
     x = torch.randn(5)
     gm = captured(twice, x)
-    yield row("sin(x) * 2 + sin(x) * 2 has three operations left", lambda: len(calls(answer(gm))), 3)
-    yield row("the numbers are the same", lambda: gm(x)[0] if isinstance(gm(x), tuple) else gm(x), twice(x), same=close)
+    yield row(
+        "sin(x) * 2 + sin(x) * 2 has three operations left", lambda: len(calls(answer(gm))), 3
+    )
+    yield row(
+        "the numbers are the same",
+        lambda: gm(x)[0] if isinstance(gm(x), tuple) else gm(x),
+        twice(x),
+        same=close,
+    )
     noise = captured(lambda x: torch.rand_like(x) + torch.rand_like(x), x)
-    yield row("two random tensors stay two", lambda: sum(n.target is torch.rand_like for n in calls(answer(noise))), 2)
+    yield row(
+        "two random tensors stay two",
+        lambda: sum(n.target is torch.rand_like for n in calls(answer(noise))),
+        2,
+    )
     dropped = captured(lambda x: dropout(x, 0.5, True) + dropout(x, 0.5, True), x)
-    yield row("two dropouts stay two", lambda: sum(n.target is dropout for n in calls(answer(dropped))), 2)
+    yield row(
+        "two dropouts stay two", lambda: sum(n.target is dropout for n in calls(answer(dropped))), 2
+    )
     lists = captured(lambda x: torch.cat([x, x]) + 1, x)
     yield row("a call with a list does not crash it", lambda: len(calls(answer(lists))), 2)
 
@@ -53,8 +69,19 @@ def _(answer):
 def _(answer):
     def left(function, x):
         return sum(n.target is operator.mul for n in calls(answer(captured(function, x))))
-    yield row("float x times 1 is removed", lambda: left(lambda x: torch.relu(x * 1) + 1, torch.ones(3)), 0)
-    yield row("int x times 1 is removed", lambda: left(lambda x: (x * 1) + 1, torch.tensor([1, 2])), 0)
-    yield row("int x times 1.0 stays: the dtype changes", lambda: left(lambda x: (x * 1.0) + 1, torch.tensor([1, 2])), 1)
+
+    yield row(
+        "float x times 1 is removed",
+        lambda: left(lambda x: torch.relu(x * 1) + 1, torch.ones(3)),
+        0,
+    )
+    yield row(
+        "int x times 1 is removed", lambda: left(lambda x: (x * 1) + 1, torch.tensor([1, 2])), 0
+    )
+    yield row(
+        "int x times 1.0 stays: the dtype changes",
+        lambda: left(lambda x: (x * 1.0) + 1, torch.tensor([1, 2])),
+        1,
+    )
     yield row("x times 2 stays", lambda: left(lambda x: x * 2 + 1, torch.ones(3)), 1)
     yield row("x times y stays", lambda: left(lambda x: x * x + 1, torch.ones(3)), 1)

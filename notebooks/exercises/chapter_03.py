@@ -1,4 +1,5 @@
 """Checks of notebook 03: the frame hook."""
+
 from . import exercise, row
 
 
@@ -18,7 +19,9 @@ def _(answer):
     def still_plain():
         answer(leaf, 1)
         from minidynamo import frame_hook
+
         return frame_hook.get_callback()
+
     yield row("the hook is off afterwards", still_plain, None)
 
 
@@ -41,4 +44,5 @@ def _(answer):
     def both():
         memo.append(answer(square, {8: 1, 6: 2}))
         return [memo[0](n) for n in (8, 6, 8, 7)]
+
     yield row("several entries live side by side", both, [1, 2, 1, 49])

@@ -1,4 +1,5 @@
 """Checks of notebook 04: bytecode and symbolic evaluation."""
+
 import torch
 
 from . import close, exercise, row
@@ -35,9 +36,18 @@ def result(machine, x):
 
 @exercise("04.1", "for loops")
 def _(answer):
-    yield row("three turns give three multiplications", lambda: operations(answer(powers, ["x"])), ["mul"] * 3)
+    yield row(
+        "three turns give three multiplications",
+        lambda: operations(answer(powers, ["x"])),
+        ["mul"] * 3,
+    )
     yield row("nested loops", lambda: operations(answer(nested, ["x"])), ["add"] * 4)
-    yield row("with the right numbers", lambda: result(answer(nested, ["x"]), torch.ones(1)), torch.tensor([91.0]), same=close)
+    yield row(
+        "with the right numbers",
+        lambda: result(answer(nested, ["x"]), torch.ones(1)),
+        torch.tensor([91.0]),
+        same=close,
+    )
     yield row("an empty loop", lambda: operations(answer(never, ["x"])), [])
 
 
@@ -55,12 +65,24 @@ def program(x):
 
 @exercise("04.2", "inlining")
 def _(answer):
-    yield row("two levels deep: add, mul, mul, add, sub", lambda: operations(answer(program, ["x"])), ["add", "mul", "mul", "add", "sub"])
-    yield row("with the right numbers", lambda: result(answer(program, ["x"]), torch.tensor([2.0])), torch.tensor([10.0]), same=close)
+    yield row(
+        "two levels deep: add, mul, mul, add, sub",
+        lambda: operations(answer(program, ["x"])),
+        ["add", "mul", "mul", "add", "sub"],
+    )
+    yield row(
+        "with the right numbers",
+        lambda: result(answer(program, ["x"]), torch.tensor([2.0])),
+        torch.tensor([10.0]),
+        same=close,
+    )
 
     def with_torch(x):
         return torch.relu(square(x))
-    yield row("torch functions stay calls", lambda: operations(answer(with_torch, ["x"])), ["mul", "relu"])
+
+    yield row(
+        "torch functions stay calls", lambda: operations(answer(with_torch, ["x"])), ["mul", "relu"]
+    )
 
 
 def matched(x, parts):
@@ -77,6 +99,7 @@ def matched(x, parts):
 def _(answer):
     import minidynamo
     from minidynamo.symbolic_eval import code_info, opcodes
+
     used = []
 
     def spy(frame, arg):
@@ -90,11 +113,14 @@ def _(answer):
         opcodes.HANDLERS["GET_LEN"] = spy
         try:
             with minidynamo.config.patch(raise_internal_errors=True):
-                return minidynamo.compile(matched, backend="eager", fullgraph=True)(torch.ones(2), parts)
+                return minidynamo.compile(matched, backend="eager", fullgraph=True)(
+                    torch.ones(2), parts
+                )
         finally:
             opcodes.HANDLERS["GET_LEN"] = original
             code_info._CACHE.clear()
             minidynamo.reset()
+
     for parts in ([3], [3, 4], [1, 2, 3]):
         yield row(f"match {parts}", lambda: run(parts), matched(torch.ones(2), parts), same=close)
     yield row("your handler was really used", lambda: len(used) >= 3)

@@ -1,4 +1,5 @@
 """Checks of notebook 06: graph breaks."""
+
 import torch
 
 from . import close, exercise, row
@@ -11,6 +12,7 @@ def reference(x):
 @exercise("06.1", "remove the breaks")
 def _(answer):
     import minidynamo
+
     inputs = torch.tensor([1.0, 2.0, -4.0, 5.0]), torch.tensor([-1.0, 0.5])
     for x in inputs:
         yield row(f"the numbers for {x.tolist()}", lambda: answer(x), reference(x), same=close)
@@ -22,6 +24,7 @@ def _(answer):
         count = sum(minidynamo.counters["graph_breaks"].values())
         minidynamo.reset()
         return count
+
     yield row("no graph break", breaks, 0)
 
 
@@ -40,12 +43,20 @@ def overwritten(a, b):
 
 @exercise("06.2", "what is alive")
 def _(answer):
-    yield row("before the second line of straight", lambda: set(answer(straight, 3)), {"a", "c", "d"})
+    yield row(
+        "before the second line of straight", lambda: set(answer(straight, 3)), {"a", "c", "d"}
+    )
     yield row("before the last line", lambda: set(answer(straight, 5)), {"e", "f"})
-    yield row("a variable that is overwritten is not alive", lambda: set(answer(overwritten, 2)), {"b"})
+    yield row(
+        "a variable that is overwritten is not alive", lambda: set(answer(overwritten, 2)), {"b"}
+    )
 
 
 @exercise("06.3", "a resume function by hand")
 def _(answer):
-    yield row("straight(2, 3, 4), resumed at its third line", lambda: answer(straight, 4)(a=2, e=20), straight(2, 3, 4))
+    yield row(
+        "straight(2, 3, 4), resumed at its third line",
+        lambda: answer(straight, 4)(a=2, e=20),
+        straight(2, 3, 4),
+    )
     yield row("overwritten, resumed at its last line", lambda: answer(overwritten, 4)(3, 5), -2)

@@ -1,4 +1,5 @@
 """Checks of notebook 07: side effects."""
+
 import torch
 
 from . import exercise, row
@@ -14,6 +15,7 @@ def puzzle(x, a, b):
 @exercise("07.1", "predict the puzzle")
 def _(answer):
     import minidynamo
+
     a = [1]
     first, second, third = minidynamo.compile(puzzle, backend="eager")(torch.ones(1), a, a)
     minidynamo.reset()
@@ -33,6 +35,7 @@ def _(answer):
         shadow[0] = 10
         shadows.append(shadow)
         return [shadow[i] for i in range(len(shadow))]
+
     yield row("reads see the writes", use, [10, 2, 3])
     yield row("the real list does not", lambda: (shadows[0], list(real))[1], [1, 2])
 
@@ -40,6 +43,7 @@ def _(answer):
         same = real
         shadows[0].replay()
         return real, real is same
+
     yield row("replay brings it up to date, in place", replay, ([10, 2, 3], True))
 
 
@@ -60,7 +64,7 @@ def writes_nothing(x, log, table):
 
 @exercise("07.3", "find the hidden write")
 def _(answer):
-    arguments = lambda: (torch.ones(1), [], {"inner": []})      # noqa: E731
+    arguments = lambda: (torch.ones(1), [], {"inner": []})  # noqa: E731
     yield row("an append", lambda: set(answer(writes_one, *arguments())), {"log"})
     yield row("a write inside a dict", lambda: set(answer(writes_nested, *arguments())), {"table"})
     yield row("a rebinding is no write", lambda: set(answer(writes_nothing, *arguments())), set())

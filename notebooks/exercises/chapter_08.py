@@ -1,4 +1,5 @@
 """Checks of notebook 08: AOTAutograd."""
+
 import torch
 import torch.nn.functional as F
 
@@ -24,6 +25,7 @@ def _(answer):
         mine = x.clone()
         answer(mine)
         return torch.equal(mine, x)
+
     yield row("x itself is not written", untouched)
 
 
@@ -31,10 +33,23 @@ def _(answer):
 def _(answer):
     chain = {"mm": 100, "tanh": 100, "small": 10, "wide": 400}
     edges = [("mm", "tanh"), ("tanh", "small"), ("small", "wide")]
-    yield row("backward reads the end of a chain: save its narrowest place", lambda: set(answer(chain, edges, {"mm"}, {"wide"})), {"small"})
-    yield row("it also reads the beginning: that must be saved, the rest follows from it",
-              lambda: set(answer(chain, edges, {"mm"}, {"mm", "wide"})), {"mm"})
-    yield row("a random value in the middle", lambda: set(answer(dict(chain, mask=50), [*edges, ("mask", "wide")], {"mm", "mask"}, {"wide"})), {"small", "mask"})
+    yield row(
+        "backward reads the end of a chain: save its narrowest place",
+        lambda: set(answer(chain, edges, {"mm"}, {"wide"})),
+        {"small"},
+    )
+    yield row(
+        "it also reads the beginning: that must be saved, the rest follows from it",
+        lambda: set(answer(chain, edges, {"mm"}, {"mm", "wide"})),
+        {"mm"},
+    )
+    yield row(
+        "a random value in the middle",
+        lambda: set(
+            answer(dict(chain, mask=50), [*edges, ("mask", "wide")], {"mm", "mask"}, {"wide"})
+        ),
+        {"small", "mask"},
+    )
 
 
 def program(x, w):
@@ -45,6 +60,7 @@ def program(x, w):
 def _(answer):
     import minidynamo
     from miniinductor.autograd import partition
+
     x, w = torch.randn(5, 4), torch.randn(4, 6, requires_grad=True)
     original = partition.why_saved
 
@@ -66,6 +82,7 @@ def _(answer):
         torch.manual_seed(3)
         program(x, w).sum().backward()
         return w.grad.clone()
+
     yield row("the gradient is eager's", lambda: train(answer)[1], eager(), same=close)
     yield row("exp is saved", lambda: any("exp" in s.op for s in train(answer)[0]))
     yield row("the reason is on record", lambda: all(s.reason for s in train(answer)[0]))

@@ -1,4 +1,5 @@
 """Checks of notebook 09: decompositions and the loop IR."""
+
 import torch
 
 from . import close, exercise, row
@@ -13,7 +14,9 @@ def hat_op():
     try:
         return torch.ops.course.hat.default
     except (AttributeError, RuntimeError):
-        op = torch.library.custom_op("course::hat", lambda x: reference(x), mutates_args=(), schema="(Tensor x) -> Tensor")
+        op = torch.library.custom_op(
+            "course::hat", lambda x: reference(x), mutates_args=(), schema="(Tensor x) -> Tensor"
+        )
         op.register_fake(lambda x: torch.empty_like(x))
         return torch.ops.course.hat.default
 
@@ -21,6 +24,7 @@ def hat_op():
 def compiled(x):
     """(result, CompileRecord) of hat(x) * 2 + 1."""
     import minidynamo
+
     op = hat_op()
     with torch.no_grad():
         e = minidynamo.explain(lambda x: op(x) * 2 + 1)(x)
@@ -31,6 +35,7 @@ def compiled(x):
 @exercise("09.1", "a decomposition")
 def _(answer):
     from miniinductor import decompositions
+
     op, x = hat_op(), torch.tensor([-2.0, -0.5, 0.0, 0.25, 3.0])
 
     def with_decomposition():
@@ -39,15 +44,24 @@ def _(answer):
             return compiled(x)
         finally:
             del decompositions.OURS[op]
+
     yield row("the formula", lambda: answer(x), reference(x), same=close)
-    yield row("compiled: the right numbers", lambda: with_decomposition()[0], reference(x) * 2 + 1, same=close)
-    yield row("compiled: no eager kernel is left", lambda: len(with_decomposition()[1].fallbacks), 0)
+    yield row(
+        "compiled: the right numbers",
+        lambda: with_decomposition()[0],
+        reference(x) * 2 + 1,
+        same=close,
+    )
+    yield row(
+        "compiled: no eager kernel is left", lambda: len(with_decomposition()[1].fallbacks), 0
+    )
     yield row("compiled: one kernel", lambda: len(with_decomposition()[1].kernels), 1)
 
 
 @exercise("09.2", "a lowering")
 def _(answer):
     from miniinductor.lowering.registry import LOWERINGS
+
     op, x = hat_op(), torch.tensor([-2.0, -0.5, 0.0, 0.25, 3.0])
     used = []
 
@@ -61,9 +75,19 @@ def _(answer):
             return compiled(x)
         finally:
             del LOWERINGS[op]
+
     yield row("the right numbers", lambda: with_lowering(x)[0], reference(x) * 2 + 1, same=close)
-    yield row("one kernel, no eager kernel", lambda: [len(with_lowering(x)[1].kernels), len(with_lowering(x)[1].fallbacks)], [1, 0])
-    yield row("for float64 as well", lambda: with_lowering(x.double())[0], reference(x.double()) * 2 + 1, same=close)
+    yield row(
+        "one kernel, no eager kernel",
+        lambda: [len(with_lowering(x)[1].kernels), len(with_lowering(x)[1].fallbacks)],
+        [1, 0],
+    )
+    yield row(
+        "for float64 as well",
+        lambda: with_lowering(x.double())[0],
+        reference(x.double()) * 2 + 1,
+        same=close,
+    )
     yield row("your lowering was really used", lambda: len(used) >= 3)
 
 
@@ -71,12 +95,22 @@ def _(answer):
 def _(answer):
     import sympy
     from miniinductor.ops import ops, set_handler
+
     i = sympy.Symbol("i", integer=True)
 
     def count(body):
         with set_handler(answer()) as handler:
             body(i)
         return handler.loads, handler.arithmetic
-    yield row("x + y * 2", lambda: count(lambda i: ops.add(ops.load("x", i), ops.mul(ops.load("y", i), ops.constant(2, torch.float32)))), (2, 2))
+
+    yield row(
+        "x + y * 2",
+        lambda: count(
+            lambda i: ops.add(
+                ops.load("x", i), ops.mul(ops.load("y", i), ops.constant(2, torch.float32))
+            )
+        ),
+        (2, 2),
+    )
     yield row("a plain copy", lambda: count(lambda i: ops.load("x", i)), (1, 0))
     yield row("exp(exp(x))", lambda: count(lambda i: ops.exp(ops.exp(ops.load("x", i)))), (1, 2))

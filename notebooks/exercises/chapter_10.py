@@ -1,4 +1,5 @@
 """Checks of notebook 10: scheduling and fusion."""
+
 import torch
 
 from . import close, exercise, row
@@ -15,25 +16,52 @@ def _(answer):
 @exercise("10.2", "bytes saved")
 def _(answer):
     sizes = {"x": 100, "y": 40, "z": 4}
-    yield row("both read x", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"x"}, "writes": {"z"}}, sizes), 100)
-    yield row("the second reads what the first writes", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"y"}, "writes": {"z"}}, sizes), 40)
-    yield row("both", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"x", "y"}, "writes": {"z"}}, sizes), 140)
-    yield row("nothing in common", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"z"}, "writes": set()}, sizes), 0)
+    yield row(
+        "both read x",
+        lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"x"}, "writes": {"z"}}, sizes),
+        100,
+    )
+    yield row(
+        "the second reads what the first writes",
+        lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"y"}, "writes": {"z"}}, sizes),
+        40,
+    )
+    yield row(
+        "both",
+        lambda: answer(
+            {"reads": {"x"}, "writes": {"y"}}, {"reads": {"x", "y"}, "writes": {"z"}}, sizes
+        ),
+        140,
+    )
+    yield row(
+        "nothing in common",
+        lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"z"}, "writes": set()}, sizes),
+        0,
+    )
 
 
 def contested(big, small):
-    """`a` may be fused with a distant reader of a large buffer or with a near reader of a small one, not with both."""
+    """`a` may be fused with a distant reader of a large buffer or with a near reader of a small
+    one, not with both."""
     return big.sum(0), small.exp() + 1, big.sin() + big.sum(0)
 
 
 @exercise("10.3", "a better score")
 def _(answer):
-    yield row("a vertical fusion comes before a horizontal one", lambda: answer("vertical", 1, 9) > answer("horizontal", 10 ** 9, 0))
-    yield row("more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0))
-    yield row("of equals, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5))
+    yield row(
+        "a vertical fusion comes before a horizontal one",
+        lambda: answer("vertical", 1, 9) > answer("horizontal", 10**9, 0),
+    )
+    yield row(
+        "more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0)
+    )
+    yield row(
+        "of equals, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5)
+    )
 
     import minidynamo
     from miniinductor.scheduler import Scheduler
+
     original = Scheduler.candidates
     used = []
 
@@ -42,6 +70,7 @@ def _(answer):
             used.append(1)
             first, second, category, saved = candidate
             return answer(category, saved, abs(self.rank[first] - self.rank[second]))
+
         return sorted(original(self, nodes, decided), key=score, reverse=True)
 
     def compiled():
@@ -52,9 +81,18 @@ def _(answer):
         finally:
             Scheduler.candidates = original
             minidynamo.reset()
+
     x, y = torch.randn(40, 30), torch.randn(30)
-    yield row("in the real scheduler: the numbers are right", lambda: list(compiled().result), list(contested(x, y)), same=close)
-    yield row("no more memory traffic than with the scheduler's own score", lambda: traffic(compiled()) <= traffic(minidynamo.explain(contested)(x, y)))
+    yield row(
+        "in the real scheduler: the numbers are right",
+        lambda: list(compiled().result),
+        list(contested(x, y)),
+        same=close,
+    )
+    yield row(
+        "no more memory traffic than with the scheduler's own score",
+        lambda: traffic(compiled()) <= traffic(minidynamo.explain(contested)(x, y)),
+    )
     yield row("your score was really used", lambda: len(used) > 0)
 
 

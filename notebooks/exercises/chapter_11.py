@@ -1,4 +1,5 @@
 """Checks of notebook 11: C++ code generation."""
+
 import sympy
 import torch
 
@@ -7,6 +8,7 @@ from . import close, exercise, row
 
 def repeated(i):
     from miniinductor.ops import ops
+
     x = ops.load("x", i)
     twice = ops.mul(x, ops.constant(2, torch.float32))
     again = ops.mul(ops.load("x", i), ops.constant(2, torch.float32))
@@ -15,16 +17,19 @@ def repeated(i):
 
 def biggest(i):
     from miniinductor.ops import ops
+
     ops.store("out", i, ops.maximum(ops.load("x", i), ops.constant(0, torch.float32)))
 
 
 def smallest_first(i):
     from miniinductor.ops import ops
+
     ops.store("out", i, ops.maximum(ops.constant(0, torch.float32), ops.load("x", i)))
 
 
 def lines(handler, body):
     from miniinductor.ops import set_handler
+
     with set_handler(handler()) as used:
         body(sympy.Symbol("i"))
     return used.lines
@@ -32,9 +37,13 @@ def lines(handler, body):
 
 def run(handler, body, x):
     from miniinductor.runtime.build import build_kernels
+
     inner = "\n".join(lines(handler, body))
-    source = ('extern "C" int NAME(void** args) {\n const float* x = (const float*)args[0]; float* out = (float*)args[1];\n'
-              f"for (long i = 0; i < {x.numel()}; i++) {{\n{inner}\n}}\nreturn 0; }}")
+    source = (
+        'extern "C" int NAME(void** args) {\n const float* x = (const float*)args[0]; float* out = '
+        "(float*)args[1];\n"
+        f"for (long i = 0; i < {x.numel()}; i++) {{\n{inner}\n}}\nreturn 0; }}"
+    )
     (kernel,) = build_kernels([(source, "exercise")])
     out = torch.empty_like(x)
     kernel(x, out)
@@ -55,22 +64,42 @@ def _(answer):
     def same(a, b):
         torch.testing.assert_close(a, b, equal_nan=True)
         return True
-    yield row("maximum(x, 0)", lambda: run(answer, biggest, x), torch.maximum(x, torch.zeros(())), same=same)
-    yield row("maximum(0, x)", lambda: run(answer, smallest_first, x), torch.maximum(x, torch.zeros(())), same=same)
-    yield row("without a library call", lambda: any("std::" in line or "isnan" in line for line in lines(answer, biggest)), False)
+
+    yield row(
+        "maximum(x, 0)",
+        lambda: run(answer, biggest, x),
+        torch.maximum(x, torch.zeros(())),
+        same=same,
+    )
+    yield row(
+        "maximum(0, x)",
+        lambda: run(answer, smallest_first, x),
+        torch.maximum(x, torch.zeros(())),
+        same=same,
+    )
+    yield row(
+        "without a library call",
+        lambda: any("std::" in line or "isnan" in line for line in lines(answer, biggest)),
+        False,
+    )
 
 
 @exercise("11.3", "row sums, accurately")
 def _(answer):
     def sums(x):
         from miniinductor.runtime.build import build_kernels
+
         (kernel,) = build_kernels([(answer(*x.shape), "row_sums")])
         out = torch.empty(x.shape[0])
         kernel(x, out)
         return out
+
     x = torch.randn(7, 1001)
     yield row("a 7 x 1001 matrix", lambda: sums(x), x.sum(1), same=close)
     yield row("one column", lambda: sums(torch.ones(3, 1)), torch.ones(3), same=close)
     ones = torch.full((1, 10_000_000), 0.1)
     exact = ones.double().sum().item()
-    yield row("ten million times 0.1: relative error below 1e-6", lambda: abs(sums(ones).item() - exact) / exact < 1e-6)
+    yield row(
+        "ten million times 0.1: relative error below 1e-6",
+        lambda: abs(sums(ones).item() - exact) / exact < 1e-6,
+    )

@@ -1,4 +1,6 @@
-"""Checks of notebook 12: Triton kernels, in Triton's interpreter (TRITON_INTERPRET=1 before triton is imported)."""
+"""Checks of notebook 12: Triton kernels, in Triton's interpreter (TRITON_INTERPRET=1 before
+triton is imported)."""
+
 import torch
 
 from . import close, exercise, row
@@ -10,8 +12,13 @@ def _(answer):
         out = torch.full((len(x),), float("nan"))
         answer[(len(x),)](x, out, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
         return out
-    for name, x in (("a full tile", torch.randn(4, 64)), ("negative numbers, 1000 columns", -torch.rand(4, 1000) - 1),
-                    ("minus infinity only", torch.full((2, 3), -torch.inf)), ("one column", torch.randn(5, 1))):
+
+    for name, x in (
+        ("a full tile", torch.randn(4, 64)),
+        ("negative numbers, 1000 columns", -torch.rand(4, 1000) - 1),
+        ("minus infinity only", torch.full((2, 3), -torch.inf)),
+        ("one column", torch.randn(5, 1)),
+    ):
         yield row(name, lambda x=x: top(x), x.amax(1), same=close)
 
 
@@ -28,6 +35,7 @@ def _(answer):
     from miniinductor.records import CompileRecord
     from miniinductor.gpu.build import source_file
     from miniinductor.gpu.interpreter import load_interpreted
+
     handler_class, template = answer
     sources = []
 
@@ -41,24 +49,56 @@ def _(answer):
         handler = handler_class(product.name)
         trace(after).play(handler)
         pointers = ["a", "b", *handler.pointers, "out"]
-        source = template.replace("POINTERS", ", ".join(pointers)).replace("    EPILOGUE\n", "".join(f"    {line}\n" for line in handler.lines))
+        source = template.replace("POINTERS", ", ".join(pointers)).replace(
+            "    EPILOGUE\n", "".join(f"    {line}\n" for line in handler.lines)
+        )
         sources.append(source)
-        kernel, (m, k), n, tile = load_interpreted(source_file(source), "matmul"), a.shape, b.shape[1], 16
+        kernel, (m, k), n, tile = (
+            load_interpreted(source_file(source), "matmul"),
+            a.shape,
+            b.shape[1],
+            16,
+        )
         out = torch.full((m, n), float("nan"))
         named = dict(zip(graph.inputs, (a, b, *others)))
-        kernel[(-(-m // tile), -(-n // tile))](a, b, *[named[p] for p in handler.pointers], out, m, n, k, TILE=tile)
+        kernel[(-(-m // tile), -(-n // tile))](
+            a, b, *[named[p] for p in handler.pointers], out, m, n, k, TILE=tile
+        )
         return out
-    a, b, bias, residual = torch.randn(40, 32), torch.randn(32, 48), torch.randn(48), torch.randn(40, 48)
-    cases = (("relu(a @ b)", lambda a, b: torch.relu(a @ b), (a, b)),
-             ("gelu(a @ b + bias): a row is broadcast", lambda a, b, bias: gelu(a @ b + bias), (a, b, bias)),
-             ("(a @ b) * sigmoid(a @ b) + residual", lambda a, b, r: (p := a @ b) * torch.sigmoid(p) + r, (a, b, residual)),
-             ("a product that fills no tile", lambda a, b, bias: gelu(a @ b + bias), (a[:37, :30].clone(), b[:30, :41].clone(), bias[:41].clone())))
+
+    a, b, bias, residual = (
+        torch.randn(40, 32),
+        torch.randn(32, 48),
+        torch.randn(48),
+        torch.randn(40, 48),
+    )
+    cases = (
+        ("relu(a @ b)", lambda a, b: torch.relu(a @ b), (a, b)),
+        (
+            "gelu(a @ b + bias): a row is broadcast",
+            lambda a, b, bias: gelu(a @ b + bias),
+            (a, b, bias),
+        ),
+        (
+            "(a @ b) * sigmoid(a @ b) + residual",
+            lambda a, b, r: (p := a @ b) * torch.sigmoid(p) + r,
+            (a, b, residual),
+        ),
+        (
+            "a product that fills no tile",
+            lambda a, b, bias: gelu(a @ b + bias),
+            (a[:37, :30].clone(), b[:30, :41].clone(), bias[:41].clone()),
+        ),
+    )
     for name, function, arguments in cases:
         yield row(name, lambda: fused(function, *arguments), function(*arguments), same=close)
-    yield row("the product itself is neither stored nor read", lambda: [s.count("tl.store(") for s in sources] == [1] * len(cases))
+    yield row(
+        "the product itself is neither stored nor read",
+        lambda: [s.count("tl.store(") for s in sources] == [1] * len(cases),
+    )
 
 
-KERNEL = '''import triton
+KERNEL = """import triton
 import triton.language as tl
 
 
@@ -69,7 +109,7 @@ def pairs(source, top, total, columns, BLOCK: tl.constexpr):
     m, s = tl.reduce((values, tl.where(values == float("-inf"), 0.0, 1.0)), 0, merge)
     tl.store(top + row, m)
     tl.store(total + row, s)
-'''
+"""
 
 
 @exercise("12.3", "merging two softmaxes")
@@ -87,9 +127,19 @@ def _(answer):
     def expected(x):
         top = x.amax(1)
         return top, torch.exp(x - top.nan_to_num(neginf=0)[:, None]).sum(1)
+
     large = torch.randn(4, 1000) * 40 + 100
     holes = torch.randn(3, 64)
     holes[0, ::2], holes[1] = -torch.inf, -torch.inf
-    for name, x in (("small numbers", torch.randn(4, 64)), ("large numbers: exp alone would overflow", large), ("minus infinity", holes)):
+    for name, x in (
+        ("small numbers", torch.randn(4, 64)),
+        ("large numbers: exp alone would overflow", large),
+        ("minus infinity", holes),
+    ):
         yield row(name, lambda x=x: pairs(x), expected(x), same=close)
-    yield row("the logarithm of a sum of exponentials", lambda: (lambda m, s: m + torch.log(s))(*pairs(large)), torch.logsumexp(large, 1), same=close)
+    yield row(
+        "the logarithm of a sum of exponentials",
+        lambda: (lambda m, s: m + torch.log(s))(*pairs(large)),
+        torch.logsumexp(large, 1),
+        same=close,
+    )

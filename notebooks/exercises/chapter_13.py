@@ -1,4 +1,5 @@
 """Checks of notebook 13: the wrapper, memory, autotuning, record and replay."""
+
 import random
 import time
 
@@ -18,6 +19,7 @@ def _(answer):
     from minidynamo.bench.models import gpt2
     from miniinductor import memory
     import minidynamo
+
     used, original = [], memory.place_in_arena
 
     def place(arena, size, born, dies):
@@ -35,11 +37,20 @@ def _(answer):
         finally:
             memory.place_in_arena = original
             minidynamo.reset()
+
     model, inputs = gpt2(layers=1, sequence=16)
     with torch.no_grad():
         expected = model(**inputs).logits
-    yield row("in the real wrapper: the numbers are right", lambda: with_answer().result.logits, expected, same=lambda a, b: torch.allclose(a, b, atol=1e-4))
-    yield row("no larger than the wrapper's own arena", lambda: with_answer().memory_picture.arena <= explained().memory_picture.arena)
+    yield row(
+        "in the real wrapper: the numbers are right",
+        lambda: with_answer().result.logits,
+        expected,
+        same=lambda a, b: torch.allclose(a, b, atol=1e-4),
+    )
+    yield row(
+        "no larger than the wrapper's own arena",
+        lambda: with_answer().memory_picture.arena <= explained().memory_picture.arena,
+    )
     yield row("your placement was really used", lambda: len(used) > 2)
 
 
@@ -47,6 +58,7 @@ def _(answer):
 def _(answer):
     import minidynamo
     from miniinductor.runtime.build import build_kernels
+
     with torch.no_grad():
         record = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8)).main.compiled
     [known] = record.kernels
@@ -63,6 +75,7 @@ def _(answer):
 
     def expected(x):
         return torch.softmax(torch.softmax(torch.softmax(x, -1), -1), -1)
+
     xs = [torch.randn(4, 8) for _ in range(3)]
     call = None
 
@@ -70,38 +83,66 @@ def _(answer):
         nonlocal call
         call = answer(program)
         return call(xs[0])
+
     yield row("the first call", first, expected(xs[0]), same=close)
     yield row("another input", lambda: call(xs[1]), expected(xs[1]), same=close)
-    yield row("earlier results stay what they were", lambda: (lambda a: (call(xs[2]), a)[1])(call(xs[0])), expected(xs[0]), same=close)
+    yield row(
+        "earlier results stay what they were",
+        lambda: (lambda a: (call(xs[2]), a)[1])(call(xs[0])),
+        expected(xs[0]),
+        same=close,
+    )
     yield row("the program's Python ran once", lambda: len(traced), 1)
 
 
 @exercise("13.3", "choose by timing")
 def _(answer):
     def clock(speeds, seed):
-        """A machine that gets 3 percent slower with each run, and is interrupted in one run of ten."""
+        """A machine that gets 3 percent slower with each run, and is interrupted in one of ten."""
         noise, runs = random.Random(seed), []
 
         def seconds(candidate):
             runs.append(candidate)
-            return speeds[candidate] * 1.03 ** len(runs) * (10 if noise.random() < 0.1 else 1) * noise.uniform(0.99, 1.01)
+            return (
+                speeds[candidate]
+                * 1.03 ** len(runs)
+                * (10 if noise.random() < 0.1 else 1)
+                * noise.uniform(0.99, 1.01)
+            )
+
         return seconds, runs
+
     speeds = {"a": 1.5, "b": 1.0, "c": 2.0, "d": 1.7}
 
     def chosen(names, seed):
         seconds, runs = clock(speeds, seed)
         return answer(names, seconds, 9), runs
-    yield row("on an unkind machine, 20 times", lambda: [chosen(["a", "b", "c", "d"], seed)[0] for seed in range(20)], ["b"] * 20)
-    yield row("the fastest one is measured last", lambda: [chosen(["d", "c", "a", "b"], seed)[0] for seed in range(20)], ["b"] * 20)
-    yield row("at most 9 runs each", lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9)
+
+    yield row(
+        "on an unkind machine, 20 times",
+        lambda: [chosen(["a", "b", "c", "d"], seed)[0] for seed in range(20)],
+        ["b"] * 20,
+    )
+    yield row(
+        "the fastest one is measured last",
+        lambda: [chosen(["d", "c", "a", "b"], seed)[0] for seed in range(20)],
+        ["b"] * 20,
+    )
+    yield row(
+        "at most 9 runs each", lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9
+    )
 
     from miniinductor.runtime.build import build_kernels
 
     def source(passes):
         """A running value over 256 kB of floats, so many times."""
-        return ('extern "C" int NAME(void** args) { const float* x = (const float*)args[0]; double total = 0;\n'
-                f"for (long p = 0; p < {passes}; p++) for (long i = 0; i < 65536; i++) total = total * 0.5 + x[i];\n"
-                "*(float*)args[1] = (float)total; return 0; }")
+        return (
+            'extern "C" int NAME(void** args) { const float* x = (const float*)args[0]; double '
+            "total = 0;\n"
+            f"for (long p = 0; p < {passes}; p++) for (long i = 0; i < 65536; i++) total = total * "
+            "0.5 + x[i];\n"
+            "*(float*)args[1] = (float)total; return 0; }"
+        )
 
     def real():
         passes = [40, 1, 80]
@@ -112,5 +153,7 @@ def _(answer):
             start = time.perf_counter()
             kernels[n](x, out)
             return time.perf_counter() - start
+
         return answer(passes, seconds, 9)
+
     yield row("real kernels: one pass over an array, 40 and 80", real, 1)

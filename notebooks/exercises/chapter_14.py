@@ -1,4 +1,5 @@
 """Checks of notebook 14: dynamic shapes."""
+
 import math
 
 import torch
@@ -9,11 +10,17 @@ from . import close, exercise, row
 @exercise("14.1", "division of sizes")
 def _(answer):
     import sympy
+
     s0, s1 = sympy.symbols("s0 s1", integer=True)
 
     def traced(program, **sizes):
         asked = []
-        result = program(*[answer(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()])
+        result = program(
+            *[
+                answer(sympy.Symbol(name, integer=True), value, asked)
+                for name, value in sizes.items()
+            ]
+        )
         return result, asked
 
     def heads(width):
@@ -22,22 +29,39 @@ def _(answer):
 
     def windows(length):
         return "even" if length % 4 == 0 else "padded"
-    yield row("width // 4: the expression and the value", lambda: traced(heads, s0=12)[0], (s0 // 4, 3))
-    yield row("length % 4 == 0, for 12", lambda: traced(windows, s0=12), ("even", [sympy.Eq(s0 % 4, 0)]))
-    yield row("length % 4 == 0, for 13", lambda: traced(windows, s0=13), ("padded", [sympy.Ne(s0 % 4, 0)]))
-    yield row("both together", lambda: traced(lambda a, b: ((a + b) // 2 + a % b).hint, s0=7, s1=4)[0], 5 + 3)
+
+    yield row(
+        "width // 4: the expression and the value", lambda: traced(heads, s0=12)[0], (s0 // 4, 3)
+    )
+    yield row(
+        "length % 4 == 0, for 12", lambda: traced(windows, s0=12), ("even", [sympy.Eq(s0 % 4, 0)])
+    )
+    yield row(
+        "length % 4 == 0, for 13", lambda: traced(windows, s0=13), ("padded", [sympy.Ne(s0 % 4, 0)])
+    )
+    yield row(
+        "both together",
+        lambda: traced(lambda a, b: ((a + b) // 2 + a % b).hint, s0=7, s1=4)[0],
+        5 + 3,
+    )
 
 
 @exercise("14.2", "always so?")
 def _(answer):
     from minidynamo.symbolic_shapes import ShapeEnv
-    yield row("s0 + s1 - 2: the paper's question, s0 + s1 > 2, is always so", lambda: answer({"s0": 1, "s1": 1}, -2), 2)
+
+    yield row(
+        "s0 + s1 - 2: the paper's question, s0 + s1 > 2, is always so",
+        lambda: answer({"s0": 1, "s1": 1}, -2),
+        2,
+    )
     yield row("3 s0", lambda: answer({"s0": 3}, 0), 6)
     yield row("s0 - s1", lambda: answer({"s0": 1, "s1": -1}, 0), -math.inf)
     yield row("a number", lambda: answer({}, 5), 5)
 
     def agrees():
         import random
+
         draw = random.Random(0)
         for _ in range(40):
             env, expression = ShapeEnv(), 0
@@ -48,6 +72,7 @@ def _(answer):
             if bool(env.prove(expression + constant > 0)) != (answer(terms, constant) > 0):
                 return terms, constant
         return True
+
     yield row("what ShapeEnv proves, on 40 random questions", agrees)
 
 
@@ -63,7 +88,12 @@ def _(answer):
         call = answer(minidynamo.compile(rows, dynamic=False), [4, 16, 64])
         with torch.no_grad():
             return [close(call(x), rows(x)) for x in (torch.randn(n, 5) for n in lengths)]
+
     lengths = [2, 3, 4, 5, 9, 16, 17, 30, 64, 12, 3]
     yield row("the right rows", lambda: all(run(lengths)))
-    yield row("three graphs for eleven calls of nine lengths", lambda: (run(lengths), minidynamo.counters["graphs"].total())[1], 3)
+    yield row(
+        "three graphs for eleven calls of nine lengths",
+        lambda: (run(lengths), minidynamo.counters["graphs"].total())[1],
+        3,
+    )
     yield row("more rows than the largest bucket", lambda: all(run([70])))

@@ -1,4 +1,5 @@
 """Checks of notebook 15: measuring and ablation."""
+
 import torch
 
 from . import exercise, row
@@ -11,32 +12,67 @@ def near(a, b):
 @exercise("15.1", "a ratio with spread")
 def _(answer):
     from minidynamo.bench.runner import Timing, ratio
-    yield row("twice as fast", lambda: answer([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]), (2, 2, 2), same=near)
-    drift = [1.5 ** n for n in range(8)]
-    yield row("on a machine that gets slower in every round", lambda: answer([3 * d for d in drift], drift), (3, 3, 3), same=near)
+
+    yield row(
+        "twice as fast",
+        lambda: answer([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]),
+        (2, 2, 2),
+        same=near,
+    )
+    drift = [1.5**n for n in range(8)]
+    yield row(
+        "on a machine that gets slower in every round",
+        lambda: answer([3 * d for d in drift], drift),
+        (3, 3, 3),
+        same=near,
+    )
     slow, fast = [1.1, 1.0, 9.0, 1.2, 1.05, 1.1, 1.0], [0.5, 0.6, 0.5, 0.55, 5.0, 0.52, 0.5]
-    yield row("with interruptions, as the project's runner", lambda: answer(slow, fast), ratio({"a": Timing(slow), "b": Timing(fast)}, "a", "b"), same=near)
+    yield row(
+        "with interruptions, as the project's runner",
+        lambda: answer(slow, fast),
+        ratio({"a": Timing(slow), "b": Timing(fast)}, "a", "b"),
+        same=near,
+    )
 
 
 @exercise("15.2", "a mean of ratios")
 def _(answer):
     def mean(*values):
         return [answer(list(values))]
+
     yield row("of one", lambda: mean(1.7), [1.7], same=near)
     yield row("of 2 and 1/2", lambda: mean(2.0, 0.5), [1.0], same=near)
-    yield row("the other way round", lambda: [answer([3.0, 1.5, 0.8]) * answer([1 / 3, 1 / 1.5, 1 / 0.8])], [1.0], same=near)
+    yield row(
+        "the other way round",
+        lambda: [answer([3.0, 1.5, 0.8]) * answer([1 / 3, 1 / 1.5, 1 / 0.8])],
+        [1.0],
+        same=near,
+    )
     yield row("of 1, 10 and 100", lambda: mean(1.0, 10.0, 100.0), [10.0], same=near)
 
 
 @exercise("15.3", "an ablation of bytes")
 def _(answer):
     from minidynamo.bench.suites.ablation import captured
+
     x = torch.randn(64, 96)
-    cases = {"softmax": (lambda x: torch.softmax(x, -1), [x], {"fusion"}),
-             "a chain: each mechanism stands in for the other": (lambda x: torch.sigmoid(torch.exp(x) * 2), [x], set()),
-             "what feeds a matrix product must be stored anyway": (lambda x: torch.relu(x) @ x.t(), [x], set())}
+    cases = {
+        "softmax": (lambda x: torch.softmax(x, -1), [x], {"fusion"}),
+        "a chain: each mechanism stands in for the other": (
+            lambda x: torch.sigmoid(torch.exp(x) * 2),
+            [x],
+            set(),
+        ),
+        "what feeds a matrix product must be stored anyway": (
+            lambda x: torch.relu(x) @ x.t(),
+            [x],
+            set(),
+        ),
+    }
     for name, (function, inputs, expected) in cases.items():
+
         def run(function=function, inputs=inputs):
             with torch.no_grad():
                 return answer(*captured(function, inputs), ("fusion", "inlining", "buffer_reuse"))
+
         yield row(name, run, expected)

@@ -1,4 +1,5 @@
 """Checks of notebook 16: training and generating with a small GPT."""
+
 import copy
 
 import torch
@@ -21,16 +22,21 @@ def small(GPT, **options):
 
 def compiled_graphs():
     import minidynamo
+
     return dict(minidynamo.counters["graphs"]), sum(minidynamo.counters["graph_breaks"].values())
 
 
 @exercise("16.1", "another feed-forward part")
 def _(answer):
     import minidynamo
+
     SwiGLU, GPT = answer
 
     def formula(module, x):
-        return (F.silu(x @ module.gate.weight.t()) * (x @ module.up.weight.t())) @ module.down.weight.t()
+        return (
+            F.silu(x @ module.gate.weight.t()) * (x @ module.up.weight.t())
+        ) @ module.down.weight.t()
+
     x = torch.randn(3, 24)
     yield row("what it computes", lambda: (lambda m: close(m(x), formula(m, x)))(SwiGLU(24)))
     yield row("the hidden width", lambda: tuple(SwiGLU(24).down.weight.shape), (24, 64))
@@ -42,19 +48,28 @@ def _(answer):
         minidynamo.reset()
         eager(*inputs).backward()
         minidynamo.compile(other)(*inputs).backward()
-        return all(close(a.grad, b.grad) for a, b in zip(eager.parameters(), other.parameters(), strict=True)) and compiled_graphs()[1] == 0
+        return (
+            all(
+                close(a.grad, b.grad)
+                for a, b in zip(eager.parameters(), other.parameters(), strict=True)
+            )
+            and compiled_graphs()[1] == 0
+        )
+
     yield row("in a GPT: gradients as in eager mode, no graph break", gradients)
 
     def between():
         with torch.no_grad():
             record = minidynamo.explain(SwiGLU(24))(x).main.compiled
         return len(record.kernels), len(record.fallbacks)
+
     yield row("one kernel between three products", between, (1, 3))
 
 
 @exercise("16.2", "a step without recompilations")
 def _(answer):
     import minidynamo
+
     make_step, GPT = answer
     rates = [1e-2 * (n % 5 + 1) for n in range(12)]
 
@@ -65,7 +80,10 @@ def _(answer):
         return [step(*letters(n % 3)).item() for n in range(len(rates))], model
 
     def by_hand(model, rates):
-        optimizer, rates = torch.optim.AdamW(model.parameters(), lr=torch.tensor(rates[0])), iter(rates)
+        optimizer, rates = (
+            torch.optim.AdamW(model.parameters(), lr=torch.tensor(rates[0])),
+            iter(rates),
+        )
 
         def step(x, y):
             optimizer.param_groups[0]["lr"].fill_(next(rates))
@@ -74,18 +92,29 @@ def _(answer):
             loss.backward()
             optimizer.step()
             return loss.detach()
+
         return step
+
     expected, _ = trained(by_hand)
-    yield row("the losses of eager training", lambda: torch.tensor(trained(make_step)[0]), torch.tensor(expected),
-              same=lambda a, b: torch.allclose(a, b, rtol=1e-2, atol=1e-3))
+    yield row(
+        "the losses of eager training",
+        lambda: torch.tensor(trained(make_step)[0]),
+        torch.tensor(expected),
+        same=lambda a, b: torch.allclose(a, b, rtol=1e-2, atol=1e-3),
+    )
     yield row("no graph breaks", lambda: (trained(make_step), compiled_graphs()[1])[1], 0)
-    yield row("one graph of the model, at most two of the optimizer", lambda: (trained(make_step), sorted(compiled_graphs()[0].values()))[1],
-              [1, 2], same=lambda a, b: len(a) == 2 and a[0] == 1 and a[1] <= 2)
+    yield row(
+        "one graph of the model, at most two of the optimizer",
+        lambda: (trained(make_step), sorted(compiled_graphs()[0].values()))[1],
+        [1, 2],
+        same=lambda a, b: len(a) == 2 and a[0] == 1 and a[1] <= 2,
+    )
 
 
 @exercise("16.3", "generate with one graph")
 def _(answer):
     import minidynamo
+
     continue_text, GPT = answer
     model = small(GPT).eval()
 
@@ -99,6 +128,9 @@ def _(answer):
     def ours(known, length):
         minidynamo.reset()
         return list(continue_text(model, known, length))
+
     yield row("five numbers", lambda: ours([1, 2, 3], 5), eager([1, 2, 3], 5))
     yield row("longer than the context", lambda: ours([4, 1], 20), eager([4, 1], 20))
-    yield row("one graph", lambda: (ours([1, 2, 3], 6), compiled_graphs())[1], ({"GPT.forward": 1}, 0))
+    yield row(
+        "one graph", lambda: (ours([1, 2, 3], 6), compiled_graphs())[1], ({"GPT.forward": 1}, 0)
+    )

@@ -1,15 +1,47 @@
-"""Write the API page: every module's header and its public functions' docstrings, in pipeline order.
+"""Write the API page: headers of modules, docstrings of public functions, in pipeline order.
 
 usage: python api.py ROOT OUT.md      (reads the sources with `ast`; imports nothing)
 """
+
 import ast
 import sys
 from pathlib import Path
 
-ORDER = {"minidynamo": ["api", "frame_hook", "convert_frame", "bytecode", "symbolic_eval", "variables", "sources", "guards", "graph_capture",
-                        "reconstruct", "resume", "backends", "prior", "explain", "bench"],
-         "miniinductor": ["compile", "autograd", "decompositions", "graph_passes", "ops", "ir", "handlers", "interpreter", "lowering",
-                          "verify", "dependencies", "scheduler", "codegen", "runtime"]}
+ORDER = {
+    "minidynamo": [
+        "api",
+        "frame_hook",
+        "convert_frame",
+        "bytecode",
+        "symbolic_eval",
+        "variables",
+        "sources",
+        "guards",
+        "graph_capture",
+        "reconstruct",
+        "resume",
+        "backends",
+        "prior",
+        "explain",
+        "bench",
+    ],
+    "miniinductor": [
+        "compile",
+        "autograd",
+        "decompositions",
+        "graph_passes",
+        "ops",
+        "ir",
+        "handlers",
+        "interpreter",
+        "lowering",
+        "verify",
+        "dependencies",
+        "scheduler",
+        "codegen",
+        "runtime",
+    ],
+}
 
 
 def rank(package, path):
@@ -30,7 +62,11 @@ def module_text(root, path):
         return ""
     parts = [f"### `{path.relative_to(root)}`\n", block(head)]
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_") and ast.get_docstring(node):
+        if (
+            isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            and not node.name.startswith("_")
+            and ast.get_docstring(node)
+        ):
             if isinstance(node, ast.FunctionDef):
                 parts.append(f"**{node.name}**`({ast.unparse(node.args)})`\n")
             else:
@@ -40,12 +76,22 @@ def module_text(root, path):
 
 
 def main(root, out):
-    root, text = Path(root), ["# API", "The modules in the order in which a program flows through them: each file's header, then its public "
-                              "functions and classes.\n"]
+    root, text = (
+        Path(root),
+        [
+            "# API",
+            "The modules in the order in which a program flows through them: each file's header, "
+            "then its public "
+            "functions and classes.\n",
+        ],
+    )
     for name in ORDER:
         text.append(f"## {name}\n")
         package = root / name
-        text += [module_text(root, path) for path in sorted(package.rglob("*.py"), key=lambda p: rank(package, p))]
+        text += [
+            module_text(root, path)
+            for path in sorted(package.rglob("*.py"), key=lambda p: rank(package, p))
+        ]
     Path(out).write_text("\n".join(text))
 
 

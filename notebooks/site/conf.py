@@ -1,4 +1,5 @@
 """Sphinx settings of the course's site: stored outputs only, nothing from the network."""
+
 project = "minidynamo"
 author = "the minidynamo authors"
 extensions = ["myst_nb"]
@@ -11,8 +12,13 @@ html_theme = "sphinx_book_theme"
 html_title = "A real torch.compile, small enough to read"
 html_static_path = ["static"]
 html_css_files = ["course.css"]
-html_theme_options = {"use_download_button": False, "use_fullscreen_button": False, "secondary_sidebar_items": [],
-                      "pygments_light_style": "friendly", "home_page_in_toc": True}
+html_theme_options = {
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "secondary_sidebar_items": [],
+    "pygments_light_style": "friendly",
+    "home_page_in_toc": True,
+}
 html_context = {"default_mode": "light"}
 html_show_copyright = False
 html_show_sphinx = False

@@ -13,20 +13,28 @@
 # %% [markdown]
 # # 00 · The tour: GPT-2 through a compiler you can read
 #
-# `torch.compile(model)` makes a PyTorch program faster without changing it. How? This course rebuilds it, small and real:
+# `torch.compile(model)` makes a PyTorch program faster without changing it. How? This course
+# rebuilds it, small and real:
 #
-# * **minidynamo** watches Python run, and turns a function into a *graph* of tensor operations, plus *guards* that say when
-#   the graph may be used again;
-# * **miniinductor** turns that graph into *fused kernels*: C++ that computes many operations in one pass over memory.
+# * **minidynamo** watches Python run, and turns a function into a *graph* of tensor operations,
+#   plus *guards* that say when the graph may be used again;
+# * **miniinductor** turns that graph into *fused kernels*: C++ that computes many operations in one
+#   pass over memory.
 #
-# In this tour the real GPT-2 (12 layers, random weights) goes through every stage, and at each stage you look at what is there.
+# In this tour the real GPT-2 (12 layers, random weights) goes through every stage, and at each
+# stage you look at what is there.
 #
-# **What you will learn:** the names of the stages, what each takes and gives, and where the speed comes from.
+# **What you will learn:** the names of the stages, what each takes and gives, and where the speed
+# comes from.
 #
-# *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one step, puts everything back on
-# the shelf, and then reads the next step. Capture is an observer who writes down the recipe while the cook works. The
-# compiler is the one who reads the whole recipe and notices that five steps can happen in the same pan. *Exactly:* the shelf is
-# main memory, the pan is the CPU's registers and cache, and a step is one kernel.
+# *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one
+# step, puts everything back on the shelf, and then reads the next step. Capture is an observer who
+# writes down the recipe while the cook works. The compiler is the one who reads the whole recipe
+# and notices that five steps can happen in the same pan. *Exactly:* the shelf is main memory, the
+# pan is the CPU's registers and cache, and a step is one kernel.
+#
+# **Core files of this chapter:** `minidynamo/convert_frame.py` and `miniinductor/compile.py`, the
+# two drivers; each stage is a call there.
 
 # %%
 import torch
@@ -39,8 +47,9 @@ torch.manual_seed(0);
 # %% [markdown]
 # ## The problem: eager mode forgets between operations
 #
-# Eager PyTorch runs one kernel per operation. Each reads its inputs from memory and writes its result to memory, even if the
-# next operation reads it back at once. For a chain of cheap operations the memory traffic is nearly all of the time.
+# Eager PyTorch runs one kernel per operation. Each reads its inputs from memory and writes its
+# result to memory, even if the next operation reads it back at once. For a chain of cheap
+# operations the memory traffic is nearly all of the time.
 
 # %%
 def scaled_gelu(x, y):
@@ -63,10 +72,12 @@ e
 # %% [markdown]
 # ## Stage 1 · The frame hook
 #
-# CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP 523. Our hook
-# (`minidynamo/frame_hook.c`) swaps the frame's code object before its first instruction runs. On the left the bytecode
-# that Python compiled from `scaled_gelu`; on the right what ran instead: count the call, call the compiled graph with `x` and `y`, return its result. (Below that stands the original
-# again: if the graph raises an error, the program goes on there, so that the error comes from the user's own line.)
+# CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
+# 523. Our hook (`minidynamo/frame_hook.c`) swaps the frame's code object before its first
+# instruction runs. On the left the bytecode that Python compiled from `scaled_gelu`; on the right
+# what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
+# (Below that stands the original again: if the graph raises an error, the program goes on there, so
+# that the error comes from the user's own line.)
 
 # %%
 e.bytecode
@@ -74,9 +85,9 @@ e.bytecode
 # %% [markdown]
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
-# To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack machine in Python
-# (`minidynamo/symbolic_eval/`) on which a tensor is a node of a graph that is being built. `2 * x` does not multiply; it
-# adds a node `mul`.
+# To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack
+# machine in Python (`minidynamo/symbolic_eval/`) on which a tensor is a node of a graph that is
+# being built. `2 * x` does not multiply; it adds a node `mul`.
 
 # %%
 e.graph
@@ -84,9 +95,10 @@ e.graph
 # %% [markdown]
 # ## Stage 3 · Guards: when may the graph be used again?
 #
-# The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a **guard**. They become one
-# generated Python function, which runs before each call. You can read it. Names that begin with `P_` are objects that the guard holds on to (`P_Tensor` is the class `torch.Tensor`); `state_...`
-# is what a setting of PyTorch was when the graph was made.
+# The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a
+# **guard**. They become one generated Python function, which runs before each call. You can read
+# it. Names that begin with `P_` are objects that the guard holds on to (`P_Tensor` is the class
+# `torch.Tensor`); `state_...` is what a setting of PyTorch was when the graph was made.
 
 # %%
 e.guards
@@ -95,7 +107,8 @@ e.guards
 e.guard_source
 
 # %% [markdown]
-# Another shape fails a guard, and the function is compiled once more. This time the sizes that changed become symbols, so that a third shape needs no compilation (notebook 14):
+# Another shape fails a guard, and the function is compiled once more. This time the sizes that
+# changed become symbols, so that a third shape needs no compilation (notebook 14):
 
 # %%
 minidynamo.reset()
@@ -109,9 +122,10 @@ print(minidynamo.counters)
 # %% [markdown]
 # ## Stage 4 · ATen: a small vocabulary
 #
-# PyTorch has about two thousand operations. miniinductor traces the graph once more, below autograd, where everything is one of a
-# few hundred **ATen** operations, *decomposes* many of those into simpler ones, and removes in-place writes
-# (*functionalization*). `gelu` is now made of `erf`, `mul` and `add`.
+# PyTorch has about two thousand operations. miniinductor traces the graph once more, below
+# autograd, where everything is one of a few hundred **ATen** operations, *decomposes* many of those
+# into simpler ones, and removes in-place writes (*functionalization*). `gelu` is now made of `erf`,
+# `mul` and `add`.
 
 # %%
 e.aten
@@ -119,9 +133,10 @@ e.aten
 # %% [markdown]
 # ## Stage 5 · The loop IR: tensors as functions of an index
 #
-# *Lowering* turns each ATen operation into a Python function from an index to a value, over a closed set of scalar operations
-# (`miniinductor/ops.py`). A pointwise operation that calls its producer's function has *inlined* it: five operations have
-# become one loop body. `buf0` is the only *buffer*, a tensor that gets memory; the `tmp`s are values of one element.
+# *Lowering* turns each ATen operation into a Python function from an index to a value, over a
+# closed set of scalar operations (`miniinductor/ops.py`). A pointwise operation that calls its
+# producer's function has *inlined* it: five operations have become one loop body. `buf0` is the
+# only *buffer*, a tensor that gets memory; the `tmp`s are values of one element.
 
 # %%
 e.loop_ir
@@ -129,8 +144,8 @@ e.loop_ir
 # %% [markdown]
 # ## Stage 6 · C++
 #
-# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`), gives the kernel. One loop, each
-# element read once and written once.
+# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`),
+# gives the kernel. One loop, each element read once and written once.
 
 # %%
 e.kernels
@@ -146,8 +161,9 @@ e.wrapper
 # %% [markdown]
 # ## A reduction: softmax in one kernel
 #
-# `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The *scheduler*
-# (`miniinductor/scheduler.py`) decides what shares a kernel, and records why, or why not.
+# `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The
+# *scheduler* (`miniinductor/scheduler.py`) decides what shares a kernel, and records why, or why
+# not.
 
 # %%
 s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
@@ -159,8 +175,9 @@ s.kernels
 # %% [markdown]
 # ## When capture must stop: graph breaks
 #
-# A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the `print`, and continues in a
-# **resume function** that holds the rest. The program behaves as before, and the break is recorded with its line.
+# A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the
+# `print`, and continues in a **resume function** that holds the rest. The program behaves as
+# before, and the break is recorded with its line.
 
 # %%
 def talkative(x):
@@ -177,7 +194,8 @@ t.frames[0].breaks
 # %% [markdown]
 # ## The real model: GPT-2
 #
-# The same stages, on the whole model: 12 layers, 124 million parameters, written by people who did not think of us.
+# The same stages, on the whole model: 12 layers, 124 million parameters, written by people who did
+# not think of us.
 
 # %%
 from minidynamo.bench.models import gpt2
@@ -196,8 +214,8 @@ g
 g.graph
 
 # %% [markdown]
-# Matrix products and attention stay *library calls*: nobody writes a better matrix product in an afternoon. Everything
-# between them is fused.
+# Matrix products and attention stay *library calls*: nobody writes a better matrix product in an
+# afternoon. Everything between them is fused.
 
 # %%
 from collections import Counter
@@ -207,7 +225,8 @@ for op, count in Counter(f.op for f in record.fallbacks).items():
     print(f"{count:4} calls of {op}")
 
 # %% [markdown]
-# One of them, with the FX nodes it came from: the residual addition and the layer norm that follows, in one kernel.
+# One of them, with the FX nodes it came from: the residual addition and the layer norm that
+# follows, in one kernel.
 
 # %%
 longest = max(record.kernels, key=lambda k: len(k.nodes))
@@ -223,8 +242,9 @@ g.times
 # %% [markdown]
 # ## Is it faster?
 #
-# Measured on one core of the machine that ran this notebook: eager, ours, and the real `torch.compile`, interleaved in one process. The
-# bars are medians of eager's time over the compiled time (above 1 is faster than eager), the lines are quartiles.
+# Measured on one core of the machine that ran this notebook: eager, ours, and the real
+# `torch.compile`, interleaved in one process. The bars are medians of eager's time over the
+# compiled time (above 1 is faster than eager), the lines are quartiles.
 
 # %% tags=["volatile"]
 from minidynamo.bench.plots import speedup_bars
@@ -249,11 +269,14 @@ for row in rows:
 # %% [markdown]
 # ## Exercises
 #
-# Each notebook ends with exercises that check themselves: fill in the function, run the cell below it. These two only ask you to find your way in what you have seen.
+# Each notebook ends with exercises that check themselves: fill in the function, run the cell below
+# it. These two only ask you to find your way in what you have seen.
 #
-# **00.1** *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our compiler generated for it (library calls do not count).
+# **00.1** *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our
+# compiler generated for it (library calls do not count).
 #
-# *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this notebook. `g.main.compiled.kernels` was the list of GPT-2's.
+# *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this notebook.
+# `g.main.compiled.kernels` was the list of GPT-2's.
 
 # %% tags=["exercise"]
 def kernels_of(function, *arguments) -> int:
@@ -268,8 +291,10 @@ from exercises import check
 check("00.1", kernels_of)
 
 # %% [markdown]
-# **00.2** *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`, which computes the same and can be captured as *one* graph, with the greeting left to the caller: it returns
-# `(result, text to print)`. The check compiles it with `fullgraph=True`, which makes any graph break an error.
+# **00.2** *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`,
+# which computes the same and can be captured as *one* graph, with the greeting left to the caller:
+# it returns `(result, text to print)`. The check compiles it with `fullgraph=True`, which makes any
+# graph break an error.
 #
 # *Hints.* A string is a constant. Python objects may be returned beside tensors.
 
@@ -300,16 +325,22 @@ check("00.2", quiet)
 # | memory, wrapper | `miniinductor/memory.py`, `miniinductor/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4.7 |
 # | symbolic sizes | `minidynamo/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
 #
-# The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.
+# The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and
+# Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (notebooks 08 and 16), GPUs (the same loop IR becomes Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14), and
-# where exactly the speed comes from (15).
+# **What this tour leaves out:** training (notebooks 08 and 16), GPUs (the same loop IR becomes
+# Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14),
+# and where exactly the speed comes from (15).
 #
 # ## Recap
 #
-# * A frame hook swaps a function's bytecode for a call of a compiled graph; **guards** say when that is allowed.
-# * **Symbolic evaluation** of the bytecode builds the graph; what cannot be captured becomes a **graph break**.
-# * **Lowering** makes tensors into functions of an index; **inlining and fusion** keep values out of memory.
-# * The speed comes from moving fewer bytes and from paying Python's overhead once per graph instead of once per operation.
+# * A frame hook swaps a function's bytecode for a call of a compiled graph; **guards** say when
+#   that is allowed.
+# * **Symbolic evaluation** of the bytecode builds the graph; what cannot be captured becomes a
+#   **graph break**.
+# * **Lowering** makes tensors into functions of an index; **inlining and fusion** keep values out
+#   of memory.
+# * The speed comes from moving fewer bytes and from paying Python's overhead once per graph instead
+#   of once per operation.
 #
 # Next: why all this effort for a graph? What came before, and how each of it fails.

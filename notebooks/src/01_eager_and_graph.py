@@ -13,14 +13,20 @@
 # %% [markdown]
 # # 01 · Eager mode, graph mode, and five ways to get from one to the other
 #
-# A compiler needs to see more than one operation at a time: it needs a *graph*. A PyTorch program is not a graph. It is a Python
-# program that happens to call tensor operations, one after the other. This notebook builds five earlier ways of getting a graph out of
-# it, each in about forty lines, and watches each one fail in its own way. The failures are the requirements of everything that follows.
+# A compiler needs to see more than one operation at a time: it needs a *graph*. A PyTorch program
+# is not a graph. It is a Python program that happens to call tensor operations, one after the
+# other. This notebook builds five earlier ways of getting a graph out of it, each in about forty
+# lines, and watches each one fail in its own way. The failures are the requirements of everything
+# that follows.
 #
-# **What you will learn:** what eager mode is and why people love it; what a graph buys; record/replay, scripting, symbolic tracing,
-# lazy tensors and staging; and what none of them can do.
+# **What you will learn:** what eager mode is and why people love it; what a graph buys;
+# record/replay, scripting, symbolic tracing, lazy tensors and staging; and what none of them can
+# do.
 #
 # The paper tells this story in its section 2.
+#
+# **Core files of this chapter:** none yet; the five ways stand in `minidynamo/prior/`, beside the
+# core.
 
 # %%
 import time
@@ -34,12 +40,14 @@ torch.manual_seed(0);
 # %% [markdown]
 # ## Eager mode: the program *is* the model
 #
-# In eager mode each line runs when Python reaches it. One can print, use a debugger, write an `if`, keep a list, call any library. That is
-# why PyTorch won. The price is that at the moment an operation runs nobody knows what comes next.
+# In eager mode each line runs when Python reaches it. One can print, use a debugger, write an `if`,
+# keep a list, call any library. That is why PyTorch won. The price is that at the moment an
+# operation runs nobody knows what comes next.
 #
-# *The kitchen.* Eager mode is a cook who is told one step at a time through the kitchen door. He cannot put the second pan on the stove
-# early, because he does not know there will be a second pan. *Exactly:* each call goes through Python, the dispatcher, autograd and a
-# kernel launch, and each kernel reads its inputs from memory and writes its output to memory.
+# *The kitchen.* Eager mode is a cook who is told one step at a time through the kitchen door. He
+# cannot put the second pan on the stove early, because he does not know there will be a second pan.
+# *Exactly:* each call goes through Python, the dispatcher, autograd and a kernel launch, and each
+# kernel reads its inputs from memory and writes its output to memory.
 
 # %%
 def score(x, threshold=0.0):
@@ -59,12 +67,15 @@ print("positive:", score(positive))
 print("negative:", score(negative))
 
 # %% [markdown]
-# Two inputs, two different sequences of operations. Every capture mechanism below is asked to handle parts of this function.
+# Two inputs, two different sequences of operations. Every capture mechanism below is asked to
+# handle parts of this function.
 #
 # ## 1 · Record and replay
 #
-# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works like this. (`minidynamo/prior/` holds the five miniatures. PyTorch calls `__torch_function__` instead of an operation while
-# such an object is active; a *slot* is a numbered place for a tensor, printed as `v0`, `v1`, ...)
+# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works
+# like this. (`minidynamo/prior/` holds the five miniatures. PyTorch calls `__torch_function__`
+# instead of an operation while such an object is active; a *slot* is a numbered place for a tensor,
+# printed as `v0`, `v1`, ...)
 
 # %%
 excerpt(prior.recording.Recording.__torch_function__)
@@ -90,7 +101,8 @@ from minidynamo.explain.draw_code import draw_tapes
 draw_tapes(branch, positive, negative)
 
 # %% [markdown]
-# The comparison is on the tape, what Python *did* with its result is not. The tape of `positive` is wrong for `negative`, **silently**:
+# The comparison is on the tape, what Python *did* with its result is not. The tape of `positive` is
+# wrong for `negative`, **silently**:
 
 # %%
 print("eager :", branch(negative))
@@ -109,7 +121,8 @@ print("replay:", traced(negative))
 print("warning:", str(next(w.message for w in caught if "Python boolean" in str(w.message))).split(".")[0])
 
 # %% [markdown]
-# A Python number is frozen in the same way. `float(x.abs().max())` was 2.0 when the tape was made, so it is 2.0 for ever:
+# A Python number is frozen in the same way. `float(x.abs().max())` was 2.0 when the tape was made,
+# so it is 2.0 for ever:
 
 # %%
 def normalised(x):
@@ -125,8 +138,8 @@ print("replay:", tape(torch.tensor([10.0])))
 #
 # ## 2 · Scripting: compile the text
 #
-# If running the program loses the `if`, read the program instead. `torch.jit.script` parses the source and compiles it. Ours is a checker
-# and an interpreter over Python's `ast`:
+# If running the program loses the `if`, read the program instead. `torch.jit.script` parses the
+# source and compiles it. Ours is a checker and an interpreter over Python's `ast`:
 
 # %%
 excerpt(prior.scripting.Script.check)
@@ -138,7 +151,8 @@ print("eager   :", branch(negative))
 print("scripted:", scripted(negative))
 
 # %% [markdown]
-# The branch survived. But every construct of Python has to be written into the compiler, and a model is not written in a subset:
+# The branch survived. But every construct of Python has to be written into the compiler, and a
+# model is not written in a subset:
 
 # %%
 def with_a_list(x):
@@ -175,8 +189,8 @@ except Exception as error:
 #
 # ## 3 · Symbolic tracing: run the program on stand-ins
 #
-# `torch.fx.symbolic_trace` calls the function with objects that look like tensors and write down what is done to them. No source text is
-# needed, and any Python *around* the tensors works:
+# `torch.fx.symbolic_trace` calls the function with objects that look like tensors and write down
+# what is done to them. No source text is needed, and any Python *around* the tensors works:
 
 # %%
 excerpt(prior.symbolic.StandIn)
@@ -198,8 +212,8 @@ except torch.fx.proxy.TraceError as error:
     print("fx  :", error)
 
 # %% [markdown]
-# Worse than an error is what passes unnoticed. A random number, a flag, a counter: whatever is not a tensor is evaluated while tracing and
-# becomes part of the graph.
+# Worse than an error is what passes unnoticed. A random number, a flag, a counter: whatever is not
+# a tensor is evaluated while tracing and becomes part of the graph.
 
 # %%
 training = True
@@ -213,12 +227,14 @@ print("eager :", dropout_if_training(torch.ones(2)))
 print("graph :", graph(torch.ones(2)))
 
 # %% [markdown]
-# **Requirement 3:** every Python value that the graph depends on must be known and checked, not just the tensors.
+# **Requirement 3:** every Python value that the graph depends on must be known and checked, not
+# just the tensors.
 #
 # ## 4 · Lazy tensors: never stop running Python
 #
-# Let Python run as always, but let operations only *collect* what is to be done. When somebody needs a value, turn what was collected into
-# a graph, look it up by a hash, compile it if it is new. PyTorch/XLA works like this. It handles everything:
+# Let Python run as always, but let operations only *collect* what is to be done. When somebody
+# needs a value, turn what was collected into a graph, look it up by a hash, compile it if it is
+# new. PyTorch/XLA works like this. It handles everything:
 
 # %%
 from minidynamo.prior.lazy import COUNTS, lazy
@@ -228,8 +244,8 @@ for x in (positive, negative):
 COUNTS
 
 # %% [markdown]
-# Nothing is lost, because nothing is skipped: the whole Python program runs *every time*, and then the graph is built and hashed again,
-# every time, to find out that it is the same as yesterday.
+# Nothing is lost, because nothing is skipped: the whole Python program runs *every time*, and then
+# the graph is built and hashed again, every time, to find out that it is the same as yesterday.
 
 # %% tags=["volatile"]
 def chain(x):
@@ -249,14 +265,16 @@ print(f"eager                     {seconds(lambda: chain(x)) * 1e6:7.0f} us")
 print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1e6:7.0f} us")
 
 # %% [markdown]
-# A real lazy system overlaps this cost with the device's work; with small operations the cost still shows (paper, section 2).
+# A real lazy system overlaps this cost with the device's work; with small operations the cost still
+# shows (paper, section 2).
 #
 # **Requirement 4:** on a cache hit, the captured Python must not run at all.
 #
 # ## 5 · Staging: let the user promise
 #
-# JAX's `jit` traces like number 3, on abstract values (shape and dtype, no numbers), once per combination of shapes and dtypes. On a hit
-# Python is skipped. It is simple and fast because the *user* promises that the function is pure.
+# JAX's `jit` traces like number 3, on abstract values (shape and dtype, no numbers), once per
+# combination of shapes and dtypes. On a hit Python is skipped. It is simple and fast because the
+# *user* promises that the function is pure.
 
 # %%
 @prior.stage
@@ -270,7 +288,8 @@ noisy(torch.ones(3)), noisy(torch.ones(3))
 print(list(noisy.programs.values())[0].graph)
 
 # %% [markdown]
-# The print happened once. In JAX this is the documented contract; for existing PyTorch programs it is a changed program:
+# The print happened once. In JAX this is the documented contract; for existing PyTorch programs it
+# is a changed program:
 
 # %%
 calls = []
@@ -298,9 +317,11 @@ print("calls counted:", len(calls), "of 5")
 # | staging | error | around tensors | no | yes | if the promise is broken |
 # | **minidynamo / TorchDynamo** | graph break | yes | yes | yes | no |
 #
-# The idea of TorchDynamo: work on *bytecode*. That is what Python really executes, so all of Python is there; it can be evaluated
-# symbolically like number 3; every assumption becomes a **guard** (requirements 1 and 3); what cannot be captured becomes a **graph break** and
-# runs as plain Python (requirement 2); on a hit the original bytecode does not run (4); writes and prints are replayed (5).
+# The idea of TorchDynamo: work on *bytecode*. That is what Python really executes, so all of Python
+# is there; it can be evaluated symbolically like number 3; every assumption becomes a **guard**
+# (requirements 1 and 3); what cannot be captured becomes a **graph break** and runs as plain Python
+# (requirement 2); on a hit the original bytecode does not run (4); writes and prints are replayed
+# (5).
 
 # %%
 import minidynamo
@@ -311,9 +332,11 @@ for x in (positive, negative, torch.tensor([10.0])):
 print(minidynamo.counters)
 
 # %% [markdown]
-# Three inputs, right each time, and the breaks are on record: the branch on `y.sum()` and the `float()`.
+# Three inputs, right each time, and the breaks are on record: the branch on `y.sum()` and the
+# `float()`.
 #
-# The same comparison on a real model: BERT takes its attention mask as a dictionary of inputs, and returns a data class.
+# The same comparison on a real model: BERT takes its attention mask as a dictionary of inputs, and
+# returns a data class.
 
 # %%
 from minidynamo.bench.models import bert
@@ -338,8 +361,9 @@ Table(["mechanism", "BERT, 2 layers", ""], rows)
 # %% [markdown]
 # ## Exercises
 #
-# **01.1** The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`, replay on `b`, and return True if the replay
-# agrees with eager on `b`. (This is what `torch.jit.trace(..., check_inputs=...)` does. Why is it not enough?)
+# **01.1** The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`,
+# replay on `b`, and return True if the replay agrees with eager on `b`. (This is what
+# `torch.jit.trace(..., check_inputs=...)` does. Why is it not enough?)
 #
 # *Hints.* `prior.record(function, a)` gives the tape; call it on `b`. Compare with `torch.equal`.
 
@@ -356,10 +380,12 @@ from exercises import check
 check("01.1", is_safe)
 
 # %% [markdown]
-# **01.2** The scripting language has no list displays. Teach it one: subclass `Script` so that `[a, b]` is part of the language.
+# **01.2** The scripting language has no list displays. Teach it one: subclass `Script` so that
+# `[a, b]` is part of the language.
 #
-# *Hints.* `KNOWN` is the tuple of accepted node classes: add `ast.List`. `value(node, names)` evaluates an expression: handle `ast.List`
-# (its elements are in `node.elts`) and leave the rest to `super()`.
+# *Hints.* `KNOWN` is the tuple of accepted node classes: add `ast.List`. `value(node, names)`
+# evaluates an expression: handle `ast.List` (its elements are in `node.elts`) and leave the rest to
+# `super()`.
 
 # %% tags=["exercise"]
 import ast
@@ -379,8 +405,9 @@ class ScriptWithLists(prior.scripting.Script):
 check("01.2", ScriptWithLists)
 
 # %% [markdown]
-# **01.3** The stager traces again for each new shape, but not when a *global flag* changes. Write `stage_with(function, read)`, a stager whose
-# cache key also contains `read()`, the value of something the function depends on. You have just invented a guard.
+# **01.3** The stager traces again for each new shape, but not when a *global flag* changes. Write
+# `stage_with(function, read)`, a stager whose cache key also contains `read()`, the value of
+# something the function depends on. You have just invented a guard.
 #
 # *Hints.* One `prior.stage(function)` per value of `read()`, kept in a dictionary, is enough.
 
@@ -415,8 +442,9 @@ check("01.3", stage_with)
 # ## Recap
 #
 # * Eager mode runs a Python program; a compiler wants a graph.
-# * Capture by running once loses what was not a tensor operation; capture by reading covers a subset; capture by always running costs
-#   Python on each call.
-# * The requirements: conditions with every graph, all of Python, every dependency checked, no Python on a hit, side effects kept.
+# * Capture by running once loses what was not a tensor operation; capture by reading covers a
+#   subset; capture by always running costs Python on each call.
+# * The requirements: conditions with every graph, all of Python, every dependency checked, no
+#   Python on a hit, side effects kept.
 #
 # Next: the graph itself.

@@ -13,11 +13,16 @@
 # %% [markdown]
 # # 02 · FX graphs: a program as data
 #
-# Whatever captures a program must write it down in some form that other programs can read and change. In PyTorch this form is the
-# **FX graph**. It is what minidynamo produces and what every backend receives.
+# Whatever captures a program must write it down in some form that other programs can read and
+# change. In PyTorch this form is the **FX graph**. It is what minidynamo produces and what every
+# backend receives.
 #
-# **What you will learn:** the six kinds of nodes; how a graph is Python code and back; interpreting, transforming and drawing it; what a
-# *backend* is. At the end you write three graph passes that run on BERT.
+# **What you will learn:** the six kinds of nodes; how a graph is Python code and back;
+# interpreting, transforming and drawing it; what a *backend* is. At the end you write three graph
+# passes that run on BERT.
+#
+# **Core files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`,
+# `minidynamo/backends.py`.
 
 # %%
 import operator
@@ -35,8 +40,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Why not just a list?
 #
-# In notebook 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to replay. It is not enough to *change* the
-# program: who uses `v3`? May `v5` be deleted? If I insert an operation, what must be renumbered?
+# In notebook 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to
+# replay. It is not enough to *change* the program: who uses `v3`? May `v5` be deleted? If I insert
+# an operation, what must be renumbered?
 
 # %%
 tape = [("relu", ["v0"], "v1"), ("add", ["v1", "v1"], "v2"), ("mul", ["v0", "v0"], "v3")]
@@ -44,11 +50,12 @@ uses = {name: [row for row in tape if name in row[1]] for name in ("v1", "v2", "
 print("v3 is used by", uses["v3"], "- so it can go; but each question is a search through the whole tape")
 
 # %% [markdown]
-# A graph keeps the answer with each node: its inputs (`node.args`) and its users (`node.users`), both ways, always consistent.
+# A graph keeps the answer with each node: its inputs (`node.args`) and its users (`node.users`),
+# both ways, always consistent.
 #
-# *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that says which bowl goes into which pot; two
-# steps that do not feed each other may swap. *Exactly:* nodes are operations, edges are values, and the list order is one valid
-# topological order.
+# *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that
+# says which bowl goes into which pot; two steps that do not feed each other may swap. *Exactly:*
+# nodes are operations, edges are values, and the list order is one valid topological order.
 #
 # ## Six kinds of nodes
 #
@@ -73,7 +80,8 @@ print(graph)
 print("inputs of clamp:", clipped.args, clipped.kwargs, "   users of mul:", list(doubled.users))
 
 # %% [markdown]
-# A `GraphModule` is the graph together with generated Python code that runs it. The graph prints as a program because it *is* one:
+# A `GraphModule` is the graph together with generated Python code that runs it. The graph prints as
+# a program because it *is* one:
 
 # %%
 module = fx.GraphModule(torch.nn.Module(), graph)
@@ -83,8 +91,9 @@ module(torch.tensor([-1.0, 3.0]))
 # %% [markdown]
 # ## What minidynamo writes down
 #
-# A backend is any function that takes a `GraphModule` and example inputs and gives back something callable. The simplest one looks and
-# returns the graph unchanged. (If your own raises an error, the program goes on with the graph as it is; `minidynamo.counters["errors"]` says what happened.)
+# A backend is any function that takes a `GraphModule` and example inputs and gives back something
+# callable. The simplest one looks and returns the graph unchanged. (If your own raises an error,
+# the program goes on with the graph as it is; `minidynamo.counters["errors"]` says what happened.)
 
 # %%
 seen = []
@@ -109,14 +118,15 @@ minidynamo.compile(block, backend=look)(torch.randn(4, 8))
 print(seen[0].code)
 
 # %% [markdown]
-# Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no `call_module`: calls of modules were *inlined*
-# down to functions, because a graph that stops at `self.up` could not be fused across it. And the weights are `get_attr`
-# nodes: reads of the module's own parameters, not copies of them.
+# Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no
+# `call_module`: calls of modules were *inlined* down to functions, because a graph that stops at
+# `self.up` could not be fused across it. And the weights are `get_attr` nodes: reads of the
+# module's own parameters, not copies of them.
 #
 # ## Metadata
 #
-# A node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor* (shape, dtype, strides, no data), the user's line
-# and the path of the module it came from.
+# A node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor* (shape,
+# dtype, strides, no data), the user's line and the path of the module it came from.
 
 # %%
 rows = []
@@ -135,7 +145,8 @@ draw_graph(seen[0], "Block")
 # %% [markdown]
 # ## Reading a graph: an interpreter
 #
-# An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph is a variation of it.
+# An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph
+# is a variation of it.
 
 # %%
 def interpret(gm, *inputs):
@@ -170,8 +181,8 @@ print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
 # %% [markdown]
 # ## Changing a graph: a pass
 #
-# A pass walks over the graph and rewrites it. This one removes multiplications by one. The important call is
-# `replace_all_uses_with`: every user of the old node now reads the new one.
+# A pass walks over the graph and rewrites it. This one removes multiplications by one. The
+# important call is `replace_all_uses_with`: every user of the old node now reads the new one.
 
 # %%
 def remove_mul_by_one(gm):
@@ -190,8 +201,9 @@ minidynamo.compile(padded, backend=lambda gm, _: graphs.append(remove_mul_by_one
 print(graphs[0].code)
 
 # %% [markdown]
-# **A naive pass fails.** `x * 1` is not always `x`: if `x` holds integers and the factor is `1.0`, the product has another dtype. And it is
-# never the same *object*: a caller that writes into the result must not write into `x`. Passes are where compilers get numbers wrong.
+# **A naive pass fails.** `x * 1` is not always `x`: if `x` holds integers and the factor is `1.0`,
+# the product has another dtype. And it is never the same *object*: a caller that writes into the
+# result must not write into `x`. Passes are where compilers get numbers wrong.
 
 # %%
 def promotes(x):
@@ -230,7 +242,8 @@ draw_graph(seen[0], "BERT", by_module=True, depth=2)
 # %% [markdown]
 # ## Exercises
 #
-# **02.1** Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs and outputs do not count).
+# **02.1** Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs
+# and outputs do not count).
 #
 # *Hints.* Only nodes whose `op` starts with `"call"`. The value is `node.meta["example_value"]`.
 
@@ -248,11 +261,12 @@ from exercises import check
 check("02.1", largest_value)
 
 # %% [markdown]
-# **02.2** *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same function with the same arguments, the second is
-# replaced by the first. Return the graph module, recompiled. It must not merge random operations (`torch.rand_like`, `dropout`).
+# **02.2** *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same
+# function with the same arguments, the second is replaced by the first. Return the graph module,
+# recompiled. It must not merge random operations (`torch.rand_like`, `dropout`).
 #
-# *Hints.* Walk in order; keep a dictionary from `(node.target, node.args, sorted kwargs)` to the first node. Arguments that cannot be hashed
-# (lists) may be left alone. `call_function` only.
+# *Hints.* Walk in order; keep a dictionary from `(node.target, node.args, sorted kwargs)` to the
+# first node. Arguments that cannot be hashed (lists) may be left alone. `call_function` only.
 
 # %% tags=["exercise"]
 RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
@@ -280,10 +294,11 @@ def merge_equal(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.2", merge_equal)
 
 # %% [markdown]
-# **02.3** *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can tell the difference in the numbers: the result has the
-# dtype and shape of `x`.
+# **02.3** *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can
+# tell the difference in the numbers: the result has the dtype and shape of `x`.
 #
-# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`, which may be a number: `isinstance(..., fx.Node)` tells.
+# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`, which may be a number:
+# `isinstance(..., fx.Node)` tells.
 
 # %% tags=["exercise"]
 def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
@@ -306,15 +321,19 @@ check("02.3", remove_mul_by_one_safely)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a copy of it. Paper, section 2.4.
+# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a
+#   copy of it. Paper, section 2.4.
 # * `torch/fx/interpreter.py`: the loop above, as a class to inherit from.
-# * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches patterns written as Python functions.
+# * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches
+#   patterns written as Python functions.
 # * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.
 #
 # ## Recap
 #
 # * A graph is a program as data: nodes with inputs *and* users.
-# * minidynamo's graphs hold functions and methods only; control flow was decided (guards), modules were inlined, weights are `get_attr` nodes.
-# * A backend is a function from a graph to a callable; a pass is a function from a graph to a graph, and must prove that nobody can tell.
+# * minidynamo's graphs hold functions and methods only; control flow was decided (guards), modules
+#   were inlined, weights are `get_attr` nodes.
+# * A backend is a function from a graph to a callable; a pass is a function from a graph to a
+#   graph, and must prove that nobody can tell.
 #
 # Next: how minidynamo gets to see the program at all.

@@ -13,11 +13,16 @@
 # %% [markdown]
 # # 03 · The frame hook: asking CPython for every function call
 #
-# `minidynamo.compile(f)` returns something that behaves like `f`. When it is called, minidynamo has to get between Python and the function
-# *and the functions that it calls*, see their bytecode, and let something else run instead. CPython has a door for this: PEP 523.
+# `minidynamo.compile(f)` returns something that behaves like `f`. When it is called, minidynamo has
+# to get between Python and the function *and the functions that it calls*, see their bytecode, and
+# let something else run instead. CPython has a door for this: PEP 523.
 #
-# **What you will learn:** what a frame and a code object are; why wrapping functions is not enough; PEP 523; how our hook swaps a code object;
-# the per-code cache; why the hook costs nothing when it is off.
+# **What you will learn:** what a frame and a code object are; why wrapping functions is not enough;
+# PEP 523; how our hook swaps a code object; the per-code cache; why the hook costs nothing when it
+# is off.
+#
+# **Core files of this chapter:** `minidynamo/frame_hook.c`, `minidynamo/frame_hook.py`,
+# `minidynamo/skipping.py`, `minidynamo/convert_frame.py`, `minidynamo/entries.py`.
 
 # %%
 import dis
@@ -35,8 +40,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A call in CPython
 #
-# A function object points to a **code object**: bytecode, constants, names. Calling it creates a **frame**: the code object, an array of
-# local variables, a value stack, and the place where execution stands. The evaluator then runs the frame.
+# A function object points to a **code object**: bytecode, constants, names. Calling it creates a
+# **frame**: the code object, an array of local variables, a value stack, and the place where
+# execution stands. The evaluator then runs the frame.
 
 # %%
 def area(width, height):
@@ -52,10 +58,12 @@ Table(["field of the code object", "value"],
 dis.dis(area)
 
 # %% [markdown]
-# The columns: line of the source, place in the bytecode, instruction, its argument. `RESUME` marks where a frame starts and does nothing.
+# The columns: line of the source, place in the bytecode, instruction, its argument. `RESUME` marks
+# where a frame starts and does nothing.
 #
-# *The kitchen.* The code object is the recipe card; a frame is one cook at one stove with that card, a finger on the current line and bowls on
-# the counter. *Exactly:* one code object, many frames; recursion has several at once.
+# *The kitchen.* The code object is the recipe card; a frame is one cook at one stove with that
+# card, a finger on the current line and bowls on the counter. *Exactly:* one code object, many
+# frames; recursion has several at once.
 #
 # ## The naive version: a wrapper
 #
@@ -82,13 +90,15 @@ outer(torch.randn(3))
 log
 
 # %% [markdown]
-# `outer` cannot be captured as a whole, so the wrapper has to give it up as a whole: it never learns about `inner`, nor can it compile *the rest*
-# of `outer` after the `print`. We need to be asked about every frame that runs inside.
+# `outer` cannot be captured as a whole, so the wrapper has to give it up as a whole: it never
+# learns about `inner`, nor can it compile *the rest* of `outer` after the `print`. We need to be
+# asked about every frame that runs inside.
 #
 # ## PEP 523
 #
-# CPython keeps a function pointer per interpreter: "evaluate this frame". An extension may replace it. Ours is in
-# `minidynamo/frame_hook.c`; here is what it looks like from Python. The callback is asked once about each new code object:
+# CPython keeps a function pointer per interpreter: "evaluate this frame". An extension may replace
+# it. Ours is in `minidynamo/frame_hook.c`; here is what it looks like from Python. The callback is
+# asked once about each new code object:
 
 # %%
 asked = []
@@ -109,13 +119,14 @@ print(hooked(1))
 asked
 
 # %% [markdown]
-# `helper` was seen although nobody wrapped it, and it was asked about *before its first instruction ran*, with its arguments bound.
-# It was asked about once, because the callback said "leave it alone".
+# `helper` was seen although nobody wrapped it, and it was asked about *before its first instruction
+# ran*, with its arguments bound. It was asked about once, because the callback said "leave it
+# alone".
 #
 # ## Swapping the code
 #
-# A callback may answer with `(guard, code)`. If `guard(function, *args)` is true, the frame runs `code` instead. Same parameters, other
-# instructions:
+# A callback may answer with `(guard, code)`. If `guard(function, *args)` is true, the frame runs
+# `code` instead. Same parameters, other instructions:
 
 # %%
 def slow_double(x):
@@ -136,8 +147,9 @@ hooked = frame_hook.enabled(slow_double, replace)
 print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_double.__code__)[0][1].co_name)
 
 # %% [markdown]
-# For a string the guard is false, the callback is asked again, and answers with the same entry again, whose guard is still false; the
-# original code runs. Our naive callback never looks at the argument, so each such call adds one more useless entry:
+# For a string the guard is false, the callback is asked again, and answers with the same entry
+# again, whose guard is still false; the original code runs. Our naive callback never looks at the
+# argument, so each such call adds one more useless entry:
 
 # %%
 print(hooked("ab"), hooked(1.5))
@@ -152,7 +164,8 @@ from minidynamo.explain.draw_code import draw_cache
 draw_cache(slow_double)
 
 # %% [markdown]
-# The C side, where it happens: the code object in the frame is replaced before the evaluator starts.
+# The C side, where it happens: the code object in the frame is replaced before the evaluator
+# starts.
 
 # %%
 import re
@@ -167,14 +180,18 @@ start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
 Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
 
 # %% [markdown]
-# PyTorch builds a second frame (a "shadow frame") for the replacement code, copies the arguments, and frees it afterwards. We point the frame that
-# is already there at other code. That is possible because a frame that has not run yet holds nothing but its arguments.
+# PyTorch builds a second frame (a "shadow frame") for the replacement code, copies the arguments,
+# and frees it afterwards. We point the frame that is already there at other code. That is possible
+# because a frame that has not run yet holds nothing but its arguments.
 #
 # ## Three details that make it sound
 #
-# 1. **Once per code object.** The cache hangs on the code object itself (`_PyCode_SetExtra`), so a lookup is a pointer away.
-# 2. **Per thread.** The callback is thread-local. A thread that did not ask for compilation is not affected.
-# 3. **The hook's own Python runs without the hook**: guards, callbacks, and the compiler would otherwise compile themselves.
+# 1. **Once per code object.** The cache hangs on the code object itself (`_PyCode_SetExtra`), so a
+#    lookup is a pointer away.
+# 2. **Per thread.** The callback is thread-local. A thread that did not ask for compilation is not
+#    affected.
+# 3. **The hook's own Python runs without the hook**: guards, callbacks, and the compiler would
+#    otherwise compile themselves.
 
 # %%
 import threading
@@ -189,12 +206,14 @@ hooked(), other.start(), other.join()
 [name for name, _ in asked]
 
 # %% [markdown]
-# Only the frames of the hooked thread were seen: the lambda, its `who`, and what `who` called in the `threading` module.
+# Only the frames of the hooked thread were seen: the lambda, its `who`, and what `who` called in
+# the `threading` module.
 #
 # ## What it costs
 #
-# When the evaluator pointer is replaced, *every* Python call in the process goes through our function first. So it is installed only
-# while some thread is inside a compiled call, and removed when the last one leaves. Outside, Python runs at full speed:
+# When the evaluator pointer is replaced, *every* Python call in the process goes through our
+# function first. So it is installed only while some thread is inside a compiled call, and removed
+# when the last one leaves. Outside, Python runs at full speed:
 
 # %% tags=["volatile"]
 def fib(n):
@@ -236,8 +255,9 @@ print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it
 e
 
 # %% [markdown]
-# And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of transformers, so the frame is called `wrapper`). The first guard failed, so the callback was
-# asked again. Why the second entry fits *all* further lengths is the subject of notebook 14:
+# And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of
+# transformers, so the frame is called `wrapper`). The first guard failed, so the callback was asked
+# again. Why the second entry fits *all* further lengths is the subject of notebook 14:
 
 # %%
 longer = {name: torch.cat([value, value], 1) for name, value in inputs.items()}
@@ -247,11 +267,11 @@ draw_cache(e.main.record.code)
 # %% [markdown]
 # ## Exercises
 #
-# **03.1** Write `count_calls(function, *args)`: run `function(*args)` under the hook and return `{name: how often a frame with that name was
-# started}`.
+# **03.1** Write `count_calls(function, *args)`: run `function(*args)` under the hook and return
+# `{name: how often a frame with that name was started}`.
 #
-# *Hints.* A callback that returns `None` *without* calling `set_cache` is asked again for the next frame of that code. Leave the hooked
-# function itself in the count.
+# *Hints.* A callback that returns `None` *without* calling `set_cache` is asked again for the next
+# frame of that code. Leave the hooked function itself in the count.
 
 # %% tags=["exercise"]
 def count_calls(function, *args) -> dict:
@@ -273,12 +293,15 @@ from exercises import check
 check("03.1", count_calls)
 
 # %% [markdown]
-# **03.2** *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a one-argument function. When its argument is an `int` that is a key of
-# the dictionary `result_of`, a replacement that returns the stored result runs; otherwise the function itself.
+# **03.2** *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a
+# one-argument function. When its argument is an `int` that is a key of the dictionary `result_of`,
+# a replacement that returns the stored result runs; otherwise the function itself.
 #
-# *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose `value` is a *default* cannot work (the parameters must
-# be the same), a constant can: `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The guard is
-# `lambda function, n: n == key`. The callback is asked again whenever no entry's guard holds.
+# *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose
+# `value` is a *default* cannot work (the parameters must be the same), a constant can:
+# `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The
+# guard is `lambda function, n: n == key`. The callback is asked again whenever no entry's guard
+# holds.
 
 # %% tags=["exercise"]
 def memoising(function, result_of: dict):
@@ -300,9 +323,12 @@ check("03.2", memoising)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++ guard tree and shadow frames.
-# * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the callback.
-# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3.2). 3.11, 3.12 and 3.13 each changed the frame's layout.
+# * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++
+#   guard tree and shadow frames.
+# * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the
+#   callback.
+# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3.2). 3.11,
+#   3.12 and 3.13 each changed the frame's layout.
 # * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
 #
 # ## Recap

@@ -13,11 +13,15 @@
 # %% [markdown]
 # # 04 · Bytecode and symbolic evaluation
 #
-# The hook hands us a code object and the arguments. Now we have to find out *which tensor operations it will perform*, without performing
-# them, and with all of Python in it. The answer is to run the bytecode on a machine of our own whose values are symbols.
+# The hook hands us a code object and the arguments. Now we have to find out *which tensor
+# operations it will perform*, without performing them, and with all of Python in it. The answer is
+# to run the bytecode on a machine of our own whose values are symbols.
 #
-# **What you will learn:** how CPython's stack machine works; why bytecode and not source text; one instruction set for three Python versions; a
-# symbolic evaluator in fifty lines; what the real one adds: inlining, exceptions, loops. At the end you write opcode handlers.
+# **What you will learn:** how CPython's stack machine works; why bytecode and not source text; one
+# instruction set for three Python versions; a symbolic evaluator in fifty lines; what the real one
+# adds: inlining, exceptions, loops. At the end you write opcode handlers.
+#
+# **Core files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
 
 # %%
 import dis
@@ -45,12 +49,13 @@ def polynomial(a, b):
 dis.dis(polynomial)
 
 # %% [markdown]
-# *The kitchen.* Plates are stacked on the counter. "Multiply" takes the two top plates and puts one back. *Exactly:* each frame has an array
-# of local variables and a stack whose depth is known for every instruction.
+# *The kitchen.* Plates are stacked on the counter. "Multiply" takes the two top plates and puts one
+# back. *Exactly:* each frame has an array of local variables and a stack whose depth is known for
+# every instruction.
 #
-# Why bytecode and not source? Because it is what really runs. Source may be missing, may be a lambda among others on one line, and has
-# hundreds of forms (decorators, comprehensions, `with`, star-unpacking) that the compiler has already turned into about a hundred
-# instructions.
+# Why bytecode and not source? Because it is what really runs. Source may be missing, may be a
+# lambda among others on one line, and has hundreds of forms (decorators, comprehensions, `with`,
+# star-unpacking) that the compiler has already turned into about a hundred instructions.
 #
 # The trouble: each CPython version changes the instructions. The same function:
 
@@ -61,9 +66,11 @@ def chosen(x, flag):
 dis.dis(chosen)
 
 # %% [markdown]
-# On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order of the callable and the NULL is different and two
-# variables may be loaded by one instruction. minidynamo translates all of them to one **canonical** set first, so that the evaluator never asks
-# for a version. Each line of a source text, what this Python made of it, and the canonical operations:
+# On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order
+# of the callable and the NULL is different and two variables may be loaded by one instruction.
+# minidynamo translates all of them to one **canonical** set first, so that the evaluator never asks
+# for a version. Each line of a source text, what this Python made of it, and the canonical
+# operations:
 
 # %%
 from minidynamo.explain.draw_code import draw_bytecode
@@ -76,7 +83,8 @@ def with_a_loop(x):
 draw_bytecode(with_a_loop)
 
 # %% [markdown]
-# A jump's argument is the number of an operation, so `FOR_ITER` names the place behind the loop. The translation is one table of cases:
+# A jump's argument is the number of an operation, so `FOR_ITER` names the place behind the loop.
+# The translation is one table of cases:
 
 # %%
 from minidynamo.bytecode.canonical import translate
@@ -86,8 +94,8 @@ excerpt(translate)
 # %% [markdown]
 # ## A symbolic evaluator in fifty lines
 #
-# Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors. An operation on known values is simply
-# done; an operation that involves a node becomes a node.
+# Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors.
+# An operation on known values is simply done; an operation that involves a node becomes a node.
 
 # %% tags=["support"]
 import builtins
@@ -168,7 +176,8 @@ print(machine.graph)
 Table(["instruction", "stack before"], machine.trace)
 
 # %% [markdown]
-# Known values disappear. `flag` is known, so the branch is decided, and only the branch that was taken is in the graph:
+# Known values disappear. `flag` is known, so the branch is decided, and only the branch that was
+# taken is in the graph:
 
 # %%
 for flag in (True, False):
@@ -181,7 +190,8 @@ for flag in (True, False):
 #
 # ## Where the small machine fails
 #
-# The loop from above needs iterators, a helper function needs a second frame, an exception needs the exception table:
+# The loop from above needs iterators, a helper function needs a second frame, an exception needs
+# the exception table:
 
 # %%
 def with_a_helper(x):
@@ -197,12 +207,14 @@ for function in (with_a_loop, with_a_helper):
         print(function.__name__, "->", f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# The second one did not fail, it did something useless: the graph contains a call of `polynomial`, a Python function that no backend can
-# look into. It has to be **inlined**: evaluated by another machine that writes into the same graph.
+# The second one did not fail, it did something useless: the graph contains a call of `polynomial`,
+# a Python function that no backend can look into. It has to be **inlined**: evaluated by another
+# machine that writes into the same graph.
 #
 # ## The real evaluator
 #
-# `minidynamo/symbolic_eval/` has the same shape: a loop, a table of handlers, one function per canonical opcode.
+# `minidynamo/symbolic_eval/` has the same shape: a loop, a table of handlers, one function per
+# canonical opcode.
 
 # %%
 from minidynamo.symbolic_eval import evaluator, opcodes
@@ -220,8 +232,9 @@ excerpt(evaluator.Frame.unwind)
 #
 # * every value is a `Variable` that knows where it came from (notebook 05);
 # * a call of a Python function pushes a new `Frame` that shares the graph: inlining;
-# * an exception looks up the exception table of the *evaluated* program (CPython keeps it beside the bytecode: for each range of instructions the handler to jump to, and how deep
-#   the stack is there; `lasti` asks for the place of the error on top);
+# * an exception looks up the exception table of the *evaluated* program (CPython keeps it beside
+#   the bytecode: for each range of instructions the handler to jump to, and how deep the stack is
+#   there; `lasti` asks for the place of the error on top);
 # * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
 
 # %%
@@ -234,7 +247,8 @@ for function in (with_a_loop, with_a_helper):
     print(function.__name__, "->", [n.name for n in e.main.record.graph.graph.nodes if n.op.startswith("call")])
 
 # %% [markdown]
-# In `with_a_loop` the loop is unrolled: `range(3)` is known. Exceptions of the program are evaluated too, and leave nothing in the graph:
+# In `with_a_loop` the loop is unrolled: `range(3)` is known. Exceptions of the program are
+# evaluated too, and leave nothing in the graph:
 
 # %%
 def with_an_exception(x, options):
@@ -253,7 +267,8 @@ print("breaks:", len(e.main.record.graph_breaks))
 # %% [markdown]
 # ## A real model
 #
-# How many bytecode instructions does the evaluator execute to capture BERT? We count by wrapping the handlers.
+# How many bytecode instructions does the evaluator execute to capture BERT? We count by wrapping
+# the handlers.
 
 # %%
 from collections import Counter
@@ -291,8 +306,10 @@ Table(["opcode", "times"], counts.most_common(8))
 #
 # ## Exercises
 #
-# **04.1** *Loops.* Give the small machine `GET_ITER` and `FOR_ITER`. `GET_ITER` replaces the top of the stack by an iterator over it. `FOR_ITER target` pushes the
-# next item, or, when there is none, removes the iterator and continues at `target` (the canonical target is already behind the loop's end).
+# **04.1** *Loops.* Give the small machine `GET_ITER` and `FOR_ITER`. `GET_ITER` replaces the top of
+# the stack by an iterator over it. `FOR_ITER target` pushes the next item, or, when there is none,
+# removes the iterator and continues at `target` (the canonical target is already behind the loop's
+# end).
 #
 # *Hints.* `next(iterator, NULL)`. The sequence is always known in this exercise.
 
@@ -318,12 +335,13 @@ from exercises import check
 check("04.1", LoopingMachine)
 
 # %% [markdown]
-# **04.2** *Inlining.* Override `CALL`: a call of a Python function (it has a `__code__`) is evaluated by a second machine that writes into the same graph; everything
-# else goes on as before.
+# **04.2** *Inlining.* Override `CALL`: a call of a Python function (it has a `__code__`) is
+# evaluated by a second machine that writes into the same graph; everything else goes on as before.
 #
-# *Hints.* Pop the arguments and the callee as `Machine.CALL` does. `inner = type(self)(callee, [])`, then set `inner.graph = self.graph` and
-# `inner.locals` from `callee.__code__.co_varnames`. `run` adds an output node to the graph, which you do not want: write the loop again, or
-# remove the node (`self.graph.erase_node`).
+# *Hints.* Pop the arguments and the callee as `Machine.CALL` does.
+# `inner = type(self)(callee, [])`, then set `inner.graph = self.graph` and `inner.locals` from
+# `callee.__code__.co_varnames`. `run` adds an output node to the graph, which you do not want:
+# write the loop again, or remove the node (`self.graph.erase_node`).
 
 # %% tags=["exercise"]
 class InliningMachine(Machine):
@@ -346,10 +364,12 @@ class InliningMachine(Machine):
 check("04.2", InliningMachine)
 
 # %% [markdown]
-# **04.3** *The real evaluator.* `match` on sequences asks for lengths with `GET_LEN`: push `len(top of stack)`, leaving the top where it is. Write the handler. The check
-# takes minidynamo's own handler away, puts yours in its place, and captures a `match` statement with it.
+# **04.3** *The real evaluator.* `match` on sequences asks for lengths with `GET_LEN`: push
+# `len(top of stack)`, leaving the top where it is. Write the handler. The check takes minidynamo's
+# own handler away, puts yours in its place, and captures a `match` statement with it.
 #
-# *Hints.* `frame.stack` is a list of `Variable`s. Every variable has `length(frame)`, which returns an `int`. A known value is a `ConstantVar(value)`.
+# *Hints.* `frame.stack` is a list of `Variable`s. Every variable has `length(frame)`, which returns
+# an `int`. A known value is a `ConstantVar(value)`.
 
 # %% tags=["exercise"]
 from minidynamo.variables.constant import ConstantVar
@@ -366,13 +386,16 @@ check("04.3", GET_LEN)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/symbolic_convert.py`: the evaluator, with the version checks inside each opcode method (we translate first).
+# * `torch/_dynamo/symbolic_convert.py`: the evaluator, with the version checks inside each opcode
+#   method (we translate first).
 # * `torch/_dynamo/bytecode_transformation.py`: assembler and disassembler.
-# * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined. Paper, sections 3.4 to 3.6.
+# * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined.
+#   Paper, sections 3.4 to 3.6.
 #
 # ## Recap
 #
-# * Bytecode is a small language for a stack machine; evaluate it on symbols and the tensor operations fall out.
+# * Bytecode is a small language for a stack machine; evaluate it on symbols and the tensor
+#   operations fall out.
 # * Known values are computed while capturing; the graph holds only what involves tensors.
 # * Function calls are inlined, loops over known sequences unrolled, exceptions followed.
 #

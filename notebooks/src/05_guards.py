@@ -13,12 +13,16 @@
 # %% [markdown]
 # # 05 · Variables, sources, guards
 #
-# While evaluating, minidynamo decided things: `flag` was true, the list had three entries, `x` was float32. The graph is right only while these
-# decisions stay right. A **guard** is such an assumption, written as a check on the inputs. To write it one has to know where each value came
+# While evaluating, minidynamo decided things: `flag` was true, the list had three entries, `x` was
+# float32. The graph is right only while these decisions stay right. A **guard** is such an
+# assumption, written as a check on the inputs. To write it one has to know where each value came
 # from: its **source**.
 #
-# **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is not; the generated guard function;
-# recompilation and its limit; whether guards are asserts.
+# **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is
+# not; the generated guard function; recompilation and its limit; whether guards are asserts.
+#
+# **Core files of this chapter:** `minidynamo/variables/`, `minidynamo/sources.py`,
+# `minidynamo/guards.py`, `minidynamo/entry_guards.py`.
 
 # %%
 import torch
@@ -32,7 +36,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: key the cache by the arguments
 #
-# The stager of notebook 01 cached by shape and dtype. A Python function depends on more than its arguments:
+# The stager of notebook 01 cached by shape and dtype. A Python function depends on more than its
+# arguments:
 
 # %%
 from minidynamo import prior
@@ -48,8 +53,8 @@ settings["scale"] = 10.0
 print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- wrong")
 
 # %% [markdown]
-# One could key by *everything*: all globals, all attributes, recursively. That would be right, and slower than the function. The way out: note
-# what the evaluator *looked at* while it ran.
+# One could key by *everything*: all globals, all attributes, recursively. That would be right, and
+# slower than the function. The way out: note what the evaluator *looked at* while it ran.
 
 # %%
 compiled = minidynamo.compile(scaled, backend="eager")
@@ -64,8 +69,9 @@ print(minidynamo.counters)
 # %% [markdown]
 # One recompilation, for the entry that was read; none for the one that was not.
 #
-# *The kitchen.* Someone wrote the recipe while watching the cook. Beside it, in the margin: "the oven was at 180 degrees; there were four eggs".
-# Before using the recipe again, read the margin. *Exactly:* a guard is a Boolean expression over the function's arguments and surroundings; the
+# *The kitchen.* Someone wrote the recipe while watching the cook. Beside it, in the margin: "the
+# oven was at 180 degrees; there were four eggs". Before using the recipe again, read the margin.
+# *Exactly:* a guard is a Boolean expression over the function's arguments and surroundings; the
 # entry may run if all of its guards are true.
 #
 # ## Lazy values
@@ -91,8 +97,9 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 #
 # ## Sources: where did it come from?
 #
-# Each value that was read from somewhere carries a `Source`, a node of a tree: local, then attribute, then item. The same tree is used to write guards,
-# and to load the value again in the replacement code.
+# Each value that was read from somewhere carries a `Source`, a node of a tree: local, then
+# attribute, then item. The same tree is used to write guards, and to load the value again in the
+# replacement code.
 
 # %%
 from minidynamo.sources import KINDS, SourceTree
@@ -105,7 +112,8 @@ Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written
 # %% [markdown]
 # ## What gets guarded
 #
-# A table of small programs and the guards that they cause (the guards on the thread's state, which every entry has, are left out):
+# A table of small programs and the guards that they cause (the guards on the thread's state, which
+# every entry has, are left out):
 
 # %%
 class Settings:
@@ -134,7 +142,8 @@ for function in programs():
 Table(["program", "kind", "guard"], rows)
 
 # %% [markdown]
-# Tensors: type, dtype, shape, strides, `requires_grad`, device, and what some views only note down instead of computing it (`VIEW_BITS`: negated, all zeros). Not their values; those flow through
+# Tensors: type, dtype, shape, strides, `requires_grad`, device, and what some views only note down
+# instead of computing it (`VIEW_BITS`: negated, all zeros). Not their values; those flow through
 # the graph.
 
 # %%
@@ -142,9 +151,11 @@ e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means other operations under them.
+# And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means
+# other operations under them.
 #
-# Drawn as a tree: the roots are parameters and objects that the entry holds, below them what was read from them, each with the kinds of guards on it. A value that is read twice stands there once.
+# Drawn as a tree: the roots are parameters and objects that the entry holds, below them what was
+# read from them, each with the kinds of guards on it. A value that is read twice stands there once.
 
 # %%
 e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
@@ -153,8 +164,10 @@ e.guard_tree
 # %% [markdown]
 # ## The guard function
 #
-# All guards of an entry become one Python function. Prefixes that several guards share are read once. It is what really runs before each call. What it compares with is kept under names that begin with `P_`
-# (*pins*: while the entry lives, these objects do, so that an `is` stays meaningful):
+# All guards of an entry become one Python function. Prefixes that several guards share are read
+# once. It is what really runs before each call. What it compares with is kept under names that
+# begin with `P_` (*pins*: while the entry lives, these objects do, so that an `is` stays
+# meaningful):
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
@@ -165,10 +178,12 @@ e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings()
 e.guard_source
 
 # %% [markdown]
-# (`memo()` is true if nothing was written to the dictionaries that the checks behind it read since they last held: CPython counts a dictionary's versions, so a whole subtree of modules and globals is passed
-# with one question.)
+# (`memo()` is true if nothing was written to the dictionaries that the checks behind it read since
+# they last held: CPython counts a dictionary's versions, so a whole subtree of modules and globals
+# is passed with one question.)
 #
-# Any exception while checking counts as false: if `s.names` is gone, the assumption that it has length 2 does not hold.
+# Any exception while checking counts as false: if `s.names` is gone, the assumption that it has
+# length 2 does not hold.
 
 # %%
 from minidynamo.guards import GuardFunction
@@ -178,8 +193,10 @@ excerpt(GuardFunction.first_failure)
 # %% [markdown]
 # ## Recompilation, and when it stops
 #
-# When no entry fits, the frame is captured again and a second entry is added. A function that is called with ever new constants would compile
-# for ever, so there is a limit, with a message. (Numbers that change become inputs of the graph by default, see notebook 14; `dynamic=False` keeps them constants.)
+# When no entry fits, the frame is captured again and a second entry is added. A function that is
+# called with ever new constants would compile for ever, so there is a limit, with a message.
+# (Numbers that change become inputs of the graph by default, see notebook 14; `dynamic=False` keeps
+# them constants.)
 
 # %%
 minidynamo.reset()
@@ -196,10 +213,11 @@ print(minidynamo.counters)
 # %% [markdown]
 # ## Are guards asserts?
 #
-# They look alike: both check something at run time. The difference is what follows when the check is false. An assert *stops* the program: the assumption was the
-# programmer's. A failed guard *starts* something: the assumption was the compiler's, and the program is fine. So a guard must never be visible to the
-# program: it may not raise, print, or change anything. And it is checked *before* the code runs, all of them at once; an assert stands where the
-# programmer put it.
+# They look alike: both check something at run time. The difference is what follows when the check
+# is false. An assert *stops* the program: the assumption was the programmer's. A failed guard
+# *starts* something: the assumption was the compiler's, and the program is fine. So a guard must
+# never be visible to the program: it may not raise, print, or change anything. And it is checked
+# *before* the code runs, all of them at once; an assert stands where the programmer put it.
 
 # %%
 def positive(x, n):
@@ -216,13 +234,14 @@ except AssertionError as error:
 print("recompiles:", sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
-# A guard on `n` failed twice. The first time a new entry was made; the second time evaluation met the program's own assert, and the program
-# raised as it should.
+# A guard on `n` failed twice. The first time a new entry was made; the second time evaluation met
+# the program's own assert, and the program raised as it should.
 #
 # ## Soundness
 #
-# A guard that is missing is the worst kind of bug: the answer is wrong and nothing says so. `tests/` therefore attacks guards: compile, change *one*
-# thing of the surroundings at random, call again; it must be recompiled or still right. Try it by hand:
+# A guard that is missing is the worst kind of bug: the answer is wrong and nothing says so.
+# `tests/` therefore attacks guards: compile, change *one* thing of the surroundings at random, call
+# again; it must be recompiled or still right. Try it by hand:
 
 # %%
 class Model(torch.nn.Module):
@@ -271,11 +290,13 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
 # %% [markdown]
 # ## Exercises
 #
-# **05.1** *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same arguments that returns True as long as all of these hold: each tensor argument has the same
-# dtype and shape, each other argument is equal to and of the same type as now.
+# **05.1** *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
+# arguments that returns True as long as all of these hold: each tensor argument has the same dtype
+# and shape, each other argument is equal to and of the same type as now.
 #
-# *Hints.* Build a list of facts while you look at `args`; return a closure that checks them. `1 == True` in Python: compare types too. A value of another
-# type must give False, not an exception.
+# *Hints.* Build a list of facts while you look at `args`; return a closure that checks them.
+# `1 == True` in Python: compare types too. A value of another type must give False, not an
+# exception.
 
 # %% tags=["exercise"]
 def guard_for(function, *args):
@@ -294,9 +315,11 @@ from exercises import check
 check("05.1", guard_for)
 
 # %% [markdown]
-# **05.2** *Who fails first?* Write `why(record, *args)`: the text of the first guard of a `FrameRecord` that is false for these arguments, or `"all guards hold"`.
+# **05.2** *Who fails first?* Write `why(record, *args)`: the text of the first guard of a
+# `FrameRecord` that is false for these arguments, or `"all guards hold"`.
 #
-# *Hints.* `record.guard_function.first_failure(None, *args)` returns `(guard, reason)` or None. The reason is the text.
+# *Hints.* `record.guard_function.first_failure(None, *args)` returns `(guard, reason)` or None. The
+# reason is the text.
 
 # %% tags=["exercise"]
 def why(record, *args) -> str:
@@ -310,11 +333,13 @@ def why(record, *args) -> str:
 check("05.2", why)
 
 # %% [markdown]
-# **05.3** *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write `mkldnn_guard()`: a `Guard` that holds as long as the flag has the value it
-# has now. The check builds a guard function with it and changes the flag.
+# **05.3** *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write
+# `mkldnn_guard()`: a `Guard` that holds as long as the flag has the value it has now. The check
+# builds a guard function with it and changes the flag.
 #
-# *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`; `check` is Python text; `pins` are the names it
-# uses. Look at how `entry_guards.state_guards` makes the guard for grad mode.
+# *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`;
+# `check` is Python text; `pins` are the names it uses. Look at how `entry_guards.state_guards`
+# makes the guard for grad mode.
 
 # %% tags=["exercise"]
 from minidynamo.guards import Guard
@@ -332,8 +357,10 @@ check("05.3", mkldnn_guard)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry. Paper, section 3.3.
-# * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables; mutation is recorded beside immutable trackers.
+# * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry.
+#   Paper, section 3.3.
+# * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables;
+#   mutation is recorded beside immutable trackers.
 # * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.
 #
 # ## Recap

@@ -13,12 +13,18 @@
 # %% [markdown]
 # # 06 · Graph breaks and resume functions
 #
-# Some things cannot go into a graph: a `print`, a branch on a tensor's value, a call into a library that nobody can look into. The earlier mechanisms
-# of notebook 01 gave up, or went on and were wrong. minidynamo compiles what comes before, lets Python do the thing itself, and compiles what comes
-# after. The place is a **graph break**; the rest of the function becomes a **resume function**.
+# Some things cannot go into a graph: a `print`, a branch on a tensor's value, a call into a library
+# that nobody can look into. The earlier mechanisms of notebook 01 gave up, or went on and were
+# wrong. minidynamo compiles what comes before, lets Python do the thing itself, and compiles what
+# comes after. The place is a **graph break**; the rest of the function becomes a **resume
+# function**.
 #
-# **What you will learn:** what must survive a break; how the rest of a function becomes a function; loops, `with` and `try` blocks; breaks inside
-# inlined calls; how to read the records and get rid of breaks.
+# **What you will learn:** what must survive a break; how the rest of a function becomes a function;
+# loops, `with` and `try` blocks; breaks inside inlined calls; how to read the records and get rid
+# of breaks.
+#
+# **Core files of this chapter:** `minidynamo/conversion.py`, `minidynamo/replacement.py`,
+# `minidynamo/resume.py`.
 
 # %%
 import dis
@@ -36,8 +42,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: give up
 #
-# If evaluation meets something unknown, run the whole frame as plain Python. That is right, and it is what `torch.compile` does with a frame that it cannot
-# split. But one `print` in a training loop would switch the compiler off for everything around it:
+# If evaluation meets something unknown, run the whole frame as plain Python. That is right, and it
+# is what `torch.compile` does with a frame that it cannot split. But one `print` in a training loop
+# would switch the compiler off for everything around it:
 
 # %%
 def talkative(x):
@@ -49,7 +56,8 @@ e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
 e
 
 # %% [markdown]
-# Not so here. There are three frames: the start, and two resume functions. The first and the last have a graph; between `float` and `print` there is nothing to compile.
+# Not so here. There are three frames: the start, and two resume functions. The first and the last
+# have a graph; between `float` and `print` there is nothing to compile.
 
 # %%
 for frame in e.frames:
@@ -67,13 +75,16 @@ e.frames[0].breaks
 e.frames_picture
 
 # %% [markdown]
-# *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write that down in advance. So the recipe ends there, the cook
-# phones, and a second recipe begins with "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local variables, a stack of
-# half-finished expressions, and perhaps open `with` blocks. All of it must reach the code that goes on.
+# *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write
+# that down in advance. So the recipe ends there, the cook phones, and a second recipe begins with
+# "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local
+# variables, a stack of half-finished expressions, and perhaps open `with` blocks. All of it must
+# reach the code that goes on.
 #
 # ## The rest of a function as a function
 #
-# Take `talkative` at the instruction after the `print` line. What is alive there? The local `x`, and an empty stack. So the rest is a function of `x`:
+# Take `talkative` at the instruction after the `print` line. What is alive there? The local `x`,
+# and an empty stack. So the rest is a function of `x`:
 
 # %%
 body = disassemble(talkative.__code__)
@@ -84,8 +95,9 @@ print("parameters:", rest.co_varnames[:rest.co_argcount])
 dis.dis(rest, depth=0)
 
 # %% [markdown]
-# The original body is still there, whole and in order. In front of it is a short prefix that restores the stack and jumps to the right place. That is why loops, `with` and
-# `try` need no special treatment: the code around the target is the code that always was around it.
+# The original body is still there, whole and in order. In front of it is a short prefix that
+# restores the stack and jumps to the right place. That is why loops, `with` and `try` need no
+# special treatment: the code around the target is the code that always was around it.
 #
 # It is an ordinary function. Call it:
 
@@ -96,7 +108,8 @@ resumed = types.FunctionType(rest, globals())
 resumed(torch.tensor([1.0, 4.0]))
 
 # %% [markdown]
-# Beside each other, line by line of the source: the prefix is new, everything below it is the body of `talkative` again, and the jump leads over the lines that were done already:
+# Beside each other, line by line of the source: the prefix is new, everything below it is the body
+# of `talkative` again, and the jump leads over the lines that were done already:
 
 # %%
 from minidynamo.explain.draw_code import draw_resume
@@ -104,8 +117,10 @@ from minidynamo.explain.draw_code import draw_resume
 draw_resume(talkative, resumed)
 
 # %% [markdown]
-# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call of `b` leaves the result of `a()` on the stack. `stack=` says what lies there, from the bottom: `"v"` is a value, `"n"` one
-# of the NULLs that calls put there; `live=` names the locals that are still needed.
+# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call
+# of `b` leaves the result of `a()` on the stack. `stack=` says what lies there, from the bottom:
+# `"v"` is a value, `"n"` one of the NULLs that calls put there; `live=` names the locals that are
+# still needed.
 
 # %%
 def sum_of_two(x):
@@ -120,8 +135,9 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 # %% [markdown]
 # ## The replacement code at a break
 #
-# What runs instead of `talkative` ends with: do the unsupported call, then call the resume function with everything that is alive, and return what it
-# returns. The resume function is a frame like any other: the hook asks about it, so it gets captured and compiled in turn, when it is first reached.
+# What runs instead of `talkative` ends with: do the unsupported call, then call the resume function
+# with everything that is alive, and return what it returns. The resume function is a frame like any
+# other: the hook asks about it, so it gets captured and compiled in turn, when it is first reached.
 
 # %%
 e.frames[0].bytecode
@@ -129,7 +145,8 @@ e.frames[0].bytecode
 # %% [markdown]
 # ## A branch on data
 #
-# At `if y.sum() > 0` the break is *at the jump*. Both sides become resume functions, but only the side that is taken is compiled, when it is taken first:
+# At `if y.sum() > 0` the break is *at the jump*. Both sides become resume functions, but only the
+# side that is taken is compiled, when it is taken first:
 
 # %%
 def branch(x):
@@ -183,12 +200,15 @@ Table(["what", "where", "hint"],
       [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
 
 # %% [markdown]
-# A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then runs as a frame of its own, and is split there.
+# A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then
+# runs as a frame of its own, and is split there.
 #
 # ## How the place is found
 #
-# The evaluator does not plan ahead. It runs; when something raises `Break`, it remembers the step, throws away everything, and evaluates again from the
-# start, stopping just before that step. A half-done inlined call leaves nothing behind, because the attempt that went into it was thrown away.
+# The evaluator does not plan ahead. It runs; when something raises `Break`, it remembers the step,
+# throws away everything, and evaluates again from the start, stopping just before that step. A
+# half-done inlined call leaves nothing behind, because the attempt that went into it was thrown
+# away.
 
 # %%
 from minidynamo.symbolic_eval.evaluator import RootFrame
@@ -209,8 +229,9 @@ except minidynamo.Unsupported as error:
 # %% [markdown]
 # ## What a break costs
 #
-# Each break ends a graph: no fusion across it, another guard check, another call. And an intermediate that could have stayed in a register must be written to
-# memory. (Measured on one core, as notebook 15 explains.)
+# Each break ends a graph: no fusion across it, another guard check, another call. And an
+# intermediate that could have stayed in a register must be written to memory. (Measured on one
+# core, as notebook 15 explains.)
 
 # %% tags=["volatile"]
 from minidynamo.bench.runner import interleave, keep_freed_memory
@@ -239,7 +260,8 @@ Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timi
 # %% [markdown]
 # ## A real model
 #
-# ResNet with someone's debugging line in the middle of `forward`: a hook that prints. The model is still right, and the record says where to look.
+# ResNet with someone's debugging line in the middle of `forward`: a hook that prints. The model is
+# still right, and the record says where to look.
 
 # %%
 from minidynamo.bench.models import resnet
@@ -261,10 +283,11 @@ Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_b
 # %% [markdown]
 # ## Exercises
 #
-# **06.1** *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below it) with no graph break.
+# **06.1** *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below
+# it) with no graph break.
 #
-# *Hints.* A branch on data that only chooses between two tensors is `torch.where`. A Python number computed from a tensor can stay a
-# tensor.
+# *Hints.* A branch on data that only chooses between two tensors is `torch.where`. A Python number
+# computed from a tensor can stay a tensor.
 
 # %% tags=["exercise"]
 def clipped(x: torch.Tensor) -> torch.Tensor:
@@ -284,11 +307,13 @@ from exercises import check
 check("06.1", clipped)
 
 # %% [markdown]
-# **06.2** *What is alive?* Write `alive(function, line)`: the set of local variables that may still be read once execution is at the beginning of the `line`-th line of the function
-# (1 is the `def` line), for straight-line code without jumps. These are the resume function's parameters.
+# **06.2** *What is alive?* Write `alive(function, line)`: the set of local variables that may still
+# be read once execution is at the beginning of the `line`-th line of the function (1 is the `def`
+# line), for straight-line code without jumps. These are the resume function's parameters.
 #
-# *Hints.* Walk *backwards* over `disassemble(function.__code__)` from the end to the first instruction of that line: `LOAD_FAST` makes its
-# variable alive, `STORE_FAST` ends its life. `ins.pos[0]` is the line number; `function.__code__.co_firstlineno` is that of the `def`.
+# *Hints.* Walk *backwards* over `disassemble(function.__code__)` from the end to the first
+# instruction of that line: `LOAD_FAST` makes its variable alive, `STORE_FAST` ends its life.
+# `ins.pos[0]` is the line number; `function.__code__.co_firstlineno` is that of the `def`.
 
 # %% tags=["exercise"]
 def alive(function, line: int) -> set:
@@ -309,10 +334,12 @@ def alive(function, line: int) -> set:
 check("06.2", alive)
 
 # %% [markdown]
-# **06.3** *A resume function by hand.* Write `rest_from(function, line)`: the rest of a straight-line function from the beginning of that line, as a function of the
-# locals that are alive there.
+# **06.3** *A resume function by hand.* Write `rest_from(function, line)`: the rest of a
+# straight-line function from the beginning of that line, as a function of the locals that are alive
+# there.
 #
-# *Hints.* `resume_code(code, k, stack=[], live=...)` with `k` the index of the line's first instruction; then `types.FunctionType(code, function.__globals__)`.
+# *Hints.* `resume_code(code, k, stack=[], live=...)` with `k` the index of the line's first
+# instruction; then `types.FunctionType(code, function.__globals__)`.
 
 # %% tags=["exercise"]
 def rest_from(function, line: int):
@@ -329,14 +356,19 @@ check("06.3", rest_from)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code. Paper, section 3.7 and following.
-# * `torch/_dynamo/exc.py`, `graph_break_hints.py`: kinds of breaks and hints. `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
-# * Since 2.8 PyTorch can also break inside an inlined function and resume there (nested graph breaks); here the caller is split at the call.
+# * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code.
+#   Paper, section 3.7 and following.
+# * `torch/_dynamo/exc.py`, `graph_break_hints.py`: kinds of breaks and hints.
+#   `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
+# * Since 2.8 PyTorch can also break inside an inlined function and resume there (nested graph
+#   breaks); here the caller is split at the call.
 #
 # ## Recap
 #
-# * A break splits a frame into: a compiled prefix, one instruction of plain Python, and a resume function.
-# * The resume function is the original code behind a prefix that restores locals and stack, and is captured like any frame.
+# * A break splits a frame into: a compiled prefix, one instruction of plain Python, and a resume
+#   function.
+# * The resume function is the original code behind a prefix that restores locals and stack, and is
+#   captured like any frame.
 # * Every break is a record with kind, reason, hint and line; `fullgraph=True` makes it an error.
 #
 # Next: writes that others can see.

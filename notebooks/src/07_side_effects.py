@@ -13,11 +13,15 @@
 # %% [markdown]
 # # 07 · Closures, mutation, side effects
 #
-# A graph computes values. A Python function also *changes things*: it appends to a list, sets `self.counter`, rebinds a global, advances an iterator,
-# writes into a tensor in place. If the graph is called instead of the function, who does that?
+# A graph computes values. A Python function also *changes things*: it appends to a list, sets
+# `self.counter`, rebinds a global, advances an iterator, writes into a tensor in place. If the
+# graph is called instead of the function, who does that?
 #
-# **What you will learn:** simulation now, replay later; identity and aliasing; redundant writes; objects that are born inside and escape; closures and cells;
-# in-place operations on tensors.
+# **What you will learn:** simulation now, replay later; identity and aliasing; redundant writes;
+# objects that are born inside and escape; closures and cells; in-place operations on tensors.
+#
+# **Core files of this chapter:** `minidynamo/reconstruct.py`, `minidynamo/replacement.py`,
+# `minidynamo/variables/containers.py`, `minidynamo/variables/objects.py`.
 
 # %%
 import torch
@@ -32,8 +36,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Two naive versions
 #
-# *Do the writes while tracing*: they happen once, at compile time, and never again (the stager of notebook 01). *Do not do them*: the program is changed. Here is the
-# first one, failing:
+# *Do the writes while tracing*: they happen once, at compile time, and never again (the stager of
+# notebook 01). *Do not do them*: the program is changed. Here is the first one, failing:
 
 # %%
 history = []
@@ -50,8 +54,10 @@ print("after three calls:", history, "<- should have three entries")
 # %% [markdown]
 # ## Simulate now, replay later
 #
-# The evaluator performs each write on its *symbolic* object. The real list is not touched while tracing, so that an attempt can be thrown away. When the frame is done, code is
-# generated that brings the real objects to the state the symbolic ones ended in. It runs after the graph, on each call.
+# The evaluator performs each write on its *symbolic* object. The real list is not touched while
+# tracing, so that an attempt can be thrown away. When the frame is done, code is generated that
+# brings the real objects to the state the symbolic ones ended in. It runs after the graph, on each
+# call.
 
 # %%
 def training_step(x, log, state):
@@ -74,7 +80,8 @@ print("compiled:", run(minidynamo.compile(training_step, backend="eager")))
 print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the graph depends on state['scale'])")
 
 # %% [markdown]
-# The graph contains only the multiplication. The rest is in the replacement bytecode, after the call of the graph:
+# The graph contains only the multiplication. The rest is in the replacement bytecode, after the
+# call of the graph:
 
 # %%
 e = minidynamo.explain(training_step, backend="eager")(torch.ones(1), [], {"scale": 1})
@@ -82,17 +89,20 @@ print(e.main.record.graph.code)
 e.bytecode[1]
 
 # %% [markdown]
-# Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines that write have become three writes, each of a *final* value: the two appends are one.
+# Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines
+# that write have become three writes, each of a *final* value: the two appends are one.
 
 # %%
 e.replay
 
 # %% [markdown]
-# *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at the end, two spoons are missing from the drawer", and whoever
-# uses the recipe takes two spoons. *Exactly:* a mutation is applied to the `Variable`, marks it `mutated`, and `reconstruct.py` writes code for
-# every variable that is mutated and existed before the frame.
+# *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
+# the end, two spoons are missing from the drawer", and whoever uses the recipe takes two spoons.
+# *Exactly:* a mutation is applied to the `Variable`, marks it `mutated`, and `reconstruct.py`
+# writes code for every variable that is mutated and existed before the frame.
 #
-# Both sides in the code. An append to a symbolic list, and the writes that are generated for all that changed (each line of `mutations` *emits* bytecode; `commits` keeps the stores for last):
+# Both sides in the code. An append to a symbolic list, and the writes that are generated for all
+# that changed (each line of `mutations` *emits* bytecode; `commits` keeps the stores for last):
 
 # %%
 from minidynamo.variables.containers import ListVar
@@ -107,7 +117,8 @@ excerpt(Codegen.mutations)
 # %% [markdown]
 # ## In order, and without the redundant ones
 #
-# Writes are replayed after *all* new values were computed. Otherwise a swap would read its own result:
+# Writes are replayed after *all* new values were computed. Otherwise a swap would read its own
+# result:
 
 # %%
 def swap(x, pair):
@@ -132,13 +143,13 @@ def count_to_ten(x, counter):
 minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).replay
 
 # %% [markdown]
-# Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own `__setattr__` *can* look, so its method is evaluated like
-# any other function, each time.
+# Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own
+# `__setattr__` *can* look, so its method is evaluated like any other function, each time.
 #
 # ## Identity: one object, one variable
 #
-# The same list under two names must be one list. Variables are remembered by the identity of the real object, and when the graph relies on two inputs being
-# the same or different, that is a guard:
+# The same list under two names must be one list. Variables are remembered by the identity of the
+# real object, and when the graph relies on two inputs being the same or different, that is a guard:
 
 # %%
 def two_names(x, a, b):
@@ -156,8 +167,8 @@ minidynamo.counters["recompiles"]
 # %% [markdown]
 # ## Born inside
 #
-# An object made inside the frame exists only symbolically. If it escapes (is returned, stored somewhere, captured by a closure), it is built for real at the end; otherwise it
-# never exists.
+# An object made inside the frame exists only symbolically. If it escapes (is returned, stored
+# somewhere, captured by a closure), it is built for real at the end; otherwise it never exists.
 
 # %%
 from dataclasses import dataclass
@@ -176,7 +187,8 @@ minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2)
 # %% [markdown]
 # ## Closures and cells
 #
-# A variable that an inner function uses lives in a *cell*. Cells are objects with identity too: `nonlocal` writes to them, and closures that escape keep them.
+# A variable that an inner function uses lives in a *cell*. Cells are objects with identity too:
+# `nonlocal` writes to them, and closures that escape keep them.
 
 # %%
 def make_accumulator(x):
@@ -199,7 +211,8 @@ add, read = minidynamo.compile(make_accumulator, backend="eager", fullgraph=True
 print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real functions:", type(add).__name__)
 
 # %% [markdown]
-# Both closures that came out of the compiled function hold the *same* cell, as they must: what `add` writes, `read` sees. Drawn from the two real functions:
+# Both closures that came out of the compiled function hold the *same* cell, as they must: what
+# `add` writes, `read` sees. Drawn from the two real functions:
 
 # %%
 from minidynamo.explain.draw_code import draw_closure
@@ -233,8 +246,9 @@ print("calls", calls, " seen", model.seen, " mean", model.mean)
 # %% [markdown]
 # ## In-place tensor operations
 #
-# `x.add_(1)` is a tensor operation: it goes into the graph as it is. minidynamo does not have to replay it, but it must know about it: the
-# graph's inputs change. The next stage, in miniinductor, turns such graphs into ones without writes (*functionalization*, notebook 08).
+# `x.add_(1)` is a tensor operation: it goes into the graph as it is. minidynamo does not have to
+# replay it, but it must know about it: the graph's inputs change. The next stage, in miniinductor,
+# turns such graphs into ones without writes (*functionalization*, notebook 08).
 
 # %%
 def in_place(x):
@@ -248,7 +262,8 @@ print(e.main.record.graph.code)
 # %% [markdown]
 # ## Real models
 #
-# A GPT-2 that generates text keeps a cache of keys and values: an object that is passed in, changed inside, and returned. All of it happens through side effects.
+# A GPT-2 that generates text keeps a cache of keys and values: an object that is passed in, changed
+# inside, and returned. All of it happens through side effects.
 
 # %%
 from minidynamo.bench.models import gpt2
@@ -267,7 +282,8 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
 # %% [markdown]
 # ## Exercises
 #
-# **07.1** *Predict.* Without running it: what are the three values that `puzzle` returns after `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list. The check compiles it and compares.
+# **07.1** *Predict.* Without running it: what are the three values that `puzzle` returns after
+# `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list. The check compiles it and compares.
 #
 # *Hints.* `a` and `b` are the same list. `a += ...` changes it; `b = b + ...` makes a new one.
 
@@ -291,8 +307,10 @@ from exercises import check
 check("07.1", predicted)
 
 # %% [markdown]
-# **07.2** *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer: reads see the writes made so far, the real list is not touched until `replay()`.
-# It needs `append`, `__getitem__`, `__setitem__`, `__len__`, and `replay()`, which makes the real list equal to the shadow *in place*.
+# **07.2** *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer: reads see
+# the writes made so far, the real list is not touched until `replay()`. It needs `append`,
+# `__getitem__`, `__setitem__`, `__len__`, and `replay()`, which makes the real list equal to the
+# shadow *in place*.
 #
 # *Hints.* Keep a copy; replay with a slice assignment, so that the list stays the same object.
 
@@ -323,11 +341,14 @@ class Shadow:
 check("07.2", Shadow)
 
 # %% [markdown]
-# **07.3** *Find the hidden write.* Write `writes_of(function, *args)`: the names of the list and dict arguments whose contents a compiled call of the function changes. (A test harness
-# like this one guards minidynamo itself.)
+# **07.3** *Find the hidden write.* Write `writes_of(function, *args)`: the names of the list and
+# dict arguments whose contents a compiled call of the function changes. (A test harness like this
+# one guards minidynamo itself.)
 #
-# *Hints.* Copy the arguments (`copy.deepcopy`), call `minidynamo.compile(function, backend="eager")`, compare. Parameter names are in
-# `function.__code__.co_varnames`. Tensors inside need `torch.equal`; the exercise has only numbers and strings.
+# *Hints.* Copy the arguments (`copy.deepcopy`), call
+# `minidynamo.compile(function, backend="eager")`, compare. Parameter names are in
+# `function.__code__.co_varnames`. Tensors inside need `torch.equal`; the exercise has only numbers
+# and strings.
 
 # %% tags=["exercise"]
 import copy
@@ -347,13 +368,15 @@ check("07.3", writes_of)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/side_effects.py`: a table of mutations beside immutable trackers, replayed by generated bytecode. Paper, section 3.6 and
-#   following. In minidynamo the symbolic object itself is mutated: aliasing comes for free, and a failed attempt is simply thrown away.
+# * `torch/_dynamo/side_effects.py`: a table of mutations beside immutable trackers, replayed by
+#   generated bytecode. Paper, section 3.6 and following. In minidynamo the symbolic object itself
+#   is mutated: aliasing comes for free, and a failed attempt is simply thrown away.
 # * Higher-order operators (`torch.cond`, `checkpoint`) forbid side effects inside their bodies.
 #
 # ## Recap
 #
-# * Writes are simulated on symbolic objects and replayed after the graph, new values first, redundant ones collapsed.
+# * Writes are simulated on symbolic objects and replayed after the graph, new values first,
+#   redundant ones collapsed.
 # * Identity matters: one real object is one variable; assumptions about aliasing are guards.
 # * Objects born inside are built only if they escape; closures and cells are objects too.
 #

@@ -13,12 +13,17 @@
 # %% [markdown]
 # # 08 · AOTAutograd: the joint graph, functionalization, the cut
 #
-# The graph from minidynamo still holds in-place writes and views, and it says nothing about gradients. Before kernels can be generated, three things happen: the
-# graph is traced once more *below autograd*, together with its backward pass; writes and views are made explicit; and the joint graph is cut in
-# two halves, forward and backward, such that little has to be kept in between.
+# The graph from minidynamo still holds in-place writes and views, and it says nothing about
+# gradients. Before kernels can be generated, three things happen: the graph is traced once more
+# *below autograd*, together with its backward pass; writes and views are made explicit; and the
+# joint graph is cut in two halves, forward and backward, such that little has to be kept in
+# between.
 #
-# **What you will learn:** why autograd and a compiled forward do not get along; the ATen trace; functionalization; the joint graph; recomputation against
-# memory as a minimum cut; what the pieces around it do.
+# **What you will learn:** why autograd and a compiled forward do not get along; the ATen trace;
+# functionalization; the joint graph; recomputation against memory as a minimum cut; what the pieces
+# around it do.
+#
+# **Core files of this chapter:** `miniinductor/autograd/`.
 
 # %%
 import torch
@@ -33,7 +38,8 @@ torch.manual_seed(0);
 # %% [markdown]
 # ## The naive version: compile the forward, let autograd do the rest
 #
-# Eager autograd builds its tape from the operations that really run. A fused kernel is one operation that autograd has never heard of:
+# Eager autograd builds its tape from the operations that really run. A fused kernel is one
+# operation that autograd has never heard of:
 
 # %%
 def model(x, w):
@@ -48,8 +54,9 @@ with torch.no_grad():
 print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_grad:", result.requires_grad)
 
 # %% [markdown]
-# And if we wrapped the kernel so that autograd calls something in the backward pass, what would that be? Eager autograd has a formula for each *operation*, and each formula
-# wants values that the forward pass kept:
+# And if we wrapped the kernel so that autograd calls something in the backward pass, what would
+# that be? Eager autograd has a formula for each *operation*, and each formula wants values that the
+# forward pass kept:
 
 # %%
 kept = []
@@ -59,15 +66,19 @@ with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
 Table(["kept for backward", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
 
 # %% [markdown]
-# The first is `x`, which is in memory anyway. The third is twice the second: one multiplication would give it back. Eager cannot know; a compiler that sees forward *and* backward can.
+# The first is `x`, which is in memory anyway. The third is twice the second: one multiplication
+# would give it back. Eager cannot know; a compiler that sees forward *and* backward can.
 #
-# *The kitchen.* Washing up as you go, you keep every bowl in case it is needed again. Someone who has read the whole recipe, including the dessert, keeps one
-# bowl and refills the others. *Exactly:* a value is either saved in the forward half or computed again in the backward half.
+# *The kitchen.* Washing up as you go, you keep every bowl in case it is needed again. Someone who
+# has read the whole recipe, including the dessert, keeps one bowl and refills the others.
+# *Exactly:* a value is either saved in the forward half or computed again in the backward half.
 #
 # ## Tracing below autograd
 #
-# Autograd is a layer: each operation first records its backward function, then calls down to the actual kernels. A tracer *below* that layer sees everything
-# that reaches the kernels, and therefore sees the backward operations too, when `torch.autograd.grad` runs. Nothing about derivatives has to be written:
+# Autograd is a layer: each operation first records its backward function, then calls down to the
+# actual kernels. A tracer *below* that layer sees everything that reaches the kernels, and
+# therefore sees the backward operations too, when `torch.autograd.grad` runs. Nothing about
+# derivatives has to be written:
 
 # %%
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -95,7 +106,8 @@ excerpt(Tracer.__torch_dispatch__)
 # %% [markdown]
 # ## Functionalization
 #
-# Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a new value; each view of a written tensor is made again from it:
+# Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a
+# new value; each view of a written tensor is made again from it:
 
 # %%
 def in_place(x):
@@ -109,11 +121,13 @@ print("as traced:\n", e.main.compiled.aten_graph.code)
 print("functional:\n", e.main.compiled.functional_graph.code)
 
 # %% [markdown]
-# A write to an *input* is seen by the caller. It becomes an extra output, which is copied back at the end. Batch-norm statistics and kv-caches work that way.
+# A write to an *input* is seen by the caller. It becomes an extra output, which is copied back at
+# the end. Batch-norm statistics and kv-caches work that way.
 #
 # ## The joint graph
 #
-# Inputs: the program's inputs and parameters ("primals"), and one gradient per output ("tangents"). Outputs: the results, and the gradients of the primals.
+# Inputs: the program's inputs and parameters ("primals"), and one gradient per output ("tangents").
+# Outputs: the results, and the gradients of the primals.
 
 # %%
 def layer(x, w):
@@ -124,7 +138,8 @@ e.result.sum().backward()
 e.joint
 
 # %% [markdown]
-# Forward nodes are drawn plain, backward nodes dashed, what is saved with a double line. What lies on the border has to be saved, or computed again:
+# Forward nodes are drawn plain, backward nodes dashed, what is saved with a double line. What lies
+# on the border has to be saved, or computed again:
 
 # %%
 e.saved
@@ -132,9 +147,11 @@ e.saved
 # %% [markdown]
 # ## The cut
 #
-# Draw an edge for each value with its bytes as capacity. Values that must not be computed again (matrix products, random numbers) are sources; what the
-# backward half reads is the sink. The cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook algorithm. (Think of water that flows from the sources to the sink through pipes as
-# wide as the values have bytes: which pipes do you close, with the least total width, so that nothing arrives?)
+# Draw an edge for each value with its bytes as capacity. Values that must not be computed again
+# (matrix products, random numbers) are sources; what the backward half reads is the sink. The
+# cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook
+# algorithm. (Think of water that flows from the sources to the sink through pipes as wide as the
+# values have bytes: which pipes do you close, with the least total width, so that nothing arrives?)
 
 # %%
 from miniinductor.autograd import partition
@@ -183,15 +200,19 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
 Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
 
 # %% [markdown]
-# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations, which eager's kernels compute inside. The cut keeps less than either: what is cheap is computed again.
+# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations,
+# which eager's kernels compute inside. The cut keeps less than either: what is cheap is computed
+# again.
 #
-# Dropout's random numbers are saved under every policy, as the mask that was drawn (`bernoulli`) or as what it is multiplied with (`div`). Drawing them again in the backward half would give
-# another mask, and a gradient of a different function.
+# Dropout's random numbers are saved under every policy, as the mask that was drawn (`bernoulli`) or
+# as what it is multiplied with (`div`). Drawing them again in the backward half would give another
+# mask, and a gradient of a different function.
 #
 # ## Around the two halves
 #
-# The halves are wrapped in one `torch.autograd.Function`, so that everything else of autograd goes on working: `.grad` accumulates, hooks fire, parameters may be
-# shared, `torch.autograd.grad` works.
+# The halves are wrapped in one `torch.autograd.Function`, so that everything else of autograd goes
+# on working: `.grad` accumulates, hooks fire, parameters may be shared, `torch.autograd.grad`
+# works.
 
 # %%
 from miniinductor.autograd import runtime
@@ -216,7 +237,8 @@ print("gradients equal eager's:",
 print("the hook fired twice, once compiled and once eagerly:", fired)
 
 # %% [markdown]
-# Differentiating twice is not possible: the backward half was compiled without a backward of its own. The error says what to do:
+# Differentiating twice is not possible: the backward half was compiled without a backward of its
+# own. The error says what to do:
 
 # %%
 def cubed(x):
@@ -259,8 +281,9 @@ Table(["step", "eager", "compiled"],
       [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
 
 # %% [markdown]
-# At full size: GPT-2 and BERT with 12 layers and ResNet-50, 20 steps of AdamW with dropout on, recorded by
-# `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in both, so the curves agree to the last digits.
+# At full size: GPT-2 and BERT with 12 layers and ResNet-50, 20 steps of AdamW with dropout on,
+# recorded by `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in
+# both, so the curves agree to the last digits.
 
 # %%
 from minidynamo.bench.plots import loss_curves, recorded
@@ -268,7 +291,8 @@ from minidynamo.bench.plots import loss_curves, recorded
 loss_curves(recorded("training_curves_cpu"));
 
 # %% [markdown]
-# What the cut is worth in memory shows on a GPU, where it decides which batch fits: the peak of one training step, with eager's dropout in all three.
+# What the cut is worth in memory shows on a GPU, where it decides which batch fits: the peak of one
+# training step, with eager's dropout in all three.
 
 # %%
 from minidynamo.bench.plots import where_recorded
@@ -280,8 +304,10 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
         *(f"{r[v]['milliseconds']:.1f}" if v in r else "" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
-# Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/lowerings/random.py`:
-# a counter-based generator, so a number depends on a seed and its position alone), and the backward kernels draw the same mask again:
+# Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the
+# kernels draw themselves (`miniinductor/lowerings/random.py`: a counter-based generator, so a
+# number depends on a seed and its position alone), and the backward kernels draw the same mask
+# again:
 
 # %%
 def regularised(x):
@@ -297,9 +323,11 @@ for own in (False, True):
 # %% [markdown]
 # ## Exercises
 #
-# **08.1** *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any in-place operation. It returns `(result, new value of x)`.
+# **08.1** *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any
+# in-place operation. It returns `(result, new value of x)`.
 #
-# *Hints.* Two writes, both through views; `y` is computed between them. `torch.slice_scatter`, `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
+# *Hints.* Two writes, both through views; `y` is computed between them. `torch.slice_scatter`,
+# `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
 
 # %% tags=["support"]
 def dirty(x):
@@ -325,11 +353,15 @@ from exercises import check
 check("08.1", pure)
 
 # %% [markdown]
-# **08.2** *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save. `values` maps a name to its bytes; `edges` are pairs `(from, to)`: `to` is computed from
-# `from`; the values in `must` cannot be computed again; the backward half reads the values in `reads`. Return the set of saved values with the fewest bytes.
+# **08.2** *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save.
+# `values` maps a name to its bytes; `edges` are pairs `(from, to)`: `to` is computed from `from`;
+# the values in `must` cannot be computed again; the backward half reads the values in `reads`.
+# Return the set of saved values with the fewest bytes.
 #
-# *Hints.* `networkx.DiGraph`, each value an edge `(name, "in") -> (name, "out")` with `capacity` bytes; `edges` and the ends have no capacity (infinite).
-# `networkx.minimum_cut(graph, source, sink)` returns the value and the two sides; a value is cut if its "in" is on the source's side and its "out" is not.
+# *Hints.* `networkx.DiGraph`, each value an edge `(name, "in") -> (name, "out")` with `capacity`
+# bytes; `edges` and the ends have no capacity (infinite).
+# `networkx.minimum_cut(graph, source, sink)` returns the value and the two sides; a value is cut if
+# its "in" is on the source's side and its "out" is not.
 
 # %% tags=["exercise"]
 import networkx
@@ -354,11 +386,13 @@ def cheapest(values: dict, edges: list, must: set, reads: set) -> set:
 check("08.2", cheapest)
 
 # %% [markdown]
-# **08.3** *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
-# recomputes `exp`, besides what must never be recomputed. The check puts it into the partitioner, trains a function with dropout and `exp`, and looks at what was
-# saved, and at the gradients.
+# **08.3** *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason
+# if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
+# recomputes `exp`, besides what must never be recomputed. The check puts it into the partitioner,
+# trains a function with dropout and `exp`, and looks at what was saved, and at the gradients.
 #
-# *Hints.* Call the original for everything else: `partition.why_saved`. The operation is `node.target`; exp is `torch.ops.aten.exp.default`.
+# *Hints.* Call the original for everything else: `partition.why_saved`. The operation is
+# `node.target`; exp is `torch.ops.aten.exp.default`.
 
 # %% tags=["exercise"]
 from miniinductor.autograd import partition
@@ -379,9 +413,12 @@ check("08.3", keep_exp)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around it. Paper, section 3.10.
-# * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the finished graph, which is a straight line.
-# * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more heuristics.
+# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around
+#   it. Paper, section 3.10.
+# * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the
+#   finished graph, which is a straight line.
+# * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more
+#   heuristics.
 #
 # ## Recap
 #

@@ -13,11 +13,16 @@
 # %% [markdown]
 # # 10 · Scheduling and fusion
 #
-# After lowering there is a list of buffers, each with a loop body. Inlining has removed the values that nobody needs to store. The scheduler decides which of
-# the remaining bodies run in **one kernel**, and in which order the kernels run.
+# After lowering there is a list of buffers, each with a loop body. Inlining has removed the values
+# that nobody needs to store. The scheduler decides which of the remaining bodies run in **one
+# kernel**, and in which order the kernels run.
 #
-# **What you will learn:** why fewer bytes mean less time; dependencies from index expressions; when two loop nests may share a kernel; kinds of fusion; greedy
-# choice; reading the record of every decision. At the end you write the fusion rule.
+# **What you will learn:** why fewer bytes mean less time; dependencies from index expressions; when
+# two loop nests may share a kernel; kinds of fusion; greedy choice; reading the record of every
+# decision. At the end you write the fusion rule.
+#
+# **Core files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/nodes.py`,
+# `miniinductor/scheduler.py`.
 
 # %%
 import torch
@@ -32,10 +37,12 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Why: bytes
 #
-# A modern core multiplies in a fraction of a nanosecond and fetches a cache line from memory in a hundred. For pointwise work and reductions, time is bytes.
+# A modern core multiplies in a fraction of a nanosecond and fetches a cache line from memory in a
+# hundred. For pointwise work and reductions, time is bytes.
 #
-# *The kitchen.* Walking to the shelf takes longer than chopping. Chop, salt and mix in one go at the counter. *Exactly:* each kernel streams its inputs from main
-# memory through the caches into registers, and its outputs back.
+# *The kitchen.* Walking to the shelf takes longer than chopping. Chop, salt and mix in one go at
+# the counter. *Exactly:* each kernel streams its inputs from main memory through the caches into
+# registers, and its outputs back.
 
 # %%
 def softmax(x):
@@ -58,7 +65,8 @@ Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in row
 # %% [markdown]
 # ## The naive rule fails
 #
-# "Fuse whatever is next to each other and has the same shape." Here is a program on which that rule gives wrong numbers:
+# "Fuse whatever is next to each other and has the same shape." Here is a program on which that rule
+# gives wrong numbers:
 
 # %%
 def shifted(x):
@@ -81,7 +89,8 @@ print("naive:", naive_kernel(v))
 #
 # ## Dependencies
 #
-# Each body is run once with a handler that records its loads and stores: buffer name and index expression, in the loop variables.
+# Each body is run once with a handler that records its loads and stores: buffer name and index
+# expression, in the loop variables.
 
 # %%
 from miniinductor.dependencies import Recorder
@@ -92,7 +101,8 @@ excerpt(Recorder)
 # Two nests may share a kernel if
 #
 # 1. they run over the same loops (after splitting or merging them);
-# 2. each element that the second reads of the first's result is the element written *in the same iteration*;
+# 2. each element that the second reads of the first's result is the element written *in the same
+#    iteration*;
 # 3. no third node must run between them (a cycle).
 
 # %%
@@ -116,7 +126,8 @@ e = minidynamo.explain(softmax)(x)
 e.fusion
 
 # %% [markdown]
-# Before and after: four buffers, each with loops of its own, and the one kernel that computes all of them.
+# Before and after: four buffers, each with loops of its own, and the one kernel that computes all
+# of them.
 
 # %%
 e.kernel_picture
@@ -125,7 +136,8 @@ e.kernel_picture
 e.fused_ir
 
 # %% [markdown]
-# Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and cannot share loops:
+# Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and
+# cannot share loops:
 
 # %%
 e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.randn(64, 48))
@@ -134,8 +146,9 @@ e.fusion
 # %% [markdown]
 # ## Choosing: greedy, by score
 #
-# Often a node could be fused with several others, and not with all. The scheduler sorts the candidate pairs by kind, bytes saved and nearness, takes the best, and asks
-# again. This is not optimal; it is what TorchInductor does, and it is good.
+# Often a node could be fused with several others, and not with all. The scheduler sorts the
+# candidate pairs by kind, bytes saved and nearness, takes the best, and asks again. This is not
+# optimal; it is what TorchInductor does, and it is good.
 
 # %%
 excerpt(Scheduler.candidates)
@@ -167,11 +180,13 @@ Table(["", "milliseconds", "eager / this"],
       [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
-# With neither, the compiled program is slower than eager: decomposition alone makes many small operations out of eager's few kernels. It pays because the parts are fused again.
+# With neither, the compiled program is slower than eager: decomposition alone makes many small
+# operations out of eager's few kernels. It pays because the parts are fused again.
 #
 # ## Order and memory
 #
-# After fusion the kernels are put into an order in which every reader comes after its writer, and buffers that are no longer needed lend their memory to later ones:
+# After fusion the kernels are put into an order in which every reader comes after its writer, and
+# buffers that are no longer needed lend their memory to later ones:
 
 # %%
 def three_layers(x, w):
@@ -200,7 +215,8 @@ Table(["pairs", "refused because"],
       [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
 
 # %% [markdown]
-# Which buffers share a kernel in two of the layers? Library calls (matrix products, attention) stay as they are and cut the list into pieces:
+# Which buffers share a kernel in two of the layers? Library calls (matrix products, attention) stay
+# as they are and cut the list into pieces:
 
 # %%
 minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
@@ -208,8 +224,10 @@ minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 # %% [markdown]
 # ## Exercises
 #
-# **10.1** *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes `y[write(i)]`; the second reads `y[read(i)]`, where both are linear:
-# `a * i + b`. Write `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is the one written in iteration `i`.
+# **10.1** *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
+# `y[write(i)]`; the second reads `y[read(i)]`, where both are linear: `a * i + b`. Write
+# `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is
+# the one written in iteration `i`.
 #
 # *Hints.* This is condition 2, for one loop.
 
@@ -226,9 +244,10 @@ from exercises import check
 check("10.1", may_fuse)
 
 # %% [markdown]
-# **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing
-# saves one read of every buffer that both read, and one read of every buffer that the first writes and the second reads. (The write itself is saved only
-# if nobody else needs the buffer; leave that aside.)
+# **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
+# node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing saves one
+# read of every buffer that both read, and one read of every buffer that the first writes and the
+# second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.)
 #
 # *Hints.* `a & b` is what two sets have in common, `a | b` what is in either.
 
@@ -244,11 +263,13 @@ def bytes_saved(first: dict, second: dict, sizes: dict) -> int:
 check("10.2", bytes_saved)
 
 # %% [markdown]
-# **10.3** *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a score. Write `better_score(category, saved, distance)`; pairs with larger scores
-# (tuples compare from the left) are tried first. The check also puts your score into the real scheduler, compiles a program with it, and compares
-# numbers and memory traffic.
+# **10.3** *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
+# score. Write `better_score(category, saved, distance)`; pairs with larger scores (tuples compare
+# from the left) are tried first. The check also puts your score into the real scheduler, compiles a
+# program with it, and compares numbers and memory traffic.
 #
-# *Hints.* `category` is a string, as in the table above; `saved` is bytes; `distance` is how far apart the nodes are (0 or more). What matters most?
+# *Hints.* `category` is a string, as in the table above; `saved` is bytes; `distance` is how far
+# apart the nodes are (0 or more). What matters most?
 
 # %% tags=["exercise"]
 def better_score(category: str, saved: int, distance: int) -> tuple:
@@ -263,8 +284,9 @@ check("10.3", better_score)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus templates with epilogues, reordering for peak memory and for communication,
-#   benchmarking a fusion before taking it. Paper, section 4.4.
+# * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus
+#   templates with epilogues, reordering for peak memory and for communication, benchmarking a
+#   fusion before taking it. Paper, section 4.4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
 # ## Recap

@@ -13,14 +13,20 @@
 # %% [markdown]
 # # 11 · C++ and OpenMP code generation
 #
-# A fused group of loop bodies becomes one C++ function: loops outside, one line per operation inside, memory read once and written once. The compiler that
-# everybody has does the rest, if the code is written so that it can.
+# A fused group of loop bodies becomes one C++ function: loops outside, one line per operation
+# inside, memory read once and written once. The compiler that everybody has does the rest, if the
+# code is written so that it can.
 #
-# *The kitchen.* The recipe is translated for a cook who is very fast and reads every word literally: nothing is left out, nothing said twice, and eight eggs are cracked in one movement wherever eight may be.
-# *Exactly:* common subexpressions once, branch-free arithmetic, vector instructions.
+# *The kitchen.* The recipe is translated for a cook who is very fast and reads every word
+# literally: nothing is left out, nothing said twice, and eight eggs are cracked in one movement
+# wherever eight may be. *Exactly:* common subexpressions once, branch-free arithmetic, vector
+# instructions.
 #
-# **What you will learn:** a code generator as one more handler; common subexpressions and index printing; what lets GCC vectorise; threads; accurate sums;
-# transposed access; why compile time matters; building and caching. At the end you write parts of a generator and a kernel by hand.
+# **What you will learn:** a code generator as one more handler; common subexpressions and index
+# printing; what lets GCC vectorise; threads; accurate sums; transposed access; why compile time
+# matters; building and caching. At the end you write parts of a generator and a kernel by hand.
+#
+# **Core files of this chapter:** `miniinductor/kernels.py`, `miniinductor/codegen/`.
 
 # %%
 import sympy
@@ -37,7 +43,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A generator in twenty lines
 #
-# The body is a Python function over `ops` (notebook 09). A handler whose values are *names of C variables* and whose operations append lines is a code generator:
+# The body is a Python function over `ops` (notebook 09). A handler whose values are *names of C
+# variables* and whose operations append lines is a code generator:
 
 # %%
 class TinyCpp(OpsHandler):
@@ -74,7 +81,8 @@ source = tiny_kernel(body, 1000)
 Code(source, "cpp", "our twenty lines wrote this")
 
 # %% [markdown]
-# It compiles and runs. (`NAME` is replaced by the kernel's name; every kernel has this one signature, an array of pointers, so that one launcher can call them all.)
+# It compiles and runs. (`NAME` is replaced by the kernel's name; every kernel has this one
+# signature, an array of pointers, so that one launcher can call them all.)
 
 # %%
 from miniinductor.runtime.build import build_kernels
@@ -87,7 +95,8 @@ torch.equal(out, torch.relu(2 * x + x))
 # %% [markdown]
 # ## Where it fails
 #
-# `x[i]` is loaded twice. `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch says NaN:
+# `x[i]` is loaded twice. `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch
+# says NaN:
 
 # %%
 x[0] = float("nan")
@@ -95,7 +104,8 @@ kernel(x, out)
 print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 
 # %% [markdown]
-# The real generator knows the dtype of every value, writes an expression once (`Scope`), and takes its maths from a small prelude with torch's semantics.
+# The real generator knows the dtype of every value, writes an expression once (`Scope`), and takes
+# its maths from a small prelude with torch's semantics.
 
 # %%
 from miniinductor.codegen import common
@@ -110,8 +120,9 @@ start = prelude.index("OP float exp(float x0)")
 Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
 
 # %% [markdown]
-# Two things to see in `exp`: it has no branch and calls no library, so GCC can turn it into vector instructions; and it handles NaN, overflow and underflow by
-# arithmetic. A kernel with `std::exp` inside runs one element at a time.
+# Two things to see in `exp`: it has no branch and calls no library, so GCC can turn it into vector
+# instructions; and it handles NaN, overflow and underflow by arithmetic. A kernel with `std::exp`
+# inside runs one element at a time.
 #
 # ## A pointwise kernel
 
@@ -124,7 +135,8 @@ e = minidynamo.explain(gelu_gate)(*arguments)
 e.kernels
 
 # %% [markdown]
-# The two dimensions were merged into one loop, since both inputs are contiguous. `#pragma omp parallel for simd`: threads outside, vectors inside. The same in the plain style:
+# The two dimensions were merged into one loop, since both inputs are contiguous.
+# `#pragma omp parallel for simd`: threads outside, vectors inside. The same in the plain style:
 
 # %%
 with miniinductor.config.patch(vectorize=False, openmp=False):
@@ -134,7 +146,8 @@ e.kernels
 # %% [markdown]
 # ## A reduction, fused
 #
-# Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small array on the stack, so nothing is computed twice:
+# Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small
+# array on the stack, so nothing is computed twice:
 
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(arguments[0])
@@ -143,7 +156,8 @@ e.kernels
 # %% [markdown]
 # ## Sums that are right
 #
-# Adding a million float32 numbers one after the other loses digits: each addition rounds. Vector lanes help (each lane adds fewer), chunks help more:
+# Adding a million float32 numbers one after the other loses digits: each addition rounds. Vector
+# lanes help (each lane adds fewer), chunks help more:
 
 # %%
 ones = torch.full((1, 10_000_000), 0.1)
@@ -166,7 +180,8 @@ Table(["", "relative error"], [("one running sum in float32", f"{error(in_sequen
 # %% [markdown]
 # ## Transposed access
 #
-# `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they fetch. The generator copies small tiles first:
+# `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they
+# fetch. The generator copies small tiles first:
 
 # %%
 e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.randn(1000, 512))
@@ -175,7 +190,8 @@ e.kernels
 # %% [markdown]
 # ## How close to the machine?
 #
-# A roofline: a kernel can be limited by memory traffic or by arithmetic. Measure on one core what a plain copy of the same size reaches, and compare:
+# A roofline: a kernel can be limited by memory traffic or by arithmetic. Measure on one core what a
+# plain copy of the same size reaches, and compare:
 
 # %% tags=["volatile"]
 from minidynamo.bench.runner import interleave, keep_freed_memory
@@ -207,12 +223,15 @@ axis.set_xlabel("GB/s of necessary traffic, longer is better (dashed: a plain co
 figure.tight_layout()
 
 # %% [markdown]
-# Reading alone is faster than copying, so a sum may pass the dashed line. Where our bar is shorter than eager's or than the copy's, there is something left to find.
+# Reading alone is faster than copying, so a sum may pass the dashed line. Where our bar is shorter
+# than eager's or than the copy's, there is something left to find.
 #
 # ## Compile time is part of the product
 #
-# TorchInductor's kernels include torch's headers and take seconds each to compile. Ours include nothing. All kernels of a graph go into a few files that are compiled at
-# the same time, kernels that are equal are compiled once, and shared objects stay on disk under a key of source, flags, compiler and CPU.
+# TorchInductor's kernels include torch's headers and take seconds each to compile. Ours include
+# nothing. All kernels of a graph go into a few files that are compiled at the same time, kernels
+# that are equal are compiled once, and shared objects stay on disk under a key of source, flags,
+# compiler and CPU.
 
 # %%
 from miniinductor.runtime import build
@@ -253,7 +272,8 @@ Code(longest.source, "cpp", "the one that computes the most buffers")
 # %% [markdown]
 # ## Exercises
 #
-# **11.1** *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again returns the earlier name and appends nothing.
+# **11.1** *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again
+# returns the earlier name and appends nothing.
 #
 # *Hints.* Override `line`; keep a dictionary.
 
@@ -296,9 +316,11 @@ from exercises import check
 check("11.1", TinyCppOnce)
 
 # %% [markdown]
-# **11.2** *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. No branch, no library call: an expression that GCC can vectorise.
+# **11.2** *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. No branch, no
+# library call: an expression that GCC can vectorise.
 #
-# *Hints.* `a != a` is true exactly for NaN. If `a` is NaN return `a`; otherwise `a > b ? a : b` returns `b` when `b` is NaN. Why?
+# *Hints.* `a != a` is true exactly for NaN. If `a` is NaN return `a`; otherwise `a > b ? a : b`
+# returns `b` when `b` is NaN. Why?
 
 # %% tags=["exercise"]
 class TinyCppNan(TinyCppBase):
@@ -312,10 +334,12 @@ class TinyCppNan(TinyCppBase):
 check("11.2", TinyCppNan)
 
 # %% [markdown]
-# **11.3** *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of a `rows x columns` float32 matrix, accurately enough: relative error below 1e-6 on
-# ten million numbers. `NAME(void** args)`: `args[0]` is the matrix, `args[1]` the sums.
+# **11.3** *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of
+# a `rows x columns` float32 matrix, accurately enough: relative error below 1e-6 on ten million
+# numbers. `NAME(void** args)`: `args[0]` is the matrix, `args[1]` the sums.
 #
-# *Hints.* An accumulator of type `double` is accurate and slow-ish; partial sums in float over short chunks, added up in double, are accurate and fast. Return 0.
+# *Hints.* An accumulator of type `double` is accurate and slow-ish; partial sums in float over
+# short chunks, added up in double, are accurate and fast. Return 0.
 
 # %% tags=["exercise"]
 def row_sums(rows: int, columns: int) -> str:
@@ -345,13 +369,15 @@ check("11.3", row_sums)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU targets, GEMM templates. Paper, section 4.6.
+# * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU
+#   targets, GEMM templates. Paper, section 4.6.
 # * `torch/_inductor/codecache.py`, `cpp_builder.py`: caches, also across machines.
 #
 # ## Recap
 #
 # * A code generator is a handler whose values are names.
 # * Branch-free scalar maths inside simple loops is what a C++ compiler vectorises best.
-# * Accuracy (chunked sums, NaN) and access patterns (tiles) are the generator's job; GCC will not do them.
+# * Accuracy (chunked sums, NaN) and access patterns (tiles) are the generator's job; GCC will not
+#   do them.
 #
 # Next: the same IR on a GPU.

@@ -13,14 +13,23 @@
 # %% [markdown]
 # # 12 · Triton code generation, and Triton beside CUDA
 #
-# The loop IR knows nothing about processors. The handler of notebook 11 wrote C++ loops; another handler, over the same scheduler, writes GPU kernels. They are written in **Triton**, a
-# language inside Python in which one writes what happens to a *tile* of a tensor, and a compiler decides which thread holds which element.
+# The loop IR knows nothing about processors. The handler of notebook 11 wrote C++ loops; another
+# handler, over the same scheduler, writes GPU kernels. They are written in **Triton**, a language
+# inside Python in which one writes what happens to a *tile* of a tensor, and a compiler decides
+# which thread holds which element.
 #
-# **What you will learn:** how a GPU reads memory, and why a kernel must be cut up differently there; a kernel in CUDA C++ and the same one in Triton; masks; the four shapes of
-# kernel that the generator writes; the online softmax; what becomes of a Triton kernel (TTGIR, PTX), without having a GPU; how close to the machine the kernels came on a real one.
+# **What you will learn:** how a GPU reads memory, and why a kernel must be cut up differently
+# there; a kernel in CUDA C++ and the same one in Triton; masks; the four shapes of kernel that the
+# generator writes; the online softmax; what becomes of a Triton kernel (TTGIR, PTX), without having
+# a GPU; how close to the machine the kernels came on a real one.
 #
-# **No GPU is needed.** Triton has an interpreter that runs a kernel on CPU tensors, program by program, with numpy arrays as tiles. It must be chosen before triton is imported. It is
-# slow, so nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages exist for Linux only.)
+# **No GPU is needed.** Triton has an interpreter that runs a kernel on CPU tensors, program by
+# program, with numpy arrays as tiles. It must be chosen before triton is imported. It is slow, so
+# nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages
+# exist for Linux only.)
+#
+# **Core files of this chapter:** `miniinductor/devices.py`; all else is coverage:
+# `miniinductor/gpu/`.
 
 # %%
 import os
@@ -42,17 +51,21 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A GPU in five sentences
 #
-# A GPU of the H100's kind has 132 processors, each with four schedulers and tens of thousands of registers. Threads run in **warps** of 32 that execute one instruction together. A
-# kernel is a program that is started many times at once (a *grid*); each start knows its number. Memory is far away and fetched in **lines of 128 bytes**: if the 32 threads of a warp
-# ask for 32 neighbouring floats, that is one line; if they ask for 32 scattered ones, it is 32 lines, of which 31/32 is thrown away. Nothing hides the distance but having many
-# other warps to run in the meantime.
+# A GPU of the H100's kind has 132 processors, each with four schedulers and tens of thousands of
+# registers. Threads run in **warps** of 32 that execute one instruction together. A kernel is a
+# program that is started many times at once (a *grid*); each start knows its number. Memory is far
+# away and fetched in **lines of 128 bytes**: if the 32 threads of a warp ask for 32 neighbouring
+# floats, that is one line; if they ask for 32 scattered ones, it is 32 lines, of which 31/32 is
+# thrown away. Nothing hides the distance but having many other warps to run in the meantime.
 #
-# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings whole crates. If the 32 cooks of a team want the 32 bottles of one crate, one trip is enough.
-# *Exactly:* **coalescing**: the addresses that a warp reads in one instruction are merged into memory lines.
+# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings whole crates. If the
+# 32 cooks of a team want the 32 bottles of one crate, one trip is enough. *Exactly:*
+# **coalescing**: the addresses that a warp reads in one instruction are merged into memory lines.
 #
 # ## The naive version: one thread per row
 #
-# The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU kernel gives each thread a row. Count the lines:
+# The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU
+# kernel gives each thread a row. Count the lines:
 
 # %%
 def lines_fetched(address, warp=32, line=128):
@@ -70,8 +83,10 @@ Table(["", "load instructions", "lines per instruction", "bytes fetched per usef
       "32 rows of 1000 float32, read by one warp; one row of it, read by one warp")
 
 # %% [markdown]
-# So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes across threads. In CUDA C++, by hand, it looks like this. One *block* of threads
-# takes a row; the maximum and the sum are found by each thread for its own elements, then within each warp with shuffle instructions, then across warps through shared memory:
+# So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes
+# across threads. In CUDA C++, by hand, it looks like this. One *block* of threads takes a row; the
+# maximum and the sum are found by each thread for its own elements, then within each warp with
+# shuffle instructions, then across warps through shared memory:
 
 # %%
 cuda = r"""
@@ -110,13 +125,16 @@ __global__ void softmax(const float* in, float* out, int columns) {     // block
 Code(cuda.strip(), "cuda", "softmax in CUDA C++, by hand (shown, not run)")
 
 # %% [markdown]
-# It is right but for NaN (`fmaxf` forgets it), and it reads the row three times. Keeping the row in registers, loading four floats at a time and choosing the number of threads would each be
-# another rewrite. None of this is about softmax.
+# It is right but for NaN (`fmaxf` forgets it), and it reads the row three times. Keeping the row in
+# registers, loading four floats at a time and choosing the number of threads would each be another
+# rewrite. None of this is about softmax.
 #
 # ## The same in Triton
 #
-# In Triton a *program* (a block of threads) computes a tile. `tl.arange` is a tile of indices, `tl.load` fetches a tile, `tl.max` reduces one. There are no threads in the text, no shared
-# memory, no synchronisation: Triton's compiler chooses which thread holds which elements, and inserts the shuffles.
+# In Triton a *program* (a block of threads) computes a tile. `tl.arange` is a tile of indices,
+# `tl.load` fetches a tile, `tl.max` reduces one. There are no threads in the text, no shared
+# memory, no synchronisation: Triton's compiler chooses which thread holds which elements, and
+# inserts the shuffles.
 
 # %%
 @triton.jit
@@ -136,8 +154,9 @@ torch.allclose(out, torch.softmax(x, -1))
 # %% [markdown]
 # ### Masks
 #
-# A tile's size is a power of two. A row of 1000 does not fill one of 1024, and beyond the row lies somebody else's memory. A load with a *mask* reads only where the mask is true, and gives
-# `other` elsewhere. Which `other`? The first idea, 0, is wrong:
+# A tile's size is a power of two. A row of 1000 does not fill one of 1024, and beyond the row lies
+# somebody else's memory. A load with a *mask* reads only where the mask is true, and gives `other`
+# elsewhere. Which `other`? The first idea, 0, is wrong:
 
 # %%
 @triton.jit
@@ -152,7 +171,8 @@ row_max_wrong[(3,)](negative, top, 1000, BLOCK=1024)
 print("with other=0:", top, "  right:", negative.amax(1))
 
 # %% [markdown]
-# What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus infinity for a maximum. A generator knows what follows. It loads with 0 and puts the neutral
+# What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus
+# infinity for a maximum. A generator knows what follows. It loads with 0 and puts the neutral
 # element in just before the reduction. (That is exercise 1.)
 #
 # ## A generator: one more handler
@@ -206,8 +226,9 @@ torch.allclose(out, torch.exp(-2 * x + x))
 # %% [markdown]
 # ## The real generator
 #
-# `miniinductor/gpu/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A
-# mean per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
+# `miniinductor/gpu/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds
+# is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A mean
+# per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
 
 # %%
 from miniinductor.gpu.kernel_writer import TritonKernelWriter
@@ -215,7 +236,8 @@ from miniinductor.gpu.kernel_writer import TritonKernelWriter
 excerpt(TritonKernelWriter.load)
 
 # %% [markdown]
-# With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs it. One function, both generators:
+# With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs
+# it. One function, both generators:
 
 # %%
 def scaled_softmax(x):
@@ -237,7 +259,8 @@ x = torch.randn(300, 1000)
 both(scaled_softmax, x)
 
 # %% [markdown]
-# The kernel reads the row *once*: it fits into the registers of a block, so maximum, exponentials, sum and division work on the same tile.
+# The kernel reads the row *once*: it fits into the registers of a block, so maximum, exponentials,
+# sum and division work on the same tile.
 #
 # ## Four shapes of kernel
 
@@ -275,9 +298,11 @@ def draw_shapes():
 draw_shapes();
 
 # %% [markdown]
-# *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes along the other, each in whole lines. A *persistent* reduction holds complete rows. If a row is
-# too long for that, a *looped* one walks along it. How large are the blocks? A table of good guesses per kind, of which the best is found by timing (notebook 13). These are the
-# candidates for an H100:
+# *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes
+# along the other, each in whole lines. A *persistent* reduction holds complete rows. If a row is
+# too long for that, a *looped* one walks along it. How large are the blocks? A table of good
+# guesses per kind, of which the best is found by timing (notebook 13). These are the candidates for
+# an H100:
 
 # %%
 from miniinductor.gpu.block_sizes import block_configs
@@ -290,7 +315,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
 # %% [markdown]
-# A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache; here each program does the same with its tile:
+# A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache;
+# here each program does the same with its tile:
 
 # %%
 both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
@@ -298,13 +324,15 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 # %% [markdown]
 # ## Long rows: the online softmax
 #
-# A cross entropy over a vocabulary of 50,000 needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
+# A cross entropy over a vocabulary of 50,000 needs `max` and then `sum(exp(x - max))`. A looped
+# kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
 # maximum so far* and corrected whenever the maximum grows:
 #
 #     m' = max(m, v)
 #     s' = s * exp(m - m') + exp(v - m')
 #
-# The generator recognises the pair of reductions (`try_online`) and keeps a running pair per group of neighbours:
+# The generator recognises the pair of reductions (`try_online`) and keeps a running pair per group
+# of neighbours:
 
 # %%
 long_rows, labels = torch.randn(70, 40_000), torch.randint(0, 40_000, (70,))
@@ -318,8 +346,10 @@ Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 # %% [markdown]
 # ## What the compiler makes of it
 #
-# Triton compiles for a GPU that is not there, if it is told which. Our build does so in worker processes anyway (they must not import the interpreter). The stages: Triton's own IR, the
-# same with *layouts* (TTGIR: which thread holds which element), LLVM IR, PTX (NVIDIA's portable assembly), machine code.
+# Triton compiles for a GPU that is not there, if it is told which. Our build does so in worker
+# processes anyway (they must not import the interpreter). The stages: Triton's own IR, the same
+# with *layouts* (TTGIR: which thread holds which element), LLVM IR, PTX (NVIDIA's portable
+# assembly), machine code.
 
 # %% tags=["volatile"]
 import re
@@ -349,8 +379,9 @@ interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].spl
 Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: each tensor type names its layout")
 
 # %% [markdown]
-# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA` (a CTA is a block of threads): the first layout says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one instruction. What we wrote
-# by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
+# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA` (a CTA is a block of threads): the first layout
+# says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one
+# instruction. What we wrote by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
 
 # %% tags=["volatile"]
 kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one",
@@ -380,7 +411,8 @@ Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 #
 # ## A real model
 #
-# Everything that GPT-2 needs, in the interpreter. The scheduler's groups are the same ones, so there are as many kernels as in C++:
+# Everything that GPT-2 needs, in the interpreter. The scheduler's groups are the same ones, so
+# there are as many kernels as in C++:
 
 # %%
 from minidynamo.bench.models import gpt2
@@ -399,8 +431,10 @@ Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 # %% [markdown]
 # ## On a real GPU
 #
-# `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing that must read its input and write its output can be faster than copying. These figures were
-# **recorded** on the machine named in the title; nothing of them was measured where this notebook ran.
+# `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing
+# that must read its input and write its output can be faster than copying. These figures were
+# **recorded** on the machine named in the title; nothing of them was measured where this notebook
+# ran.
 
 # %%
 from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
@@ -432,7 +466,8 @@ print(on_this_gpu("gpu-kernels", "softmax"))
 # %% [markdown]
 # ## What limits this
 #
-# The last row of the same recorded run has four pointwise operations on 16 numbers, which are no work at all for a GPU:
+# The last row of the same recorded run has four pointwise operations on 16 numbers, which are no
+# work at all for a GPU:
 
 # %%
 tiny_call = next(r for r in run["rows"] if "us" in r)
@@ -440,11 +475,13 @@ Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for varia
       f"{tiny_call['name']}, {where_recorded(run)}")
 
 # %% [markdown]
-# That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table. Both are the subject of notebook 13.
+# That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table.
+# Both are the subject of notebook 13.
 #
 # ## Exercises
 #
-# **12.1** *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to `BLOCK`, negative rows and rows of minus infinity included.
+# **12.1** *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to
+# `BLOCK`, negative rows and rows of minus infinity included.
 #
 # *Hints.* `float("-inf")` works in a kernel. `other=` takes it.
 
@@ -464,13 +501,18 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of `a @ b` in `acc`. Our Triton backend calls a library for products by default, so what follows one is a
-# kernel of its own, which reads the product again. Write the handler that puts it *into* the product's kernel instead: the real loop body of the compiled graph is played into it, and its lines
-# stand where the template says `EPILOGUE`.
+# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of
+# `a @ b` in `acc`. Our Triton backend calls a library for products by default, so what follows one
+# is a kernel of its own, which reads the product again. Write the handler that puts it *into* the
+# product's kernel instead: the real loop body of the compiled graph is played into it, and its
+# lines stand where the template says `EPILOGUE`.
 #
-# *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`. A load of the buffer `self.product` is no load any more: the value is called `acc`. Other buffers are read at `index`, a
-# sympy expression in `x0` (a column of row numbers) and `x1` (a row of column numbers), which the template defines; `index_text(index, "triton")` prints it. The mask is called `inside`. The
-# output is called `out` in the template, whatever its name in the graph. Pointers of other buffers: call `self.pointer(name)`.
+# *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`. A load of the buffer
+# `self.product` is no load any more: the value is called `acc`. Other buffers are read at `index`,
+# a sympy expression in `x0` (a column of row numbers) and `x1` (a row of column numbers), which the
+# template defines; `index_text(index, "triton")` prints it. The mask is called `inside`. The output
+# is called `out` in the template, whatever its name in the graph. Pointers of other buffers: call
+# `self.pointer(name)`.
 
 # %% tags=["support"]
 from miniinductor.sizes.printing import index_text
@@ -535,10 +577,14 @@ class Epilogue(TinyEpilogue):
 check("12.2", (Epilogue, MATMUL))
 
 # %% [markdown]
-# **12.3** *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of numbers, and the sum of `exp(v - m)` over it. Write how two pairs are merged. With it,
-# `tl.reduce` finds both in one pass, in any order: that is how the work is spread over lanes, warps and programs.
+# **12.3** *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of
+# numbers, and the sum of `exp(v - m)` over it. Write how two pairs are merged. With it, `tl.reduce`
+# finds both in one pass, in any order: that is how the work is spread over lanes, warps and
+# programs.
 #
-# *Hints.* The formula above merges with a set of one number. A set may hold nothing but minus infinity; then `m - m` is NaN. Subtract 0 instead where the new maximum is minus infinity (`tl.where`).
+# *Hints.* The formula above merges with a set of one number. A set may hold nothing but minus
+# infinity; then `m - m` is NaN. Subtract 0 instead where the new maximum is minus infinity
+# (`tl.where`).
 
 # %% tags=["exercise"]
 @triton.jit
@@ -556,16 +602,21 @@ check("12.3", merge)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/triton.py` (about 6,000 lines): the same handler; plus templates for matrix products and convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja),
+# * `torch/_inductor/codegen/triton.py` (about 6,000 lines): the same handler; plus templates for
+#   matrix products and convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja),
 #   cooperative and split reductions, tensor descriptors. Paper, section 4.5.
 # * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and the timing.
-# * Triton itself: *Triton: an intermediate language and compiler for tiled neural network computations*, MAPL 2019.
+# * Triton itself: *Triton: an intermediate language and compiler for tiled neural network
+#   computations*, MAPL 2019.
 #
 # ## Recap
 #
-# * A GPU wants neighbouring threads at neighbouring addresses; the loop order of C++ is wrong there.
-# * Triton programs compute tiles; the compiler places elements on threads and inserts what CUDA has one write by hand.
-# * The generator is one more handler. Its values know their axes; masks and neutral elements make odd sizes right.
+# * A GPU wants neighbouring threads at neighbouring addresses; the loop order of C++ is wrong
+#   there.
+# * Triton programs compute tiles; the compiler places elements on threads and inserts what CUDA has
+#   one write by hand.
+# * The generator is one more handler. Its values know their axes; masks and neutral elements make
+#   odd sizes right.
 # * Rows that fit are read once; two reductions of a long row share one walk.
 #
 # Next: who calls the kernels, where their memory comes from, and how the best block size is found.

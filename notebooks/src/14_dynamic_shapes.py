@@ -13,11 +13,17 @@
 # %% [markdown]
 # # 14 · Dynamic shapes
 #
-# So far every graph was made for one shape, and a guard said so. Batches that are not full, sentences of different lengths, a text that grows by a word at a time: real programs change sizes all the time. A
-# compiler that starts again for each of them is slower than no compiler.
+# So far every graph was made for one shape, and a guard said so. Batches that are not full,
+# sentences of different lengths, a text that grows by a word at a time: real programs change sizes
+# all the time. A compiler that starts again for each of them is slower than no compiler.
 #
-# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none; why 0 and 1 are special; when two sizes are the same symbol; static, automatic and dynamic compilation; kernels
-# with sizes as arguments; what cannot be symbolic. The paper tells this in its section 5.
+# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none;
+# why 0 and 1 are special; when two sizes are the same symbol; static, automatic and dynamic
+# compilation; kernels with sizes as arguments; what cannot be symbolic. The paper tells this in its
+# section 5.
+#
+# **Core files of this chapter:** `minidynamo/dynamic.py`, `minidynamo/symbolic_shapes.py`,
+# `minidynamo/symbolic_numbers.py`, `miniinductor/sizes/`.
 
 # %%
 import sympy
@@ -45,7 +51,8 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
-# **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a constant of the graph:
+# **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a
+# constant of the graph:
 
 # %%
 from minidynamo import prior
@@ -54,14 +61,19 @@ tape = prior.record(lambda x: x.sum(0) / x.shape[0], torch.ones(4, 2))
 print("mean of eight rows of ones, from a graph that was captured with four:", tape(torch.ones(8, 2)))
 
 # %% [markdown]
-# **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has to know about it. (Notebook 16 does it. Exercise 3 makes it cheaper.)
+# **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has
+# to know about it. (Notebook 16 does it. Exercise 3 makes it cheaper.)
 #
 # ## The idea: run the program on symbols
 #
-# Give each size a **symbol** and let the program compute with it. The program asks `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a **hint**: its value in this run. The hint
-# answers, and the question is written down. It becomes a guard.
+# Give each size a **symbol** and let the program compute with it. The program asks
+# `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a
+# **hint**: its value in this run. The hint answers, and the question is written down. It becomes a
+# guard.
 #
-# *The kitchen.* "For n guests, take 2n eggs; since there were more than six of us, I used the large pan." *Exactly:* an expression over the symbols, and a condition under which the same path is taken again.
+# *The kitchen.* "For n guests, take 2n eggs; since there were more than six of us, I used the large
+# pan." *Exactly:* an expression over the symbols, and a condition under which the same path is
+# taken again.
 #
 # Twenty-five lines:
 
@@ -110,9 +122,11 @@ print(traced(concatenated, s0=3, s1=4))
 print(traced(concatenated, s0=1, s1=1))
 
 # %% [markdown]
-# Two paths, two sets of guards, and each graph may be used for *all* sizes for which its guards hold.
+# Two paths, two sets of guards, and each graph may be used for *all* sizes for which its guards
+# hold.
 #
-# Is the first guard needed? If every symbol were at least 2, then `s0 + s1` would be at least 4, and the question would have only one answer. A guard that cannot fail need not be checked.
+# Is the first guard needed? If every symbol were at least 2, then `s0 + s1` would be at least 4,
+# and the question would have only one answer. A guard that cannot fail need not be checked.
 #
 # ## The real thing
 #
@@ -129,7 +143,8 @@ e = minidynamo.explain(f, dynamic=True)(torch.randn(3), torch.randn(4))
 e.symbols
 
 # %% [markdown]
-# The symbol table: a symbol per size, its hint, where it is read from, and its range. The questions that were asked:
+# The symbol table: a symbol per size, its hint, where it is read from, and its range. The questions
+# that were asked:
 
 # %%
 e.decisions
@@ -159,7 +174,9 @@ print("compilations for", sizes, ":", counts)
 # %% [markdown]
 # Two graphs for five shapes: one per side of the branch.
 #
-# How does the environment prove that a question has one answer? Interval arithmetic on the expressions, after shifting each symbol to start at 0: a sum of non-negative terms is not negative.
+# How does the environment prove that a question has one answer? Interval arithmetic on the
+# expressions, after shifting each symbol to start at 0: a sum of non-negative terms is not
+# negative.
 
 # %%
 from minidynamo.symbolic_shapes import ShapeEnv
@@ -167,7 +184,9 @@ from minidynamo.symbolic_shapes import ShapeEnv
 excerpt(ShapeEnv.decide)
 
 # %% [markdown]
-# Symbols flow through everything: torch's own shape functions compute with them (fake tensors take a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes are expressions:
+# Symbols flow through everything: torch's own shape functions compute with them (fake tensors take
+# a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes
+# are expressions:
 
 # %%
 e.graph_text
@@ -175,7 +194,9 @@ e.graph_text
 # %% [markdown]
 # ## 0, 1 and equal sizes
 #
-# **0 and 1 are never symbols.** A dimension of size 1 is broadcast; one of size 0 is empty. If sizes might be 1, every addition of two tensors would be a question. So they are numbers, and guarded:
+# **0 and 1 are never symbols.** A dimension of size 1 is broadcast; one of size 0 is empty. If
+# sizes might be 1, every addition of two tensors would be a question. So they are numbers, and
+# guarded:
 
 # %%
 shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
@@ -183,8 +204,10 @@ counts = compilations(lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for 
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]
-# **Equal sizes share a symbol.** Two dimensions that have the same size in this run probably mean the same thing (`x` and its mask, `q` and `k`). They get one symbol, and a guard that they are equal ("duck shaping": if it
-# looks like the same size...). It saves questions. When it guesses wrong, the guard fails and there is a second compilation, without the assumption:
+# **Equal sizes share a symbol.** Two dimensions that have the same size in this run probably mean
+# the same thing (`x` and its mask, `q` and `k`). They get one symbol, and a guard that they are
+# equal ("duck shaping": if it looks like the same size...). It saves questions. When it guesses
+# wrong, the guard fails and there is a second compilation, without the assumption:
 
 # %%
 e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
@@ -195,7 +218,10 @@ print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)
 # %% [markdown]
 # ## What needs the number
 #
-# A loop over a size must be unrolled, so it needs the number. So does a list of that length, or text that is compared (an f-string that is only passed on is put together when the program runs). The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record says which line is to blame:
+# A loop over a size must be unrolled, so it needs the number. So does a list of that length, or
+# text that is compared (an f-string that is only passed on is put together when the program runs).
+# The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record
+# says which line is to blame:
 
 # %%
 def over_rows(x):
@@ -220,13 +246,16 @@ except Exception as error:
     print(type(error).__name__, "-", str(error).replace("\n", " ")[:200])
 
 # %% [markdown]
-# And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the program runs. By default that is a graph break:
+# And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the
+# program runs. By default that is a graph break:
 
 # %%
 minidynamo.explain(lambda x: x[x > 0] * 2, dynamic=True)(torch.randn(8)).breaks
 
 # %% [markdown]
-# With a switch, it stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it. The backend cuts the graph at the op that makes it and compiles what lies between; a decision still breaks, and is named:
+# With a switch, it stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about
+# it. The backend cuts the graph at the op that makes it and compiles what lies between; a decision
+# still breaks, and is named:
 
 # %%
 def positive(x):
@@ -247,8 +276,10 @@ broken.breaks
 # %% [markdown]
 # ## Static, automatic, dynamic
 #
-# Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and constant sizes allow more simplification. Which sizes should be symbols? Nobody knows before the second call. So the default,
-# `dynamic=None`, is **automatic**: the first compilation is static. When a guard on a size fails, the next one makes *that* size a symbol.
+# Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and
+# constant sizes allow more simplification. Which sizes should be symbols? Nobody knows before the
+# second call. So the default, `dynamic=None`, is **automatic**: the first compilation is static.
+# When a guard on a size fails, the next one makes *that* size a symbol.
 
 # %%
 from minidynamo.dynamic import SizePolicy
@@ -279,8 +310,11 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 # %% [markdown]
 # ## Kernels with sizes as arguments
 #
-# In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the kernel, and the wrapper computes the
-# sizes of buffers. What a guard says about a size helps them, too: where `x.view(-1, 8)` has shown that 8 divides the width, index expressions are simpler (here, no division depends on `j` any more):
+# In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop
+# bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the
+# kernel, and the wrapper computes the sizes of buffers. What a guard says about a size helps them,
+# too: where `x.view(-1, 8)` has shown that 8 divides the width, index expressions are simpler
+# (here, no division depends on `j` any more):
 
 # %%
 from miniinductor.sizes.expressions import FloorDiv
@@ -306,7 +340,9 @@ dynamic.kernels
 dynamic.wrapper
 
 # %% [markdown]
-# The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question about expressions, asked of the same environment. Memory planning gives slots whose sizes are expressions, too.
+# The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question
+# about expressions, asked of the same environment. Memory planning gives slots whose sizes are
+# expressions, too.
 #
 # ## A real model: GPT-2 writes
 #
@@ -362,8 +398,10 @@ timings = interleave(variants, budget=2)
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a row of 128 numbers when it knows that there are 128, and cannot when there are `s1`. `python -m minidynamo.bench --suite dynamic-kernels` measures a dozen kernels; where a
-# symbol costs more than 5 %, it prints why:
+# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a row of 128 numbers when
+# it knows that there are 128, and cannot when there are `s1`.
+# `python -m minidynamo.bench --suite dynamic-kernels` measures a dozen kernels; where a symbol
+# costs more than 5 %, it prints why:
 
 # %%
 from minidynamo.bench.suites.dynamic_kernels import REASONS
@@ -373,9 +411,11 @@ Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 # %% [markdown]
 # ## Exercises
 #
-# **14.1** *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
+# **14.1** *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of
+# attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
 #
-# *Hints.* `self.combine(other, operation)`, once for the expression and once for the hint. For sympy expressions `a // b` and `a % b` do what they do for ints.
+# *Hints.* `self.combine(other, operation)`, once for the expression and once for the hint. For
+# sympy expressions `a // b` and `a % b` do what they do for ints.
 
 # %% tags=["exercise"]
 class SizeWithDivision(Size):
@@ -398,8 +438,11 @@ from exercises import check
 check("14.1", SizeWithDivision)
 
 # %% [markdown]
-# **14.2** *Always so?* Write `lowest(terms, constant)`: the smallest value of `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`; `terms` is `{name: coefficient}`. Return minus infinity if there is no smallest value. With it,
-# `a > b` is always so if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your function about the paper's example.
+# **14.2** *Always so?* Write `lowest(terms, constant)`: the smallest value of
+# `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`; `terms` is
+# `{name: coefficient}`. Return minus infinity if there is no smallest value. With it, `a > b` is
+# always so if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your
+# function about the paper's example.
 #
 # *Hints.* A negative coefficient lets the sum fall without end.
 
@@ -418,10 +461,14 @@ def lowest(terms: dict, constant: int) -> float:
 check("14.2", lowest)
 
 # %% [markdown]
-# **14.3** *Buckets.* Sometimes a few static graphs are the best answer. Write `bucketed(function, sizes)` for functions that treat each row by itself (row `i` of the result depends on row `i` of the argument only): the returned function pads its
-# argument with zero rows to the next of the `sizes`, calls `function`, and returns the rows that were asked for. Larger arguments are not padded.
+# **14.3** *Buckets.* Sometimes a few static graphs are the best answer. Write
+# `bucketed(function, sizes)` for functions that treat each row by itself (row `i` of the result
+# depends on row `i` of the argument only): the returned function pads its argument with zero rows
+# to the next of the `sizes`, calls `function`, and returns the rows that were asked for. Larger
+# arguments are not padded.
 #
-# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Compile outside: the check compiles `function` and counts.
+# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Compile outside: the check compiles
+# `function` and counts.
 
 # %% tags=["exercise"]
 def bucketed(function, sizes: list):
@@ -439,15 +486,21 @@ check("14.3", bucketed)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `sym_node.py`: the same design, with unbacked symbols that may stay in a graph, constraints of `torch.export`, and a translation to a theorem prover for checking itself. Paper, section 5.
-# * `torch/_dynamo/variables/builder.py` and `pgo.py`: automatic dynamic; what was learned is kept for the next process.
-# * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user state facts.
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `sym_node.py`: the same design, with
+#   unbacked symbols that may stay in a graph, constraints of `torch.export`, and a translation to a
+#   theorem prover for checking itself. Paper, section 5.
+# * `torch/_dynamo/variables/builder.py` and `pgo.py`: automatic dynamic; what was learned is kept
+#   for the next process.
+# * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user
+#   state facts.
 #
 # ## Recap
 #
 # * A symbolic size is an expression and a hint. The hint answers questions; the answers are guards.
-# * What holds for all sizes that the guards let through needs no guard. 0 and 1 are numbers; equal sizes share a symbol.
-# * Automatic: static first, then a symbol for what changed. A line that needs the number pins it, and is named.
+# * What holds for all sizes that the guards let through needs no guard. 0 and 1 are numbers; equal
+#   sizes share a symbol.
+# * Automatic: static first, then a symbol for what changed. A line that needs the number pins it,
+#   and is named.
 # * Kernels take sizes as arguments; fusion and memory planning compute with expressions.
 #
 # Next: what all of this is worth.

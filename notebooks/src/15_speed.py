@@ -13,11 +13,16 @@
 # %% [markdown]
 # # 15 · Where the speed comes from: benchmarks and ablation
 #
-# A number such as "1.8 times faster" says nothing unless one knows how it was measured, and nothing useful unless one knows *why*. This notebook measures the compiler that you have read, takes it apart switch by
-# switch, and compares it with what the machine could do at best.
+# A number such as "1.8 times faster" says nothing unless one knows how it was measured, and nothing
+# useful unless one knows *why*. This notebook measures the compiler that you have read, takes it
+# apart switch by switch, and compares it with what the machine could do at best.
 #
-# **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or why a model
-# gains less than its kernels.
+# **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups
+# against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or
+# why a model gains less than its kernels.
+#
+# **Core files of this chapter:** `miniinductor/config.py`; beside the core `miniinductor/speed/`
+# and `minidynamo/bench/`.
 
 # %%
 import time
@@ -59,11 +64,15 @@ naive = [("eager, first call", seconds(program)), ("compiled, first call", secon
 Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in naive])
 
 # %% [markdown]
-# Which of these is the answer? The first compiled call includes the compilation. Later ones differ by whatever else the machine was doing. And if a machine gets slower while one measures (heat, a neighbour), the
-# version that is measured last loses.
+# Which of these is the answer? The first compiled call includes the compilation. Later ones differ
+# by whatever else the machine was doing. And if a machine gets slower while one measures (heat, a
+# neighbour), the version that is measured last loses.
 #
-# The runner of this project does four things about it. It warms up. It runs the versions **in turns**, so that a slow moment hits all. It takes ratios **within a round**. It reports the **median with quartiles**:
-# if the quartiles of two versions overlap, nothing has been shown. Where many versions are alike (the ablation below), each round has another order: the one behind a slow version finds emptied caches.
+# The runner of this project does four things about it. It warms up. It runs the versions **in
+# turns**, so that a slow moment hits all. It takes ratios **within a round**. It reports the
+# **median with quartiles**: if the quartiles of two versions overlap, nothing has been shown. Where
+# many versions are alike (the ablation below), each round has another order: the one behind a slow
+# version finds emptied caches.
 
 # %%
 excerpt(interleave)
@@ -102,7 +111,9 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
 # %% [markdown]
 # ## Ablation: take one thing away
 #
-# Why does `gelu*sigmoid` gain so much, and layer norm so little? Every optimisation of miniinductor has exactly one switch. Compile the same captured graph once with everything on, and once per switch with that one off:
+# Why does `gelu*sigmoid` gain so much, and layer norm so little? Every optimisation of miniinductor
+# has exactly one switch. Compile the same captured graph once with everything on, and once per
+# switch with that one off:
 
 # %%
 from minidynamo.bench.suites import ablation
@@ -136,8 +147,10 @@ from minidynamo.bench.plots import ablation_bars
 ablation_bars(ablated, machine());
 
 # %% [markdown]
-# **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining alone matters: each does the other's work. Only with *both* off does one see what they bring. An ablation that takes
-# away one thing at a time measures what is lost *given everything else*; it would call both useless.
+# **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining
+# alone matters: each does the other's work. Only with *both* off does one see what they bring. An
+# ablation that takes away one thing at a time measures what is lost *given everything else*; it
+# would call both useless.
 #
 # What each is for:
 #
@@ -157,7 +170,8 @@ ablation_bars(ablated, machine());
 # | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
 # | openmp | the other cores | large tensors; not here, where one core is measured |
 #
-# Some of what makes the compiler fast has no switch, because there is nothing to switch to: the generated guards, the C launcher, the straight-line wrapper. That is the `tiny` row above.
+# Some of what makes the compiler fast has no switch, because there is nothing to switch to: the
+# generated guards, the C launcher, the straight-line wrapper. That is the `tiny` row above.
 #
 # Training adds a decision of its own, the cut between forward and backward (notebook 08):
 
@@ -185,8 +199,11 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # %% [markdown]
 # ## The roofline
 #
-# How fast *could* a kernel be? Two limits: bytes per second from memory, operations per second in the cores. A kernel with few operations per byte can at best run at memory's speed; one with many, at the cores'.
-# Measure both limits here: a copy, and a matrix product. Then place the kernels: operations are counted in the loop IR (an `exp` counts as one), bytes are those of inputs and outputs.
+# How fast *could* a kernel be? Two limits: bytes per second from memory, operations per second in
+# the cores. A kernel with few operations per byte can at best run at memory's speed; one with many,
+# at the cores'. Measure both limits here: a copy, and a matrix product. Then place the kernels:
+# operations are counted in the loop IR (an `exp` counts as one), bytes are those of inputs and
+# outputs.
 
 # %%
 from miniinductor.dependencies import trace
@@ -235,13 +252,16 @@ for name, (function, inputs) in arguments.items():
 roofline(points, bandwidth, peak, machine());
 
 # %% [markdown]
-# (A point above the roof: its data are small enough to stay in the cache in part; the roof is main memory's.)
+# (A point above the roof: its data are small enough to stay in the cache in part; the roof is main
+# memory's.)
 #
-# A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes: that is, by fusing it with its neighbours. A point under the roof has something left to find.
+# A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes:
+# that is, by fusing it with its neighbours. A point under the roof has something left to find.
 #
 # ## Why models gain less: Amdahl's law
 #
-# Most of a transformer's time on a CPU goes into matrix products, and fusion changes nothing about those. If a share `p` of the time becomes `g` times faster, the whole becomes
+# Most of a transformer's time on a CPU goes into matrix products, and fusion changes nothing about
+# those. If a share `p` of the time becomes `g` times faster, the whole becomes
 #
 #     1 / ((1 - p) + p / g)
 #
@@ -265,12 +285,16 @@ print(f"nothing that fuses the rest can gain more than {whole / library:.2f} tim
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
-# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`), and that is
-# nearly all of what the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
+# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for
+# large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`), and that is nearly
+# all of what the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in
+# advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is
+# left; that is what freezing, templates and quantisation are about.
 #
 # ## On a GPU
 #
-# There the share of the products is smaller, since the cores are so fast, and launches cost more. These rows were **recorded** on the machine in the title:
+# There the share of the products is smaller, since the cores are so fast, and launches cost more.
+# These rows were **recorded** on the machine in the title:
 
 # %%
 from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
@@ -290,8 +314,9 @@ Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "
       where_recorded(run))
 
 # %% [markdown]
-# Rows where we lose are in the table, too. The errors are those against float64: a compiler rounds at other places than eager does, less often (below 1) or
-# where it costs more. One row on this machine's GPU, if it has one:
+# Rows where we lose are in the table, too. The errors are those against float64: a compiler rounds
+# at other places than eager does, less often (below 1) or where it costs more. One row on this
+# machine's GPU, if it has one:
 
 # %% tags=["volatile"]
 from minidynamo.bench.runner import on_this_gpu
@@ -301,10 +326,12 @@ print(on_this_gpu("gpu-models", "ResNet-50 b32 bf16"))
 # %% [markdown]
 # ## Exercises
 #
-# **15.1** *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds, measured in turns. Return `(median, low, high)` of the ratio slow / fast: the median and the quartiles of the ratios
-# of each round.
+# **15.1** *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds,
+# measured in turns. Return `(median, low, high)` of the ratio slow / fast: the median and the
+# quartiles of the ratios of each round.
 #
-# *Hints.* `statistics.quantiles(values, n=4)` gives the three. Why not median(slow) / median(fast)? See what happens if the machine gets slower in every round.
+# *Hints.* `statistics.quantiles(values, n=4)` gives the three. Why not median(slow) / median(fast)?
+# See what happens if the machine gets slower in every round.
 
 # %% tags=["exercise"]
 import statistics
@@ -322,9 +349,12 @@ from exercises import check
 check("15.1", speedup)
 
 # %% [markdown]
-# **15.2** *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not matter which side is called "slow": the mean of the inverse ratios has to be the inverse of the mean.
+# **15.2** *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not
+# matter which side is called "slow": the mean of the inverse ratios has to be the inverse of the
+# mean.
 #
-# *Hints.* The arithmetic mean of 2 and 1/2 is 1.25: both would be faster than the other. Logarithms.
+# *Hints.* The arithmetic mean of 2 and 1/2 is 1.25: both would be faster than the other.
+# Logarithms.
 
 # %% tags=["exercise"]
 import math
@@ -339,10 +369,13 @@ def mean_speedup(ratios: list) -> float:
 check("15.2", mean_speedup)
 
 # %% [markdown]
-# **15.3** *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with each of the `switches` off alone, and return the set of those without which the kernels move more bytes than with all on.
-# The check takes real captured graphs.
+# **15.3** *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with
+# each of the `switches` off alone, and return the set of those without which the kernels move more
+# bytes than with all on. The check takes real captured graphs.
 #
-# *Hints.* `miniinductor.config.patch(**{name: False})` around `miniinductor.compile_fx(graph, inputs)`; then `compiled.record.kernels`, each with `bytes_read` and `bytes_written`.
+# *Hints.* `miniinductor.config.patch(**{name: False})` around
+# `miniinductor.compile_fx(graph, inputs)`; then `compiled.record.kernels`, each with `bytes_read`
+# and `bytes_written`.
 
 # %% tags=["exercise"]
 def costly(graph, inputs: list, switches: tuple) -> set:
@@ -361,15 +394,19 @@ check("15.3", costly)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run every night, accuracy first. Paper, section 6, with the ablation in 6.4.
-# * `torch/utils/benchmark`: timers with statistics. `torch._inductor.config` has hundreds of switches; `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
-# * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*, CACM 2009.
+# * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run
+#   every night, accuracy first. Paper, section 6, with the ablation in 6.4.
+# * `torch/utils/benchmark`: timers with statistics. `torch._inductor.config` has hundreds of
+#   switches; `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
+# * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*,
+#   CACM 2009.
 #
 # ## Recap
 #
 # * Warm up, take turns, compare medians with their spread, check the numbers first.
 # * Bytes explain kernels; launches explain small calls; products bound models.
-# * One switch at a time shows what nothing else can replace; two mechanisms that stand in for each other must be taken away together.
+# * One switch at a time shows what nothing else can replace; two mechanisms that stand in for each
+#   other must be taken away together.
 # * The roof says when to stop optimising a kernel and start fusing it.
 #
 # Next: all of it at work, in a training run.

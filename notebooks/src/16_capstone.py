@@ -13,11 +13,16 @@
 # %% [markdown]
 # # 16 · Capstone: train a small GPT with the compiled stack
 #
-# Everything at once: a transformer written in plain PyTorch, captured from its bytecode, differentiated ahead of time, cut, lowered, fused, compiled to C++, and trained with a compiled optimizer, until it writes
-# sentences. You have read all the parts. Now use them, look inside while they work, and change them.
+# Everything at once: a transformer written in plain PyTorch, captured from its bytecode,
+# differentiated ahead of time, cut, lowered, fused, compiled to C++, and trained with a compiled
+# optimizer, until it writes sentences. You have read all the parts. Now use them, look inside while
+# they work, and change them.
 #
-# **What you will learn:** how a training loop looks when it is compiled; which lines break graphs or cause recompilations, and how to see that; what the compiled step is made of; that it learns the same;
-# where to go from here.
+# **What you will learn:** how a training loop looks when it is compiled; which lines break graphs
+# or cause recompilations, and how to see that; what the compiled step is made of; that it learns
+# the same; where to go from here.
+#
+# **Core files of this chapter:** all of it has been seen; `miniinductor/compile.py` once more.
 
 # %%
 import copy
@@ -39,7 +44,8 @@ torch.set_num_threads(1)                # a model this small gains nothing from 
 # %% [markdown]
 # ## The data: a kitchen that never closes
 #
-# The model learns a language letter by letter. Its texts come from a small grammar, so that nothing has to be downloaded and one sees at a glance whether a sentence is right:
+# The model learns a language letter by letter. Its texts come from a small grammar, so that nothing
+# has to be downloaded and one sees at a glance whether a sentence is right:
 
 # %%
 WHO = ["the cook", "the baker", "a waiter", "the chef", "a guest"]
@@ -151,11 +157,15 @@ print(len(again), "recompilations in 4 steps")
 Table(["function", "guard that failed"], [why.split(": ", 1) for why in again[:8]], "the first eight")
 
 # %% [markdown]
-# It works, and the counters say what is wrong with it: graphs that break, and recompilations in every step. Each has its line and its reason. Habits to change:
+# It works, and the counters say what is wrong with it: graphs that break, and recompilations in
+# every step. Each has its line and its reason. Habits to change:
 #
-# * **`loss.item()` and `print` inside** ask for a number that does not exist yet while the graph is built. Look at the loss outside, and not in every step.
-# * **A step number that is a Python int** is a constant of the graph at first, and guarded. So is the length of a list that grows (`history`), every time. Keep both outside.
-# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the optimizer is compiled once more, with the rate as an input. A tensor is an input from the start.
+# * **`loss.item()` and `print` inside** ask for a number that does not exist yet while the graph is
+#   built. Look at the loss outside, and not in every step.
+# * **A step number that is a Python int** is a constant of the graph at first, and guarded. So is
+#   the length of a list that grows (`history`), every time. Keep both outside.
+# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the
+#   optimizer is compiled once more, with the rate as an input. A tensor is an input from the start.
 # * **`loss.backward()`** belongs outside: autograd calls the compiled backward half by itself.
 #
 # ## The loop that compiles
@@ -173,7 +183,8 @@ for step in range(5):
 print(minidynamo.counters)
 
 # %% [markdown]
-# One graph for the model. The optimizer is compiled twice, since its state is empty before the first step and full afterwards: the guard that noticed stands there. After that, nothing.
+# One graph for the model. The optimizer is compiled twice, since its state is empty before the
+# first step and full afterwards: the guard that noticed stands there. After that, nothing.
 #
 # ## What is inside
 
@@ -238,7 +249,8 @@ axis.set(xlabel="step", ylabel="loss (nats per letter, lower is better)")
 axis.legend(frameon=False);
 
 # %% [markdown]
-# The curves lie on each other. They are not equal to the last bit: a fused kernel adds in another order, and after some hundred steps the rounding differences have grown. Both are right.
+# The curves lie on each other. They are not equal to the last bit: a fused kernel adds in another
+# order, and after some hundred steps the rounding differences have grown. Both are right.
 #
 # ## Time per step
 
@@ -269,8 +281,9 @@ Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forw
 # %% [markdown]
 # ## It speaks
 #
-# To generate, the text grows by a letter at a time. Notebook 14 let the size be a symbol, which takes a second compilation. Here the input is padded to the full context, and the position of interest is read out: one static
-# graph for all lengths.
+# To generate, the text grows by a letter at a time. Notebook 14 let the size be a symbol, which
+# takes a second compilation. Here the input is padded to the full context, and the position of
+# interest is read out: one static graph for all lengths.
 
 # %% tags=["volatile"]
 @torch.no_grad()
@@ -309,7 +322,8 @@ print(sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences),
 # %% [markdown]
 # ## The compiled model is still your model
 #
-# Parameters, checkpoints and modes belong to the module; compiling changed none of them. A checkpoint of the compiled run loads into an eager model:
+# Parameters, checkpoints and modes belong to the module; compiling changed none of them. A
+# checkpoint of the compiled run loads into an eager model:
 
 # %%
 import io
@@ -327,8 +341,10 @@ with torch.no_grad():
 # %% [markdown]
 # ## Exercises
 #
-# **16.1** *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases, `down(silu(gate(x)) * up(x))`, where `gate` and `up` map `width` to `hidden = 8 * width // 3` and `down` maps back. The check trains a GPT with
-# it, compiled, and compares gradients with eager's. It also looks how the pointwise part was compiled.
+# **16.1** *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases,
+# `down(silu(gate(x)) * up(x))`, where `gate` and `up` map `width` to `hidden = 8 * width // 3` and
+# `down` maps back. The check trains a GPT with it, compiled, and compares gradients with eager's.
+# It also looks how the pointwise part was compiled.
 #
 # *Hints.* `nn.Linear(width, hidden, bias=False)`, named `gate`, `up`, `down`. `F.silu`.
 
@@ -352,8 +368,11 @@ from exercises import check
 check("16.1", (SwiGLU, GPT))
 
 # %% [markdown]
-# **16.2** *A training step without recompilations.* Write `make_step(model, learning_rates)`: it returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the list, and returns the loss as a
-# tensor (detached). Model and optimizer are compiled. The check counts: one graph of the model, at most two of the optimizer, no matter how many learning rates there are.
+# **16.2** *A training step without recompilations.* Write `make_step(model, learning_rates)`: it
+# returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the
+# list, and returns the loss as a tensor (detached). Model and optimizer are compiled. The check
+# counts: one graph of the model, at most two of the optimizer, no matter how many learning rates
+# there are.
 #
 # *Hints.* `torch.optim.AdamW(..., lr=torch.tensor(...))`; `fill_`. Keep an iterator over the rates.
 
@@ -378,8 +397,9 @@ def make_step(model, learning_rates: list):
 check("16.2", (make_step, GPT))
 
 # %% [markdown]
-# **16.3** *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable next letter, `length` times, appended to the list `known` of numbers (which may become longer than the context). Compiled, and with exactly
-# one graph, however long the text.
+# **16.3** *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable
+# next letter, `length` times, appended to the list `known` of numbers (which may become longer than
+# the context). Compiled, and with exactly one graph, however long the text.
 #
 # *Hints.* Pad to `model.context`. Which position holds the answer?
 
@@ -405,23 +425,35 @@ check("16.3", (continue_text, GPT))
 #
 # Open-ended; each begins where a notebook ended.
 #
-# 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08); check that forward and backward are one kernel each; train the GPT with it.
-# 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves (`miniinductor/lowerings/random.py`, 08). Find a random operation that is still an eager call, and lower it (09), in C++ (11) and in
-#    Triton (12); the same seed must give the same numbers in both.
-# 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as `gpu/templates/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a template for small
-#    matrices, with an epilogue (11), chosen by timing (13).
-# 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused, read the recorded reason (10), and either make it fuse or show with a roofline (15) that it would bring nothing.
-# 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`), and teach the evaluator to capture it (04, 06). Do not forget the guard.
+# 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08);
+#    check that forward and backward are one kernel each; train the GPT with it.
+# 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves
+#    (`miniinductor/lowerings/random.py`, 08). Find a random operation that is still an eager call,
+#    and lower it (09), in C++ (11) and in Triton (12); the same seed must give the same numbers in
+#    both.
+# 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as
+#    `gpu/templates/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a
+#    template for small matrices, with an epilogue (11), chosen by timing (13).
+# 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused,
+#    read the recorded reason (10), and either make it fuse or show with a roofline (15) that it
+#    would bring nothing.
+# 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`),
+#    and teach the evaluator to capture it (04, 06). Do not forget the guard.
 #
 # ## What real PyTorch has
 #
-# * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks included, so that one step can be one graph.
-# * `torch/_inductor/fx_passes/`: rewrites of attention, fusion of optimizer steps over all parameters (foreach kernels), overlap of communication.
-# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for what it brings over more than 180 models.
+# * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks
+#   included, so that one step can be one graph.
+# * `torch/_inductor/fx_passes/`: rewrites of attention, fusion of optimizer steps over all
+#   parameters (foreach kernels), overlap of communication.
+# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for
+#   what it brings over more than 180 models.
 #
 # ## Recap
 #
 # * Compile the model and the optimizer's step; leave looking, logging and `backward()` outside.
-# * What changes in every step must be a tensor. Counters and explanations name the line if it is not.
+# * What changes in every step must be a tensor. Counters and explanations name the line if it is
+#   not.
 # * The compiled step learns the same; fused kernels round differently.
-# * You have seen every part of a real compiler, and changed most of them. The other parts are in the same two folders.
+# * You have seen every part of a real compiler, and changed most of them. The other parts are in
+#   the same two folders.

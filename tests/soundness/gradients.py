@@ -337,7 +337,7 @@ def drop_incomparable(eager: list, compiled: list) -> None:
     plain run that would repeat its writes.
 
     After a write of the caller's to a view that eager has made where gradients are off: eager may
-    refuse it for the sake of what it is a view of.  If nobody has that, the compiled tensor is none.
+    refuse it for the sake of what it is a view of.  If nobody has that, the compiled one is none.
     """
     for one, other in zip(eager, compiled):
         if "raised" in one and one["raised"] == other.get("raised"):

@@ -80,7 +80,8 @@ def ablation(options, result):
         print(f"{name}: eager / all on {show_ratio(row['eager / all on'])}")
         for label, value in row["slower without"].items():
             print(
-                f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
+                f"    without {label:22} {show_ratio(value)} times the time, "
+                f"{row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
                 flush=True,
             )
         yield row

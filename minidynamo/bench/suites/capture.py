@@ -99,7 +99,8 @@ def capture(options, result, name="capture", names=NAMES):
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
     print(
-        f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}"
+        f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}"
+        f"{'capture s':>16}"
     )
     yield from model_rows(name, names, measure, format_capture, options)
     print(summary(result["rows"]))
@@ -121,7 +122,8 @@ def format_capture(row):
     seconds = " / ".join(
         f"{row[k]['seconds']:.2f}" for k in ("ours", "peer") if "seconds" in row.get(k, {})
     )
-    text = f"{row['name']:42}{row['mode']:6}{graphs('ours'):>16}{graphs('peer'):>16}{''.join(numbers)}{seconds:>16}"
+    text = f"{row['name']:42}{row['mode']:6}{graphs('ours'):>16}{graphs('peer'):>16}"
+    text += f"{''.join(numbers)}{seconds:>16}"
     for label in ("ours", "peer"):
         found = row.get(label, {})
         text += "".join(
@@ -144,7 +146,8 @@ def summary(rows):
         wrong = [r["name"] for r in of_mode if not r.get("ours difference", 1) <= 1e-4]
         wrong_code = [r["name"] for r in of_mode if not r.get("inductor difference", 1) <= 1e-4]
         lines.append(
-            f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
+            f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of "
+            f"{len(of_mode)}; outputs of ours that differ: "
             f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}"
         )
         if mode == "infer":
@@ -170,6 +173,7 @@ def capture_times(rounds=5):
                 )
         result[name] = {label: statistics.median(values) for label, values in times.items()}
         print(
-            f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s"
+            f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, "
+            f"torch.compile {result[name]['peer']:.2f} s"
         )
     return result

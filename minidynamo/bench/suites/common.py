@@ -4,7 +4,7 @@ In:   command line options.  Out: a table on the terminal and a dictionary for J
       the command, the rows.
 
     @suite("mine")                              # --suite mine
-    def mine(options, result):                  # prints as it goes; result["rows"]: what it has yielded so far
+    def mine(options, result):                  # result["rows"]: what it has yielded so far
         yield {"name": "a row", "seconds": 1.0}
 
 A row's result is compared with eager before anything is timed; a wrong row is printed as such and
@@ -181,7 +181,8 @@ def rows_alone(suite, name, options, limit=400):
             return [
                 {
                     "name": name,
-                    "failed": f"exit {ran.returncode}: {(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
+                    "failed": f"exit {ran.returncode}: "
+                    f"{(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
                 }
             ]
         with open(file) as rows:
@@ -205,7 +206,8 @@ def measure_all(rows, options):
     """The rows, measured and printed; under no_grad."""
     print(
         "ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
-        f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
+        f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21}"
+        f" {'peer / ours':21} "
         f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}"
     )
     for name, function, args, kwargs in rows:
@@ -328,6 +330,7 @@ def format_row(row):
     return (
         f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
         f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
-        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} {compile_time('torch.compile'):>15} "
+        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} "
+        f"{compile_time('torch.compile'):>15} "
         f"{row['ours difference']:10.1e}"
     )

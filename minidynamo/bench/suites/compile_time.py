@@ -26,7 +26,8 @@ compiler = {"ours": minidynamo.compile, "peer": peer_compile}[who]
 def small(x, y): return torch.relu(x * 2 + y).sum(1)
 def another(x, y): return torch.softmax(x * 3 - y, 1) + y
 x = torch.randn(64, 64)
-function, inputs = (small, dict(x=x, y=x)) if what == "small" else {"BERT": bert, "GPT-2": gpt2}[what]()
+of_tensors = lambda: (small, dict(x=x, y=x))
+function, inputs = {"small": of_tensors, "BERT": bert, "GPT-2": gpt2}[what]()
 with torch.no_grad():
     function(**inputs)
     before = cpu_seconds()
@@ -58,7 +59,8 @@ def first_call(who, what, folder, threads):
 def compile_time(options, result):
     """Compile times, cold and warm, in fresh processes."""
     print(
-        f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}{'a second graph CPU s':>22}"
+        f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}"
+        f"{'a second graph CPU s':>22}"
     )
     for what in ("small", "BERT", "GPT-2"):
         if not wanted(what, options):
@@ -70,7 +72,8 @@ def compile_time(options, result):
                     row = first_call(who, what, folder, options.threads or 1)
                     seconds[who, state] = row["cpu"]
                     print(
-                        f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}{row['wall']:9.2f}{row['again']:22.2f}",
+                        f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}"
+                        f"{row['wall']:9.2f}{row['again']:22.2f}",
                         flush=True,
                     )
                     yield dict(row, name=what, compiler=who, caches=state)

@@ -107,7 +107,8 @@ def cpu_kernels(options, result):
     for threads in [options.threads] if options.threads else sorted({1, available}):
         torch.set_num_threads(threads)
         print(
-            f"{f'{threads} threads':20}{'eager ms':>10}{'ours ms':>10}{'peer ms':>10}   {'eager / ours':22}{'peer / ours':22}{'goal':>5}  verdict"
+            f"{f'{threads} threads':20}{'eager ms':>10}{'ours ms':>10}{'peer ms':>10}   "
+            f"{'eager / ours':22}{'peer / ours':22}{'goal':>5}  verdict"
         )
         for name, (function, inputs, goal) in ROWS.items():
             if wanted(name, options):
@@ -137,6 +138,7 @@ def format_kernel(row):
         if bad
     ]
     return (
-        f"{row['name']:20}{''.join(seconds)}   {show_ratio(over_eager)} {show_ratio(over_peer)} {row['goal']:5.2f}  "
+        f"{row['name']:20}{''.join(seconds)}   {show_ratio(over_eager)} {show_ratio(over_peer)} "
+        f"{row['goal']:5.2f}  "
         f"{', '.join(faults) or 'ok'}"
     )

@@ -55,7 +55,8 @@ def cpu_models(options, result):
             for label, key in (("eager", "eager / ours"), ("torch.compile", "torch.compile / ours"))
         }
         print(
-            f"geometric mean of eager / ours: {statistics.geometric_mean(gains):.3f} over {len(gains)} rows; "
+            f"geometric mean of eager / ours: {statistics.geometric_mean(gains):.3f} over "
+            f"{len(gains)} rows; "
             + "; ".join(
                 f"below {label}: {', '.join(names) or 'none'}" for label, names in below.items()
             )

@@ -121,14 +121,18 @@ def dynamic(options, result):
     """Public models over three sizes, generation, sweeps."""
     warnings.filterwarnings("ignore")
     print(
-        f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}{'seconds':>16}"
+        f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}"
+        f"{'seconds':>16}"
     )
     yield from model_rows("dynamic", NAMES, measure, show, options)
     ran = [row for row in result["rows"] if "skipped" not in row]
     for label in ("ours",) if options.no_peer else ("ours", "peer"):
+        found = {row["name"]: row[label] for row in ran if label in row}
+        wrong = [name for name, about in found.items() if not about["difference"] < 1e-4]
         print(
-            f"{label}: one compilation and right outputs: {sum(row.get(label, {}).get('one', False) for row in ran)} of {len(ran)}; "
-            f"wrong outputs: {[row['name'] for row in ran if label in row and not row[label]['difference'] < 1e-4] or 'none'}"
+            f"{label}: one compilation and right outputs: "
+            f"{sum(about.get('one', False) for about in found.values())} of {len(ran)}; "
+            f"wrong outputs: {wrong or 'none'}"
         )
     if not options.only:
         result |= {"generation": generation(), "sweep": sweep()}
@@ -137,11 +141,10 @@ def dynamic(options, result):
 def show(row):
     def part(label):
         found = row.get(label)
-        return (
-            f"{'-':>12}{'-':>12}"
-            if found is None
-            else f"{str(found['graphs']) + (' graph' if found['graphs'] == 1 else ' graphs'):>12}{found['difference']:12.1e}"
-        )
+        if found is None:
+            return f"{'-':>12}{'-':>12}"
+        graphs = "1 graph" if found["graphs"] == 1 else f"{found['graphs']} graphs"
+        return f"{graphs:>12}{found['difference']:12.1e}"
 
     seconds = " / ".join(f"{row[k]['seconds']:.1f}" for k in ("ours", "peer") if k in row)
     text = f"{row['name']:42}{part('ours')}    {part('peer')}{seconds:>16}" + (
@@ -181,7 +184,8 @@ def generation(start=16, end=128, backend="inductor"):
     graphs = minidynamo.counters["graphs"].total()
     equal = torch.equal(tokens, extend(model))
     print(
-        f"GPT-2 generation, {start} to {end} tokens: {graphs} compilations, tokens {'equal' if equal else 'DIFFER'}"
+        f"GPT-2 generation, {start} to {end} tokens: {graphs} compilations, tokens "
+        f"{'equal' if equal else 'DIFFER'}"
     )
     return {"graphs": graphs, "equal": equal}
 

@@ -21,9 +21,12 @@ from ..runner import interleave, ratio
 from .common import suite, wanted
 
 REASONS = {  # beginning of a row's name -> why a symbol costs something there
-    "short rows": "the C++ compiler unrolls a row of constant length; here every row pays for loops that may end anywhere, and for sums in chunks",
-    "small": "the sizes are two more numbers to pass through Python and the launcher: half a microsecond, whatever the kernel does",
-    "layer norm over a symbolic size": "sums in chunks of 512 with a double between them, for rows of any length",
+    "short rows": "the C++ compiler unrolls a row of constant length; here every row pays for "
+    "loops that may end anywhere, and for sums in chunks",
+    "small": "the sizes are two more numbers to pass through Python and the launcher: half a "
+    "microsecond, whatever the kernel does",
+    "layer norm over a symbolic size": "sums in chunks of 512 with a double between them, for rows "
+    "of any length",
 }
 WEIGHT, BIAS = torch.ones(768), torch.zeros(768)
 WORKLOADS = {
@@ -72,7 +75,8 @@ def with_a_copy_for(source, lengths):
         f"{symbol} = (int64_t)args[{place}];", f"{symbol} = known ? known : (int64_t)args[{place}];"
     )
     n = lengths[-1]
-    return f'{source}\nextern "C" int NAME(void** args) {{ return (int64_t)args[{place}] == {n} ? body<{n}>(args) : body<0>(args); }}\n'
+    chosen = f"(int64_t)args[{place}] == {n} ? body<{n}>(args) : body<0>(args)"
+    return f'{source}\nextern "C" int NAME(void** args) {{ return {chosen}; }}\n'
 
 
 def time_with_a_copy(record, inputs, static):
@@ -120,7 +124,8 @@ def dynamic_kernels(options, result):
             "quartiles": [low, high],
         }
         print(
-            f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {middle:.3f} [{low:.3f} {high:.3f}]",
+            f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {middle:.3f} ["
+            f"{low:.3f} {high:.3f}]",
             flush=True,
         )
         if middle > 1.05:

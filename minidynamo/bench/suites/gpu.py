@@ -357,7 +357,8 @@ def gpu_models(options, result):
             row["ms"]["eager"] / row["ms"][label] for row in result["rows"] if label in row["ms"]
         ]
         print(
-            f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: {statistics.geometric_mean(ratios or [1]):.3f}, "
+            f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: "
+            f"{statistics.geometric_mean(ratios or [1]):.3f}, "
             f"lowest {min(ratios, default=1):.3f}",
             flush=True,
         )

@@ -68,7 +68,8 @@ ROWS = {
 def overhead(options, result):
     """Per-call overhead, microseconds."""
     print(
-        f"{'':20}{'eager us':>12}{'graph us':>12}{'ours us':>12}{'peer us':>12}{'ours - graph':>14}{'peer - graph':>14}{'ratio':>8}{'of eager':>10}"
+        f"{'':20}{'eager us':>12}{'graph us':>12}{'ours us':>12}{'peer us':>12}{'ours - graph':>14}"
+        f"{'peer - graph':>14}{'ratio':>8}{'of eager':>10}"
     )
     for name, build in ROWS.items():
         if wanted(name, options):
@@ -99,8 +100,10 @@ def measure(name, function, inputs, options):
         if label in timings
     }
     print(
-        f"{name:20}{micro['eager']:12.2f}{micro['graph']:12.2f}{micro['ours']:12.2f}{micro.get('peer', float('nan')):12.2f}"
-        f"{over['ours']:14.2f}{over.get('peer', float('nan')):14.2f}{over['ours'] / over['peer'] if 'peer' in over else float('nan'):8.2f}"
+        f"{name:20}{micro['eager']:12.2f}{micro['graph']:12.2f}{micro['ours']:12.2f}"
+        f"{micro.get('peer', float('nan')):12.2f}"
+        f"{over['ours']:14.2f}{over.get('peer', float('nan')):14.2f}"
+        f"{over['ours'] / over['peer'] if 'peer' in over else float('nan'):8.2f}"
         f"{over['ours'] / micro['eager']:10.1%}",
         flush=True,
     )

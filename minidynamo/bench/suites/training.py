@@ -1,13 +1,16 @@
 """--suite training: one step on the public list; --suite training-curves, training-speed,
 optimizers: real sizes.
 
-training          loss, every gradient and every buffer of one step (train mode, dropout on) against eager, ours and
-                  torch.compile side by side.  The reference is the same step in float64; a tensor
-                  is right if its error is at most 1e-4 of the reference, or twice eager's own
-                  error.
-training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes saved for backward.
-training-speed    forward, loss, backward: eager, ours (with eager's random numbers, and with its own) and torch.compile, interleaved.
-optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a learning rate schedule: kernels, graphs, seconds, difference.
+training          loss, every gradient and every buffer of one step (train mode, dropout on) against
+                  eager, ours and torch.compile side by side.  The reference is the same step in
+                  float64; a tensor is right if its error is at most 1e-4 of the reference, or
+                  twice eager's own error.
+training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes
+                  saved for backward.
+training-speed    forward, loss, backward: eager, ours (with eager's random numbers, and with its
+                  own) and torch.compile, interleaved.
+optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a learning rate
+                  schedule: kernels, graphs, seconds, difference.
 
 Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
 """
@@ -117,7 +120,8 @@ def measure(name, options):
         except Exception as error:
             row[label] = {
                 "right": False,
-                "error": f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}",
+                "error": f"{type(error).__name__}: "
+                f"{str(error).splitlines()[0][:120] if str(error) else ''}",
             }
             continue
         right, worst, where = judge(found, reference, eager)
@@ -148,8 +152,10 @@ def measure(name, options):
 
 def show(row):
     return (
-        f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
-        f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}"
+        f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50}"
+        f" {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
+        f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} "
+        f"{' '.join(row.get('fallbacks', []))}"
     )
 
 
@@ -295,8 +301,11 @@ def curves(options, result):
             for found in (ours, curve(disturbed, disturbed, inputs)[0])
         )
         print(
-            f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest difference {worst:.1e} "
-            f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
+            f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> "
+            f"{ours[-1]:.4f} (ours), largest difference {worst:.1e} "
+            f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved "
+            f"for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB "
+            "(ours), "
             f"ratio {our_bytes / eager_bytes:.2f}",
             flush=True,
         )
@@ -315,7 +324,8 @@ def curves(options, result):
 def speed(options, result):
     """Seconds of forward, loss and backward."""
     print(
-        f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}"
+        f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} "
+        f"{'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}"
     )
     for name, make in SIZES.items():
         if not wanted(name, options):
@@ -419,8 +429,10 @@ def optimizers(options, result):
                 ),
             }
             print(
-                f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels {row['kernels']}, breaks {row['breaks']}, "
-                f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours {row['seconds']['ours'] * 1e3:.1f} ms, "
+                f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels "
+                f"{row['kernels']}, breaks {row['breaks']}, "
+                f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours "
+                f"{row['seconds']['ours'] * 1e3:.1f} ms, "
                 f"largest relative difference {row['largest difference']:.1e}",
                 flush=True,
             )

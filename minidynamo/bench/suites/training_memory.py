@@ -1,14 +1,17 @@
 """--suite training-memory: peak memory and time of one training step (forward, loss, backward) of
 real sizes.
 
-rows       GPT-2 and BERT with 12 layers, ResNet-50, in float32 and under bfloat16 autocast; eager, ours and torch.compile.
-on a GPU   peak bytes that torch's allocator had handed out during a step (weights, gradients and activations, one copy of the model on
-           the device at a time, less what was allocated before that copy came), milliseconds per
-           step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
-           draws the same numbers), relative to that gradient's largest element, with the name of
-           the parameter.  ResNet-50 draws none and is compared with its float64 copy instead, eager
-           too; convolutions are not rounded to TF32 in that step.
-on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and inputs are not counted); no times.
+rows       GPT-2 and BERT with 12 layers, ResNet-50, in float32 and under bfloat16 autocast; eager,
+           ours and torch.compile.
+on a GPU   peak bytes that torch's allocator had handed out during a step (weights, gradients and
+           activations, one copy of the model on the device at a time, less what was allocated
+           before that copy came), milliseconds per step by CUDA events, largest difference of any
+           gradient from eager's (same seed; dropout draws the same numbers), relative to that
+           gradient's largest element, with the name of the parameter.  ResNet-50 draws none and is
+           compared with its float64 copy instead, eager too; convolutions are not rounded to TF32
+           in that step.
+on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and inputs are not
+           counted); no times.
 
     python -m minidynamo.bench --suite training-memory --only gpt2 --json memory.json
 
@@ -177,11 +180,12 @@ def training_memory(options, result):
 def _show(cell):
     if "error" in cell:
         return cell["error"]
-    text = (
-        f"{cell['saved'] / 2**20:.1f} MiB saved"
-        if "saved" in cell
-        else f"peak {cell['peak'] / 2**20:.0f} MiB, {cell['milliseconds']:.2f} ms [{cell['quartiles'][0]:.2f}-{cell['quartiles'][1]:.2f}]"
-    )
+    if "saved" in cell:
+        text = f"{cell['saved'] / 2**20:.1f} MiB saved"
+    else:
+        low, high = cell["quartiles"]
+        text = f"peak {cell['peak'] / 2**20:.0f} MiB, {cell['milliseconds']:.2f} ms "
+        text += f"[{low:.2f}-{high:.2f}]"
     return text + (
         f", gradients off by at most {cell['gradients'][0]:.1e} ({cell['gradients'][1]})"
         if "gradients" in cell

@@ -3,8 +3,8 @@
 In:   a backward graph, and which tangents are missing in this call.  Out: the graph without what
       depends on those alone.
 
-A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for that
-case has nothing of the logits' gradient left.
+A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for
+that case has nothing of the logits' gradient left.
 """
 
 import functools

@@ -1,10 +1,11 @@
 """A tracer that also knows how each tensor was derived, and gives results in eager's strides.
 
-In:   the ops of a trace, as the core's tracer records them.  Out: `derivation(tensor)`: what it is a
+In:   the ops of a trace, as the core's tracer records them.
+Out:  `derivation(tensor)`: what it is a
       view of, and by which steps; `versions_raised`: what a write has counted.
 
     v = x.t()[0]; w = v.data
-    tracer.derivation(w)    # (x, [(aten.t, (), {}, "grad"), (aten.select, (0, 0), {}, "grad"), (data_of, ...)])
+    tracer.derivation(w)    # (x, [(aten.t, (), {}, "grad"), ..., (data_of, ...)])
 
 Outputs of a program that share memory are made again by these steps (views.py).  Ops that write are
 taken apart, too: `silu_` is a copy of `silu`.
@@ -120,8 +121,8 @@ class CarefulTracer(Tracer):
         """In the strides that the op itself gives where an argument is not contiguous.
 
         The results are no views of what was made on the way: `torch.stack` is written as a view of
-        `cat(...)`; to autograd, eager's is a tensor of its own, and `stack(...).flatten()` is a view
-        of that."""
+        `cat(...)`; to autograd, eager's is a tensor of its own, and `stack(...).flatten()` is a
+        view of that."""
         known = len(self._alive)
         out = super().taken_apart(rule, func, args, kwargs)
         if out is NotImplemented:

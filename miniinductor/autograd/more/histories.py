@@ -3,7 +3,7 @@
 In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; and in the joint graph
       which primals the results do not depend on, and which are written through `.data` alone.
 
-    x.requires_grad_()                      # refused: an input's place in autograd's history changes
+    x.requires_grad_()                     # refused: an input's place in autograd's history changes
     x.data.add_(1)                          # joint.uncounted: this write must not raise x's version
     y = MyFunction.apply(x)[0]              # refused, where MyFunction has several outputs: its
                                             # backward must see which of them reached the loss

@@ -1,11 +1,12 @@
 """Outputs that share memory with an input, with a tensor of the graph, or with one another.
 
-In:   the output leaves of a traced program.  Out: `Output`s with views, which are replayed outside of
+In:   the output leaves of a traced program.
+Out:  `Output`s with views, which are replayed outside of
       the autograd function; `Alias`es, which are made inside.
 
     def f(x):
         y = x + 1
-        return x.t(), y, y[0]       # Output("input", 0, [t]), ("computed", 0), ("output", 1, [select])
+        return x.t(), y, y[0]    # Output("input", 0, [t]), ("computed", 0), ("output", 1, [select])
 
 Each output is, to autograd, what it was when the program ran; where it would not be, the program is
 refused.  Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).

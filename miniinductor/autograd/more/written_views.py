@@ -1,6 +1,7 @@
 """Writes through transposed and conjugated views; written tensors keep their strides.
 
-In:   a write, while a graph is functionalized.  Out: the new value, laid out in memory as eager's is.
+In:   a write, while a graph is functionalized.
+Out:  the new value, laid out in memory as eager's is.
 
     x.t().add_(1)           ->   x1 = t(add(t(x), 1))
     x.index_copy_(...)      ->   x1 = index_copy(x, ...), copied into the strides of x
