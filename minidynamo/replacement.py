@@ -151,8 +151,8 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
 
 
 def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None]:
-    """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in locals,
-    and pushed by what this gives."""
+    """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in
+    locals, and pushed by what this gives."""
     if not any(kind_of(item) == HANDLED for item in frame.stack):
         for item in frame.stack:
             tail.value(item)

@@ -78,11 +78,7 @@ def root_of(name: str, memory_of: dict[str, str]) -> str:
 
 class MemoryPlanner:
     def __init__(
-        self,
-        schedule: Schedule,
-        steps: Sequence[Step],
-        device: torch.device,
-        record: CompileRecord,
+        self, schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
     ):
         self.schedule, self.steps = schedule, steps
         self.graph, self.buffers = schedule.graph, schedule.buffers

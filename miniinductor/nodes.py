@@ -23,15 +23,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from .dependencies import LoopBody, trace
-from .ir import (
-    Buffer,
-    ComputedBuffer,
-    ExternKernel,
-    Graph,
-    MultiOutput,
-    Scatter,
-    buffer_views,
-)
+from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
 from .sizes.symbols import Size, hint
 
 

@@ -17,8 +17,8 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, speed/in_place.py and speed/foreach.py decide what is written over existing memory and join
-alike kernels (`make_schedule` in compile.py calls all three).
+After fusion, speed/in_place.py and speed/foreach.py decide what is written over existing memory and
+join alike kernels (`make_schedule` in compile.py calls all three).
 Mirrors torch/_inductor/scheduler.py.  Left out:
 templates (gpu/products.py fuses around them afterwards), reordering for communication,
 peak-memory reordering, fusing two pointwise nodes over loops of different order.

@@ -122,9 +122,7 @@ def circles(edges):
     return [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
 
 
-KNOWN_CIRCLES = [
-    ["minidynamo/bench/more_models.py", "minidynamo/bench/public_models.py"],
-]
+KNOWN_CIRCLES = [["minidynamo/bench/more_models.py", "minidynamo/bench/public_models.py"]]
 
 
 @pytest.mark.parametrize("package", ["miniinductor", "minidynamo"])

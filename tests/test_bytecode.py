@@ -207,8 +207,7 @@ def test_emitted_globals_and_functions():
     e = emit
     scope = {"g": 7}
     code = assemble(
-        (lambda a: None).__code__,
-        e.prologue(0) + e.load_global("g") + e.return_value(),
+        (lambda a: None).__code__, e.prologue(0) + e.load_global("g") + e.return_value()
     )
     assert types.FunctionType(code, scope)(4) == 7
 

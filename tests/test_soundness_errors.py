@@ -184,9 +184,7 @@ UNREAD = {
     "no kernel": lambda x, i: i.to(torch.uint16) + i.to(torch.uint16),
     "no kernel of several": lambda x, i: x.to(torch.complex64).argmax(-1),
     "no kernel of that size": lambda x, i: F.conv_transpose1d(
-        torch.ones(1, 3, 4).to(torch.uint8),
-        torch.ones(3, 3, 3).to(torch.uint8),
-        padding=2,
+        torch.ones(1, 3, 4).to(torch.uint8), torch.ones(3, 3, 3).to(torch.uint8), padding=2
     ),
     "transform of nothing": lambda x, i: torch.fft.rfft(x[:, :0], dim=0),
 }

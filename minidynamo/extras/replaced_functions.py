@@ -22,14 +22,7 @@ import torch.fx
 from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
-from ..originals import (
-    BUILTINS,
-    MISSING,
-    NN_MODULE,
-    TENSOR,
-    replaced_in_module,
-    replaced_in_tensor,
-)
+from ..originals import BUILTINS, MISSING, NN_MODULE, TENSOR, replaced_in_module, replaced_in_tensor
 from ..symbolic_eval.registry import RULES
 from ..variables.lookup import lookup
 from ..variables.tensor import TensorVar

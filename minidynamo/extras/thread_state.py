@@ -7,7 +7,7 @@ Out:  the state as it was, once the frame is traced; code that sets it as the fr
 
     with torch.no_grad():
         y = x + 1
-        graph_break()       # the replacement code sets grad mode to False once more behind the graph
+        graph_break()       # the replacement code sets grad mode to False again behind the graph
 
 Changes are nodes of the graph, and made while tracing, for the ops that follow.
 """

@@ -1,6 +1,6 @@
 """Python's operators: who is asked, in which order, and what numbers and tensors answer.
 
-In:   the symbol and the operands, as variables.   Out: a variable; the program's TypeError; a break.
+In:   the symbol and the operands, as variables.  Out: a variable; the program's TypeError; a break.
 
     >>> binary(tx, "+", tensor, ConstantVar(1))      # a node of the graph
 

@@ -132,8 +132,8 @@ class Builder:
         """A function that the entry holds has the code and the defaults that it has now: all of
         them can be replaced.
 
-        The memo looks at the three fields (extras/guard_memo.c), so these guards cost nothing while nobody
-        writes them."""
+        The memo looks at the three fields (extras/guard_memo.c), so these guards cost nothing while
+        nobody writes them."""
         source = self.tree.pinned(function)
         self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
         for name in FUNCTION_FIELDS:

@@ -2,7 +2,8 @@
 
 In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
-    >>> ListVar([a, b]).call_method(tx, "append", [c], {})        # recorded; replayed after the graph if it was the user's list
+    >>> ListVar([a, b]).call_method(tx, "append", [c], {})    # replayed after the graph, if it was
+    ...                                                       # the user's list
 
 A container with a source fills itself lazily and guards only what was read: the length of a list,
 one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.

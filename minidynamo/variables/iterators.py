@@ -116,8 +116,8 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as an
-    iterator of the same class, where `more/iterators.py` knows how, else as a tuple's."""
+    """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as
+    an iterator of the same class, where `more/iterators.py` knows how, else as a tuple's."""
 
     left: Iterator[Variable]
     cls: type

@@ -1,1 +1,1 @@
-"""AOTAutograd in miniature: the ATen trace, its functionalization, the joint graph and its two halves."""
+"""AOTAutograd in miniature: ATen trace, functionalization, the joint graph and its two halves."""

@@ -354,8 +354,8 @@ def new_tracer(decompositions: Decompositions | None) -> Tracer:
 def run_traced(tracer: Tracer, function: Callable, arguments: Sequence[Any]) -> Any:
     """function(*arguments), recorded.
 
-    Raises CannotTrace: DataDependent where a size or branch depends on data.  Gradients are recorded
-    or not as where it is called: derivatives are the joint trace's matter.
+    Raises CannotTrace: DataDependent where a size or branch depends on data.  Gradients are
+    recorded or not as where it is called: derivatives are the joint trace's matter.
     """
     with (
         torch.set_grad_enabled(torch.is_grad_enabled()),  # as it was, when the program has ended

@@ -41,35 +41,10 @@ from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import (
-    CHUNK,
-    Accumulator,
-    Sums,
-    alone,
-    declarations,
-    longest,
-    parts_of,
-    bound,
-)
-from .plan import (
-    PARALLEL_WORK,
-    Crossings,
-    KernelPlan,
-    plan_crossings,
-    plan_kernel,
-    with_lanes,
-)
+from .cpp_reductions import CHUNK, Accumulator, Sums, alone, declarations, longest, parts_of, bound
+from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
-from .tree import (
-    Block,
-    Line,
-    Pragma,
-    Statement,
-    Statements,
-    nest,
-    printed,
-    sets_error,
-)
+from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
 
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
 SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap

@@ -4,7 +4,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; wha
       is named through
 `self.temporary`, what may go wrong sets `error` through `self.error_if`.
 
-    >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))      # const float tmp1 = tmp0 + 1.5f;
+    >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))
+    ...                                                 # const float tmp1 = tmp0 + 1.5f;
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16

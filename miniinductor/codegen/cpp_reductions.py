@@ -22,11 +22,7 @@ import torch
 
 from ..sizes.symbols import Size
 from .cpp_expressions import compute_type, limit_text
-from .tree import (
-    Line,
-    Statements,
-    has_branch,
-)
+from .tree import Line, Statements, has_branch
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose

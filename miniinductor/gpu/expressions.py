@@ -33,12 +33,7 @@ from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 from .helpers import HELPERS, helpers_of
 
 NARROW = (torch.bfloat16, torch.float16)
-INFIX = {
-    **INFIX_OF_ALL,
-    "bitwise_left_shift": "<<",
-    "bitwise_right_shift": ">>",
-    "truncdiv": "//",
-}
+INFIX = {**INFIX_OF_ALL, "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//"}
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 # The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs

@@ -226,12 +226,7 @@ class Relayout(LayoutPass):
         return self.image(rows, bias, rows, columns, [count, height, width, -1])
 
     def image(
-        self,
-        like: Node,
-        bias: Node | None,
-        rows: Node,
-        columns: Node,
-        shape: list[int],
+        self, like: Node, bias: Node | None, rows: Node, columns: Node, shape: list[int]
     ) -> Node:
         """The product of a row per pixel, seen as channels of images."""
         if bias is None:

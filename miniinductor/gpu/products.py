@@ -220,10 +220,7 @@ def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
 
 
 def check_epilogue(
-    extern: ExternNode,
-    group: Group,
-    nodes: Sequence[ScheduledNode],
-    overwritten: Collection[str],
+    extern: ExternNode, group: Group, nodes: Sequence[ScheduledNode], overwritten: Collection[str]
 ) -> None:
     """Does the group use the product's elements one by one, in the product's own loops?"""
     if any(name in overwritten for name in group.names):

@@ -47,10 +47,7 @@ def expect(nodes: int) -> None:
 
 TRITON = Language(
     name="triton",
-    writers={
-        Group: TritonKernelWriter,
-        FusedProduct: MatmulWriter,
-    },
+    writers={Group: TritonKernelWriter, FusedProduct: MatmulWriter},
     build=build,
     most_pointers=480,  # a GPU takes 4 KB of arguments
     why_not=why_not,

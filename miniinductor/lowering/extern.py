@@ -4,8 +4,8 @@ rule.
 In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored
       buffers.
 
-Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention and
-sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.  Mirrors
+Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention
+and sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.  Mirrors
 torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 

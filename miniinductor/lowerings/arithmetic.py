@@ -11,15 +11,7 @@ from typing import Any
 import torch
 
 from ..ir import TensorBox
-from ..lowering.pointwise import (
-    BOOL,
-    DEFAULT,
-    INT_TO_FLOAT,
-    OF_BOOLS,
-    elementwise,
-    full,
-    truth,
-)
+from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, truth
 from ..lowering.pointwise import div as plain_div
 from ..lowering.registry import (
     LOWERINGS,

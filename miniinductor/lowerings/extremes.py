@@ -1,7 +1,7 @@
 """Lowerings of extremes' places, and of truth values together.
 
-In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one that
-      gives an index: the first among equals, or that of a NaN.
+In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
+      that gives an index: the first among equals, or that of a NaN.
 
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """

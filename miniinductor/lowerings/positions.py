@@ -1,7 +1,7 @@
 """Lowerings of reads and writes at positions that are data.
 
-In:   x[i], x[mask] = 0, gather, scatter, scatter_reduce, index_add ...  Out: `Pointwise` values that
-      load through `ops.indirect_indexing`; `Scatter`s into a copy.
+In:   x[i], x[mask] = 0, gather, scatter, scatter_reduce, index_add ...  Out: `Pointwise` values
+      that load through `ops.indirect_indexing`; `Scatter`s into a copy.
 
     gather(x, 0, i)[a, b]       is x[i[a, b], b]
     index_select(x, 0, i)[a, b] is x[i[a], b]

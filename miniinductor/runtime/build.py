@@ -4,7 +4,8 @@ In:   kernel sources with NAME where the function's name goes.  Out: one callabl
       sources are
 compiled once; shared objects are kept on disk under a key of everything they depend on.
 
-    >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }', "add")])
+    >>> add_1 = 'extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }'
+    >>> [kernel] = build_kernels([(add_1, "add")])
     >>> kernel(x)                   # tensors and ints
     >>> x
     tensor([2., 1., 1.])
@@ -76,7 +77,8 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
-                f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler"
+                f"kernel {name} has {len(source):,} characters: its indices are too long for the "
+                "C++ compiler"
             )
         unique.setdefault(strip_comments(source), (source, f"{name}_{len(unique)}"))
     texts = [source.replace("NAME(", f"{name}(", 1) for source, name in unique.values()]
@@ -179,7 +181,8 @@ def remove_file(path: str) -> None:
 
 def cannot_write(path: str, error: OSError) -> CompilerError:
     return CompilerError(
-        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder"
+        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another "
+        "folder"
     )
 
 
@@ -304,8 +307,8 @@ def find_compiler(chosen: str | None) -> str:
         if path:
             return path
     raise CompilerError(
-        "miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt install g++`; "
-        "conda: `conda install gxx`) or set CXX to one"
+        "miniinductor needs a C++ compiler and found none: install g++ "
+        "(Debian, Ubuntu: `apt install g++`; conda: `conda install gxx`) or set CXX to one"
     )
 
 

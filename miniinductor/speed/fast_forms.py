@@ -1,4 +1,4 @@
-"""Maths in vector code (maths.h): functions with two forms, one of them for all but large arguments.
+"""Maths in vector code (maths.h): functions with two forms, one for all but large arguments.
 
 In:   sin, cos, tan, fmod, remainder, floordiv of floats.  Out: a kernel that runs with the fast
       forms; if it met an argument that is too large for them, it runs once more, with exact ones.

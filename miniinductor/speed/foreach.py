@@ -27,15 +27,7 @@ import sympy
 
 from .. import config
 from ..codegen.common import Kernel
-from ..dependencies import (
-    Instruction,
-    LoopBody,
-    Ref,
-    Slot,
-    int_or_none,
-    loop_variable,
-    merge_loops,
-)
+from ..dependencies import Instruction, LoopBody, Ref, Slot, int_or_none, loop_variable, merge_loops
 from ..devices import language_of
 from ..hooks import JOINERS
 from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes

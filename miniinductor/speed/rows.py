@@ -30,13 +30,7 @@ import torch
 from .. import config
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import (
-    LANES,
-    Sums,
-    alone,
-    bound,
-    longest,
-)
+from ..codegen.cpp_reductions import LANES, Sums, alone, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed

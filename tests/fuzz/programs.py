@@ -914,9 +914,7 @@ class Maker:
             self.emit(f"for {name} in {values}:")
         elif kind == "t":
             values = self.pick(
-                f"({self.t()}, {self.old('t')})",
-                f"[{self.t()}, {self.t()}]",
-                self.old("t"),
+                f"({self.t()}, {self.old('t')})", f"[{self.t()}, {self.t()}]", self.old("t")
             )
             self.emit(f"for {name} in {values}:")
         elif kind == "pair":

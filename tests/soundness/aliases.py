@@ -21,12 +21,7 @@ import torch.utils._pytree as pytree
 from tests.soundness import errors, runner
 from tests.soundness.modes import Mode
 
-WRITES = (
-    "result outside",
-    "argument outside",
-    "result inside",
-    "argument inside",
-)
+WRITES = ("result outside", "argument outside", "result inside", "argument inside")
 DTYPES = ("float32", "int64", "float64")
 LAYOUTS = {
     "plain": lambda: torch.arange(6.0).reshape(2, 3),

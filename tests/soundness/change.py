@@ -270,11 +270,7 @@ def equal(value: Any) -> Any:
         return lambda *args: 17.0
     if isinstance(value, types.FunctionType):
         made = types.FunctionType(
-            value.__code__,
-            value.__globals__,
-            value.__name__,
-            value.__defaults__,
-            value.__closure__,
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__closure__
         )
         made.__dict__.update(value.__dict__)
         return made
@@ -570,12 +566,7 @@ def check(case: tuple, mode: Mode) -> str:
 
 
 def phases(
-    worlds: tuple,
-    place: Place,
-    way: str,
-    programs: list,
-    set_back: list,
-    digits: int | None,
+    worlds: tuple, place: Place, way: str, programs: list, set_back: list, digits: int | None
 ) -> str:
     """All readers before the change, after it, and after it was set back.
 

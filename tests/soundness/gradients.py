@@ -288,11 +288,9 @@ def consequences(plan: random.Random, outputs: list, inputs: list, leaves: list)
 
 @contextlib.contextmanager
 def surroundings(name: str):
-    with {
-        "grad": torch.enable_grad,
-        "no_grad": torch.no_grad,
-        "inference": torch.inference_mode,
-    }[name]():
+    with {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}[
+        name
+    ]():
         yield
 
 

@@ -233,11 +233,9 @@ def thing_of(kind: str, name: str) -> Callable | None:
     if kind == "module":
         torch.manual_seed(3)
         return modules()[name]()
-    return {
-        "functional": functionals,
-        "distribution": distributions,
-        "initialiser": initialisers,
-    }[kind]()[name]
+    return {"functional": functionals, "distribution": distributions, "initialiser": initialisers}[
+        kind
+    ]()[name]
 
 
 def program(shape: str, thing: Callable) -> Callable:

@@ -172,13 +172,7 @@ def main(module: str, default_modes: str, default_count: int = 1000) -> None:
     if options.seconds is not None:
         random.Random(options.first).shuffle(tasks)
     done, reports = run(
-        module,
-        tasks,
-        options.jobs,
-        options.stop,
-        options.limit,
-        options.mutant,
-        options.seconds,
+        module, tasks, options.jobs, options.stop, options.limit, options.mutant, options.seconds
     )
     seconds = time.time() - begin
     print(f"{module}: {done} of {len(tasks)} cases, {len(reports)} differences, {seconds:.0f} s")

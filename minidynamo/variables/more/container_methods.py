@@ -105,12 +105,7 @@ class ListMethods(ListVar):
         return ListVar(list(self.items))
 
     def method_sort(
-        self,
-        tx: Frame,
-        /,
-        *,
-        key: Variable | None = None,
-        reverse: Variable = ConstantVar(False),
+        self, tx: Frame, /, *, key: Variable | None = None, reverse: Variable = ConstantVar(False)
     ) -> None:
         # The list is empty while it is sorted: the key function may look.
         items = list(self.iterate(tx))

@@ -39,7 +39,8 @@ class FloatVar(Unpinned):
     Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument)
     pins it: `pin` puts back the guards that make it a constant.  One that the program reads has a
     source; what follows from it has none.
-    # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
+    # PyTorch: torch.SymFloat, turned into tensors later
+    # (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
     cls = float
@@ -96,8 +97,8 @@ ARITHMETIC = frozenset(
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
-    """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
-    one there, or else a constant."""
+    """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the
+    operation takes one there, or else a constant."""
     given = (*args, *kwargs.values())
     if not tx.output.floats or not any(isinstance(value, FloatVar) for value in given):
         return target, args, kwargs

@@ -95,7 +95,8 @@ class GeneratorMethods(GeneratorVar):
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(
             "generator",
-            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves "
+            "the frame",
             "consume it before",
             *self.made,
         )

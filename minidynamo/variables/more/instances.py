@@ -75,12 +75,7 @@ def refuse_uninstantiable(tx: Frame, cls: type) -> None:
 
 
 def initialise(
-    tx: Frame,
-    made: ObjectVar,
-    cls: type,
-    args: Args,
-    kwargs: Named,
-    own_new: bool,
+    tx: Frame, made: ObjectVar, cls: type, args: Args, kwargs: Named, own_new: bool
 ) -> None:
     """`__init__`: the program's, or that of the C type from which the class inherits."""
     owner, init = lookup(cls, "__init__")

@@ -92,7 +92,8 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
 
 
 def _as_scalar(name: str, kind: type | None) -> Callable:
-    """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run knows."""
+    """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run
+    knows."""
 
     def method(self: TensorVar, tx: Frame) -> Variable:
         no_number = self.fake.is_complex() or self.fake.dtype is torch.bool

@@ -52,11 +52,7 @@ class CarefulTrace(ProgramTrace):
         """A leaf, as `tensor` is, or made of one."""
         if not needs_gradient(tensor):
             return leaf
-        with (
-            torch.inference_mode(leaf.is_inference()),
-            self.tracer.fake_mode,
-            torch.enable_grad(),
-        ):
+        with torch.inference_mode(leaf.is_inference()), self.tracer.fake_mode, torch.enable_grad():
             leaf.requires_grad_()
             return leaf if tensor.is_leaf else StandIn.apply(leaf)
 
