@@ -2,10 +2,10 @@
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo
 (`guard_memo.c`): `if not memo(*watched):` skips it while no dictionary on the way has been written
-and no parameter has another dtype, shape or strides.  So do an argument's own checks, where all its sizes
-are numbers: `if not as_before_0(x):` skips what is said of a tensor's class, dtype, device, sizes,
-strides and bits, and whether it requires gradients, while the argument is like that of the last
-call.
+and no parameter has another dtype, shape or strides.  So do an argument's own checks, where all its
+sizes are numbers: `if not as_before_0(x):` skips what is said of a tensor's class, dtype, device,
+sizes, strides and bits, and whether it requires gradients, while the argument is like that of the
+last call.
 
 In:   the tree of sources that every printer gets.   Out: its text, registered in `PRINTERS`.
 

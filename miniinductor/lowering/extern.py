@@ -5,8 +5,8 @@ In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor ar
       buffers.
 
 Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention
-and sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.  Mirrors
-torch/_inductor/kernel/*.py and `fallback_handler`.
+and sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.
+Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
 from collections.abc import Sequence

@@ -63,8 +63,8 @@ KNOWN_FUNCTIONS = set(
 ) | {"Math_sqrt"}
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 # (graph, is it a forward half) -> which calls that may raise must be computed whole.  A value that
-# is not stored is computed only where it is read: a position that nobody reads would not be looked at.
-# So all of these calls are stored, unless coverage knows that what they give is read in full.
+# is not stored is computed only where it is read: a position that nobody reads would not be looked
+# at.  So all of these calls are stored, unless coverage knows that what they give is read in full.
 CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 
