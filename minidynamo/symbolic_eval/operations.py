@@ -45,7 +45,8 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
-    raised: Callable  # these are added by minidynamo/rules
+    # Methods that minidynamo/rules/ adds, for type checkers.
+    raised: Callable
     run_c: Callable
     sorted: Callable
     has_attr: Callable

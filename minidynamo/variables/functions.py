@@ -78,11 +78,6 @@ class BoundMethodVar(Variable):
     instance: Variable
     cls: type = types.MethodType
 
-    @classmethod
-    def of_descriptor(cls, found: Any, instance: Variable) -> BoundMethodVar:
-        """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
-        return cls(CallableVar(found), instance, cls=BOUND.get(type(found), types.MethodType))
-
     getattr = Variable.generic_getattr
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
@@ -90,12 +85,6 @@ class BoundMethodVar(Variable):
 
     def __repr__(self) -> str:
         return f"the method {getattr(self.function, 'name', self.function)}"
-
-
-BOUND = {  # descriptors of C types -> what binding them makes
-    types.MethodDescriptorType: types.BuiltinMethodType,
-    types.WrapperDescriptorType: types.MethodWrapperType,
-}
 
 
 class MethodVar(Variable):
@@ -115,22 +104,6 @@ class MethodVar(Variable):
 
     def __repr__(self) -> str:
         return f"the method .{self.name} of {self.instance}"
-
-
-class DeferredVar(Variable):
-    """An attribute that tracing could not read: reading is put off to the call, where the graph can
-    break."""
-
-    instance: Variable
-    name: str
-    broken: Break
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        raise self.broken
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.instance)
-        cg.load_attr(self.name)
 
 
 class CallableVar(RealVar):

@@ -176,7 +176,6 @@ ITERATORS.update(
         DictViewVar: KeysIterator,
     }
 )
-IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")  # no `try`
 
 
 class GeneratorVar(IteratorVar):
@@ -209,17 +208,3 @@ class GeneratorVar(IteratorVar):
         self.started = True
         self.done = yielded is None
         return yielded
-
-    def must_be_closed(self) -> bool:
-        """Would closing it run more of its body?"""
-        if not self.started or self.done:
-            return False
-        operations = self.frame.info.operations
-        entry = self.frame.info.ops[self.frame.pc - 1][2]
-        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
-            return False
-        return not self.passes_by(operations, entry[0])
-
-    def passes_by(self, operations: list, place: int) -> bool:
-        """Does the handler at `place` let the GeneratorExit of closing pass?"""
-        return False
