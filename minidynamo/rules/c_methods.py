@@ -17,7 +17,7 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, refused, rule, taking
+from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, checked, refused, rule
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
@@ -218,7 +218,7 @@ OBJECT_METHODS = {
 }
 
 
-OBJECT_METHODS = {name: taking(name, handler) for name, handler in OBJECT_METHODS.items()}
+OBJECT_METHODS = {name: checked(name, handler) for name, handler in OBJECT_METHODS.items()}
 
 
 # ---- functions of C that are bound to a class or a text
