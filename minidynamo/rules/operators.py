@@ -39,8 +39,8 @@ from ..variables.containers import (
     DictViewVar,
     ListVar,
     SequenceVar,
-    sequence_of,
     TupleVar,
+    sequence_of,
 )
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text

@@ -38,19 +38,15 @@ class Operator(NamedTuple):
     in_place: bool
 
 
-PLAIN = dict(
-    zip(
-        "+ - * / // % ** @ & | ^ << >>".split(),
-        "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split(),
-    )
-)
+SYMBOLS = "+ - * / // % ** @ & | ^ << >>".split()
+NAMES = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 OPERATORS: dict[str, Operator] = {}
-for _plain, _name in PLAIN.items():
+for _plain, _name in zip(SYMBOLS, NAMES):
     _function, _updating = getattr(host, f"__{_name}__"), getattr(host, f"__i{_name}__")
     OPERATORS[_plain] = Operator(_plain, _plain, _name, _function, False)
     OPERATORS[_plain + "="] = Operator(_plain + "=", _plain, _name, _updating, True)
-COMPARING = (host.lt, host.le, host.eq, host.ne, host.gt, host.ge)
-COMPARISONS = dict(zip("< <= == != > >=".split(), COMPARING))
+COMPARISONS: dict[str, Callable] = {"<": host.lt, "<=": host.le, "==": host.eq}
+COMPARISONS |= {"!=": host.ne, ">": host.gt, ">=": host.ge}
 UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
 
 # Binary operators: handler(tx, operator, a, b)

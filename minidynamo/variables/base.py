@@ -225,14 +225,12 @@ class Lazy(Variable):
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return part(self.realize(current()))
 
-    def peek(self) -> Variable:
-        """The variable if somebody looked, else self."""
-        return self if self.variable is None else self.variable
-
 
 def peek(variable: Variable) -> Variable:
-    """The variable that somebody has looked at, if it is one."""
-    return variable.peek() if type(variable) is Lazy else variable
+    """What stands behind a Lazy at which somebody has looked; else the variable itself."""
+    if type(variable) is Lazy and variable.variable is not None:
+        return variable.variable
+    return variable
 
 
 class OpaqueVar(RealVar):

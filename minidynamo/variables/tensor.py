@@ -90,10 +90,10 @@ class TensorVar(Variable):
         return self.fake.shape[0]
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
+        return tx.node(operator.getitem, [self, key])
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
+        tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         replaced = self.replaced(tx, name)
@@ -105,7 +105,7 @@ class TensorVar(Variable):
         if name in METADATA:
             return self._metadata(tx, name)
         if name in VIEWS:
-            return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
+            return tx.node(getattr, [self, ConstantVar(name)])
         return self._other_attribute(tx, name)
 
     def get_shape(self, tx: Frame) -> Variable:
