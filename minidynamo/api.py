@@ -13,7 +13,7 @@ from . import convert_frame, frame_hook
 from .symbolic_eval import registry, torch_rules
 from .variables.constant import ConstantVar
 
-CHOICES = {
+CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
     "fullgraph": (False, True),
@@ -28,6 +28,7 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
     for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
+        # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
@@ -46,15 +47,17 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.entries[id(fn_or_module.__code__)] = fn_or_module.__code__
-    target = (
-        fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
-    )
+        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+    target = fn_or_module
+    if isinstance(
+        target, frame_hook.Switched
+    ):  # compiled already, or disabled: compile what it is of
+        target = target.__wrapped__
     return named_like(target, frame_hook.enabled(target, compiler))
 
 
 def named_like(fn, made):
-    """`made` with the name and documentation of `fn`."""
+    """`made`, which gets the name and documentation of `fn`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fn, name):
             setattr(made, name, getattr(fn, name))
@@ -63,8 +66,8 @@ def named_like(fn, made):
 
 @functools.lru_cache(None)
 def framed(function):
-    """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one
-    that is compiled: the same one each time."""
+    """A Python function that only calls `function`, for functions of torch's own (F.gelu,
+    torch.softmax): the hook leaves their frames alone, and compiles the frame of this one."""
 
     @functools.wraps(function)
     def call(*args, **kwargs):

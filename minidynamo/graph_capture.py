@@ -45,7 +45,8 @@ GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 LITERAL_KEYS = (str, int, bool, type(None))
-UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -63,7 +64,8 @@ def state_of(tensor: torch.Tensor) -> Any:
 
 
 def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
-    """Sizes to compare without a guard: symbolic ones by their expressions."""
+    """Sizes as things that can be compared: `s0 == s1` of two symbolic sizes would be a decision,
+    and a guard; their expressions are compared without."""
     return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
 
 
@@ -83,8 +85,8 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
 
 
 class OutputGraph(Builder):
-    """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the
-    tensors that have them as sizes."""
+    """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
+    before the tensors that have it as a size."""
 
     def __init__(
         self,
@@ -162,8 +164,7 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    # ---- what lies in files of its own
-    # (methods like the others: `output` is their `self`)
+    # ---- methods that lie in files of their own, where `self` is called `output`
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
     symbolic_int = symbolic_inputs.symbolic_int
     add_symbols = symbolic_inputs.add_symbols
@@ -180,9 +181,11 @@ class OutputGraph(Builder):
     def guard(
         self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
     ) -> None:
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.
+        """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
+        others of that name).  `{pin}` and `{key}` in the check stand for `value`.
 
-        row: LAYOUT, where the check looks at nothing but what the memos see of a tensor."""
+        row: LAYOUT if the check looks at nothing but a tensor's class, dtype, sizes and the like,
+        which extras/memo.py can watch in a faster way."""
         if kind in source.guards:
             return
         pins: dict[str, Any] = {}
@@ -231,10 +234,8 @@ class OutputGraph(Builder):
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
-        alike = " is {" in check
-        self.pair_guards.append(
-            Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
-        )
+        kind = "ALIAS" if check == "{0} is {1}" else "DISTINCT"
+        self.pair_guards.append(Guard(kind, sources, check, {}, self.line()))
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
@@ -305,7 +306,7 @@ class OutputGraph(Builder):
             return hooks.ANSWERS[-1](tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
-            # an argument came back as it was: x.contiguous(), dropout(x, training=False)
+            # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
             return known
         node = self.add_node(tx, op, target, args, kwargs, result)
         if config.capture_scalar_outputs:
@@ -322,7 +323,7 @@ class OutputGraph(Builder):
                 if op == "call_function":
                     return target(*args, **kwargs)
                 return getattr(args[0], target)(*args[1:], **kwargs)
-        except UNKNOWN as error:
+        except NEEDS_DATA as error:
             raise Break(
                 "data-dependent",
                 f"{describe(target)} needs the tensor's values ({error})",
@@ -373,12 +374,10 @@ class OutputGraph(Builder):
 
     # ---- the end
     def forget(self) -> None:
-        """Break the cycles that would keep the program's values alive until Python collects
-        garbage.
-
-        Or for good: fake tensors hold the shape environment through C++, where Python sees no
-        cycle."""
-        self.shape_env.where = str
+        """Empty the tables that hold each other in cycles.  Otherwise the program's values would
+        live on until Python collects garbage, and some for ever: fake tensors hold the shape
+        environment through C++, where the collector sees no cycle."""
+        self.shape_env.where = str  # in place of `self.line`; str() is ""
         frame, self.frame = self.root, None
         for table in (
             self.memo,
