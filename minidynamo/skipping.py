@@ -21,8 +21,8 @@ BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
-# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints
-# that must run as they did), vmap, grad...
+# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
+# checkpoints, which must run as they did in the forward pass), vmap, grad...
 PLAIN = tuple(
     os.path.join(TORCH, *parts)
     for parts in (
