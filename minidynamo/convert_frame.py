@@ -204,7 +204,7 @@ class CompilingState(ThreadState):
 
 
 def reset() -> None:
-    """Forget every entry."""
+    """Forget every compiled entry, the counters and the records."""
     with LOCK:
         forget_entries()
         for forget in hooks.RESETS:

@@ -255,14 +255,13 @@ class OutputGraph(Builder):
 
     def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder (kept before everything else) or get_attr node."""
-        graph = self.graph
         place: Any = contextlib.nullcontext()
         if kind == "placeholder" and self.last_input is not None:
-            place = graph.inserting_after(self.last_input)
-        elif kind == "placeholder" and len(graph.nodes):
-            place = graph.inserting_before(next(iter(graph.nodes), None))
+            place = self.graph.inserting_after(self.last_input)
+        elif kind == "placeholder":
+            place = self.graph.inserting_before()  # the beginning of the graph
         with place:
-            node = graph.create_node(kind, name, name=name)
+            node = self.graph.create_node(kind, name, name=name)
         if kind == "placeholder":
             self.last_input = node
             if not SIZE.fullmatch(name):

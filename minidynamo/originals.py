@@ -33,7 +33,7 @@ MODULES = {  # id of a module's dictionary -> a copy of it
 }
 
 
-def made_by_torch(value) -> bool:
+def made_by_torch(value: object) -> bool:
     """Is this a Python function of torch's, by where its globals are?  (`functools.wraps` copies
     `__module__`.)"""
     inner = getattr(value, "__func__", value)

@@ -61,8 +61,8 @@ class Codegen:
         self.temps: list[str] = []
         self.variable_temps: dict[int, tuple[str, Any]] = {}  # id -> (its local, what has the id)
         self.outputs: list[Variable] = []  # what the graph must return
-        # name -> symbol of the sizes that are used; the head reads them before the graph runs
-        self.symbols: dict[str, sympy.Symbol] = {}
+        # symbols of sizes that are used; they are read before the graph runs
+        self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
@@ -227,7 +227,7 @@ class Codegen:
             self.load_graph_output(self.output.unbacked[expr])
             return
         if expr.is_Symbol:
-            self.symbols[expr.name] = expr
+            self.symbols.append(expr)
             self.load_fast(self.prefix + expr.name)
             return
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)

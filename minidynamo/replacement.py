@@ -98,12 +98,9 @@ def replacement(
 
 def read_sizes(head: Codegen, tail: Codegen, inputs: Sequence[Any]) -> list[str]:
     """Read the symbols that are used from the frame's arguments, into locals of these names."""
-    symbols = dict(tail.symbols)
-    for variable in inputs:
-        if type(variable) is SymVar:
-            symbols[variable.node.name] = variable.value.node._expr
+    of_inputs = [variable.value.node._expr for variable in inputs if type(variable) is SymVar]
     names = []
-    for symbol in dict.fromkeys(symbols.values()):
+    for symbol in dict.fromkeys(tail.symbols + of_inputs):
         head.load_source(head.output.shape_env.table[symbol].sources[0])
         names.append(head.prefix + symbol.name)
         head.store_fast(names[-1])
