@@ -13,6 +13,7 @@ tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/c
 """
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -71,25 +72,21 @@ class Conversion:
         record.sizes = self.policy.met
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
-
-        def compiled(results: list[Variable]) -> GraphCall:
-            return self.compile_graph(output, results)
-
+        compile_graph = functools.partial(self.compile_graph, output)
         tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(frame, tail, compiled, tick)
+        record.replacement_code = replacement(frame, tail, compile_graph, tick)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
-        # its method `line` would keep the frame's objects alive with the record; str() is ""
-        output.shape_env.where = str
         count_breaks(record)
         check = record.guard_function.check
-        watching = watch(output.modules, self.code, check) if output.modules else []
+        watching = watch(output.modules, self.code, check)
         return CacheEntry(
             check, record.replacement_code, self.compiler, record, owner_of(self.args), watching
         )
 
     def forget(self) -> None:
+        """The program's objects, which the attempts held, must not live on with the record."""
         for output in self.attempts:
             output.forget()
 
@@ -196,9 +193,9 @@ class Conversion:
     ) -> Callable[..., Any]:
         """What the backend makes of the graph; the graph itself where it fails."""
         compiler = self.compiler
-        options = {}
-        if compiler.registered and compiler.mode is not None:
-            options["mode"] = compiler.mode
+        # a callable of the user's need not take a mode
+        with_mode = compiler.registered and compiler.mode is not None
+        options = {"mode": compiler.mode} if with_mode else {}
         try:
             compiled = compiler.backend(gm, example_inputs, **options)
             if not callable(compiled):

@@ -170,8 +170,6 @@ class FrameCompiler:
 
 def show(record: FrameRecord) -> None:
     """Print what `config.debug` asks for."""
-    if config.debug < 1:
-        return
     for found in record.graph_breaks:
         debug(1, f"graph break: {found}")
     if config.debug >= 2:  # what is printed takes a while to make

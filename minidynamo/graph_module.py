@@ -44,14 +44,12 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     for look in hooks.GRAPH_MODULES:
         look(made)
     weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
-    examples = [variable.value for variable in output.inputs]
-    if any(type(variable) is SymVar for variable in output.inputs):
-        # sizes are symbols, in the tensors too
-        examples = [
-            variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
-            for variable in output.inputs
-        ]
-    return made, examples
+    if not any(type(variable) is SymVar for variable in output.inputs):
+        return made, [variable.value for variable in output.inputs]
+    return made, [
+        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        for variable in output.inputs
+    ]
 
 
 def drop_unused_inputs(output: "OutputGraph") -> list[Any]:

@@ -32,7 +32,7 @@ import gc
 import math
 import re
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,11 +64,15 @@ class Guard:
     line: str = ""
     row: str | None = None  # LAYOUT, if the check looks at nothing else: extras/memo.py
 
+    def text(self, written: Callable[[Source], str]) -> str:
+        """The check, where each source is written so."""
+        if isinstance(self.source, tuple):
+            return self.check.format(*map(written, self.source))
+        return self.check.format("" if self.source is None else written(self.source))
+
     @property
     def code(self) -> str:
-        if isinstance(self.source, tuple):
-            return self.check.format(*map(name_of, self.source))
-        return self.check.format("" if self.source is None else name_of(self.source))
+        return self.text(name_of)
 
     def __str__(self) -> str:
         line = f"    # {self.line}" if self.line else ""
@@ -305,20 +309,15 @@ class GuardFunction:
         scope = dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
         for guard in self.guards:
             try:
-                text = self.text_of(guard)
+                text = guard.text(self.evaluable)
                 if not eval(text, scope):
                     return guard, f"{text} is false"
             except ours(Exception) as error:
                 return guard, f"{type(error).__name__}: {error}"
         return None
 
-    def text_of(self, guard: Guard) -> str:
-        """The guard with every source written out."""
-        if isinstance(guard.source, tuple):
-            return guard.check.format(*map(self.evaluable, guard.source))
-        return guard.check.format("" if guard.source is None else self.evaluable(guard.source))
-
     def evaluable(self, node: Source) -> str:
+        """The whole access, over the parameters of `check`."""
         if node.kind == "local":
             return self.called[node.key]
         return node.expr(self.evaluable(node.base) if node.base is not None else None)

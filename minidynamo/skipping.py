@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/trace_rules.py.
 
 import inspect
 import os
-import re
 import sysconfig
 import types
 
@@ -56,10 +55,9 @@ def skip_reason(code: types.CodeType) -> str | None:
 def is_compiled_torch(code: types.CodeType) -> bool:
     """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
     a graph break in one?"""
-    if code.co_filename.startswith(TORCH_MODULES):
-        return code.co_name == "forward" or code.co_name.startswith("<resume of forward")
-    if code.co_filename.startswith(OPTIMIZERS):
-        return re.fullmatch(r"step|<resume of step.*", code.co_name) is not None
+    for folder, method in ((TORCH_MODULES, "forward"), (OPTIMIZERS, "step")):
+        if code.co_filename.startswith(folder):
+            return code.co_name == method or code.co_name.startswith(f"<resume of {method}")
     return False
 
 
