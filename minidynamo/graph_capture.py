@@ -44,7 +44,7 @@ from .variables.symbolic import data_dependent
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
-LITERAL_KEYS = (str, int, bool, type(None))
+LITERALS = (str, int, bool, type(None))  # classes of what is written into a guard
 # what fake tensors raise where an op needs to know the numbers in a tensor
 NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
@@ -182,21 +182,20 @@ class OutputGraph(Builder):
         self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
     ) -> None:
         """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
-        others of that name).  `{pin}` and `{key}` in the check stand for `value`.
+        others of that name).  `{pin}` in the check stands for `value`.
 
         row: LAYOUT if the check looks at nothing but a tensor's class, dtype, sizes and the like,
         which extras/memo.py can watch in a faster way."""
         if kind in source.guards:
             return
         pins: dict[str, Any] = {}
-        for field in ("{pin}", "{key}"):
-            if field in check:
-                if type(value) in LITERAL_KEYS and not has_long_text(value):
-                    text = literal(value)
-                else:
-                    pin = self.tree.pinned(value)
-                    text, pins = pin.key, {pin.key: value}
-                check = check.replace(field, text)
+        if "{pin}" in check:
+            if type(value) in LITERALS and not has_long_text(value):
+                text = literal(value)
+            else:
+                text = self.tree.pinned(value).key
+                pins = {text: value}
+            check = check.replace("{pin}", text)
         name = kind if isinstance(kind, str) else kind[0]
         source.guards[kind] = Guard(name, source, check, pins, self.line(), row)
 
