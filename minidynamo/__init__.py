@@ -12,10 +12,11 @@ without torch: everything else loads on first use. Mirrors torch/_dynamo (paper 
 """
 
 import importlib
+from typing import Any
 
-_HOME = {
+_HOME = {  # public name -> the file where it lies
     "compile": "api",
-    "reset": "api",
+    "reset": "convert_frame",
     "disable": "api",
     "graph_break": "api",
     "is_compiling": "api",
@@ -29,7 +30,7 @@ _HOME = {
 __all__ = [*_HOME, "config", "explain"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
@@ -39,5 +40,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])

@@ -1,26 +1,37 @@
-"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic,
-mark_static.
+"""The public functions: compile, disable, graph_break, is_compiling, mark_dynamic, mark_static.
+(`reset` lies in convert_frame.py.)
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
 import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from . import convert_frame, frame_hook
+from . import frame_hook
+from .backends import Backend
+from .convert_frame import FrameCompiler
 from .symbolic_eval import registry, torch_rules
 from .variables.constant import ConstantVar
 
-CHOICES = {
+CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
     "fullgraph": (False, True),
 }
 
 
-def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
+def compile(
+    fn_or_module: Any = None,
+    *,
+    backend: str | Backend = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+) -> Any:
     """A compiled version of a function or module; without one, a decorator.
 
     dynamic: which sizes are symbols: None (those that changed between calls), True (all of the
@@ -28,6 +39,7 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
     for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
+        # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
@@ -40,21 +52,23 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
         raise TypeError(
             f"compile() takes a function or a module, not {type(fn_or_module).__name__}"
         )
-    compiler = convert_frame.FrameCompiler.of(backend, fullgraph, dynamic, mode)
+    compiler = FrameCompiler.of(backend, fullgraph, dynamic, mode)
     if torch_rules.is_leaf(fn_or_module):
         fn_or_module = framed(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.entries[id(fn_or_module.__code__)] = fn_or_module.__code__
-    target = (
-        fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
-    )
+        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+    target = fn_or_module
+    if isinstance(
+        target, frame_hook.Switched
+    ):  # compiled already, or disabled: compile what it is of
+        target = target.__wrapped__
     return named_like(target, frame_hook.enabled(target, compiler))
 
 
-def named_like(fn, made):
-    """`made` with the name and documentation of `fn`."""
+def named_like(fn: Any, made: Any) -> Any:
+    """`made`, which gets the name and documentation of `fn`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fn, name):
             setattr(made, name, getattr(fn, name))
@@ -62,12 +76,12 @@ def named_like(fn, made):
 
 
 @functools.lru_cache(None)
-def framed(function):
-    """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one
-    that is compiled: the same one each time."""
+def framed(function: Any) -> Callable[..., Any]:
+    """A Python function that only calls `function`, for functions of torch's own (F.gelu,
+    torch.softmax): the hook leaves their frames alone, and compiles the frame of this one."""
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
     call.__code__ = call.__code__.replace(
@@ -83,28 +97,25 @@ OWN = set("_orig_mod _run _compiler __class__ __call__ __reduce_ex__ __dict__".s
 class CompiledModule(torch.nn.Module):
     """A module whose calls are compiled; everything else is the original's."""
 
-    def __init__(self, module, compiler):
+    def __init__(self, module: torch.nn.Module, compiler: FrameCompiler) -> None:
         self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler
         self.__dict__["_run"] = frame_hook.enabled(module, compiler)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(*args, **kwargs)
 
-    def forward(self, *args, **kwargs):
-        return self._run(*args, **kwargs)
-
-    def __getattribute__(self, name):
+    def __getattribute__(self, name: str) -> Any:
         if name in OWN:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_orig_mod"), name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._orig_mod, name, value)
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         delattr(self._orig_mod, name)
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         options = dict(
             backend=self._compiler.backend_name,
             fullgraph=self._compiler.fullgraph,
@@ -113,39 +124,34 @@ class CompiledModule(torch.nn.Module):
         )
         return functools.partial(compile, **options), (self._orig_mod,)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"CompiledModule({self._orig_mod!r})"
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._orig_mod)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         return self._orig_mod[key]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._orig_mod)
 
 
-def reset():
-    """Forget every compiled entry, the counters and the records."""
-    convert_frame.reset()
-
-
-def disable(fn):
+def disable(fn: Any) -> Any:
     """`fn`, run as plain Python with everything it calls."""
     return named_like(fn, frame_hook.disabled(fn))
 
 
-def graph_break():
+def graph_break() -> None:
     """Ask for a graph break here; nothing in plain Python."""
 
 
-def is_compiling():
+def is_compiling() -> bool:
     """True while the caller is being traced."""
     return False
 
 
-def mark_dynamic(tensor, dim):
+def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
     """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
     SpecializationError where its number is needed."""
     if not -tensor.dim() <= dim < tensor.dim():
@@ -156,7 +162,7 @@ def mark_dynamic(tensor, dim):
     tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
 
 
-def mark_static(tensor, dim=None):
+def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
     """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
     dynamic=True."""
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(

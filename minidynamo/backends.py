@@ -49,17 +49,17 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
 
 
 def identity(backend: object) -> Any:
-    """What tells backends apart while they live: callables that say that they are equal may
-    compile in other ways."""
+    """A key by which two backends that are alive can be told apart.  It is no `==`: two callables
+    may say that they are equal, and compile in different ways."""
     if isinstance(backend, str):
         return backend
-    if isinstance(backend, types.MethodType):  # a new object each time it is read
+    if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
         return id(backend.__self__), id(backend.__func__)
     return id(backend)
 
 
 def is_own(backend: object) -> bool:
-    """Is it one of those below, not the user's?"""
+    """Is it one of the three below, and not one that the user wrote?"""
     return getattr(backend, "__module__", None) == __name__
 
 
@@ -90,8 +90,11 @@ def aot_eager(
 def inductor(
     gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
 ) -> Callable[..., Any]:
-    """miniinductor: fused kernels.  Its backward halves run, and are compiled, with the hook off:
-    `backward()` may stand in a compiled function."""
+    """miniinductor: fused kernels.
+
+    Where `backward()` is called in a compiled function, the hook is on while miniinductor compiles
+    and runs the backward graph.  miniinductor knows nothing of hooks, so it is told here how to
+    call a function with the hook off."""
     runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
     runtime.undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

@@ -28,10 +28,11 @@ guard_limit = 100_000
 attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
 # dtype, device, shape of parameters are checked besides their identity
 guard_parameter_metadata = True
-# .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
+# .item(), nonzero(), x[mask] stay in the graph; what they give is a number or a size that is known
+# only when the graph runs
 capture_scalar_outputs = False
-# graphs that write to more memory of the program than this do not copy it, to undo that should
-# they raise
+# before a graph writes to tensors of the program, they are copied, so that the writes can be undone
+# if the graph raises; where they have more bytes than this, they are not
 undo_bytes = 1 << 20
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))

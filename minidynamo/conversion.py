@@ -5,12 +5,15 @@ Out:  a `CacheEntry`, or None where there is nothing to compile.
 
     >>> Conversion(compiler, fn, fn.__code__, args, record, policy).run()
 
-The frame is traced until it returns or until a place where it must be split; what was learned there
-(the speculation log) is kept and tracing starts over.  Mirrors `compile_inner` and `transform` in
-torch/_dynamo/convert_frame.py (paper section 3.4).
+The frame is traced until it returns or until a place where it must be split.  An attempt may find
+out too late how it should have gone: that a value cannot be rebuilt behind the graph, or that the
+number of a symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and
+tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/convert_frame.py
+(paper section 3.4); its "speculation log" is what is learned here.
 """
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Conversion:
-    """What one attempt learns and the next one knows."""
+    """The way of one frame to its entry, with what one attempt learns and the next one knows."""
 
     compiler: "FrameCompiler"
     function: Any
@@ -52,41 +55,45 @@ class Conversion:
     forced: dict[int, Break] = field(default_factory=dict)  # step of the root -> why it is split
     # names of tensors that must be placeholders
     input_sources: set[str] = field(default_factory=set)
-    outputs: list[OutputGraph] = field(default_factory=list)  # one a try, forgotten together
+    attempts: list[OutputGraph] = field(default_factory=list)  # forgotten together
 
     def run(self) -> CacheEntry | None:
         frame, tail = self.traced()
         if not self.is_worth_it(frame):
             return None
         record, output = self.record, frame.output
+        if frame.split is not None:
+            found = frame.split[1]
+            file, line, _ = found.stack[-1]
+            record.graph_breaks = [
+                BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack)
+            ]
         record.input_sources = [variable.source for variable in output.inputs]
         record.sizes = self.policy.met
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
-
-        def compiled(results: list[Variable]) -> GraphCall:
-            return self.compile_graph(output, results)
-
+        compile_graph = functools.partial(self.compile_graph, output)
         tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(frame, tail, compiled, tick)
+        record.replacement_code = replacement(frame, tail, compile_graph, tick)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
-        output.shape_env.where = str  # the frame's objects must not live on with the record
         count_breaks(record)
         check = record.guard_function.check
-        watching = watch(output.modules, self.code, check) if output.modules else []
+        watching = watch(output.modules, self.code, check)
         return CacheEntry(
             check, record.replacement_code, self.compiler, record, owner_of(self.args), watching
         )
 
     def forget(self) -> None:
-        for output in self.outputs:
+        """The program's objects, which the attempts held, must not live on with the record."""
+        for output in self.attempts:
             output.forget()
 
     # ---- attempts
     def traced(self) -> tuple[RootFrame, Codegen]:
-        """The frame, traced with all that had to be learned, and the code behind its graph."""
+        """The frame, traced with all that had to be learned, and the code that runs behind its
+        graph (`tail`)."""
         for _ in range(config.attempt_limit):
             found = self.attempt()
             if found is not None:
@@ -133,7 +140,7 @@ class Conversion:
             compiler.floats.get(code, ()),
             self.policy,
         )
-        self.outputs.append(output)
+        self.attempts.append(output)
         LOOKUPS.clear()
         names = code.co_varnames[: parameter_count(code)]
         bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
@@ -150,20 +157,15 @@ class Conversion:
 
     # ---- what was traced
     def is_worth_it(self, frame: RootFrame) -> bool:
-        """Is there something to compile?  Writes the graph break down, if there is one."""
+        """Is there something to compile?  SkipFrame if there is nothing before a graph break."""
         output = frame.output
         if frame.split is None:
             return bool(output.calls) or not self.compiler.needs_tensors
-        found = frame.split[1]
-        empty = not output.calls and not output.inputs
-        hopes = (hope(self.compiler, self.code, self.args) for hope in hooks.HOPES)
-        if empty and not any(hopes):
-            raise SkipFrame(f"no tensor before a graph break: {found.reason}")
-        file, line, _ = found.stack[-1]
-        self.record.graph_breaks = [
-            BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack)
-        ]
-        return True
+        if output.calls or output.inputs:
+            return True
+        if any(may_follow(self.compiler, self.code, self.args) for may_follow in hooks.HOPES):
+            return True
+        raise SkipFrame(f"no tensor before a graph break: {frame.split[1].reason}")
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> GraphCall:
         """The backend's work on the captured graph."""
@@ -178,7 +180,8 @@ class Conversion:
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs)
         record.backend_record = getattr(compiled, "record", None)
-        if record.backend_record is not None:  # our guards have looked at the inputs
+        if record.backend_record is not None:
+            # miniinductor's own function, without its look at the inputs: the guards had that
             compiled = getattr(compiled, "function", compiled)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
@@ -190,9 +193,9 @@ class Conversion:
     ) -> Callable[..., Any]:
         """What the backend makes of the graph; the graph itself where it fails."""
         compiler = self.compiler
-        options = {}
-        if compiler.registered and compiler.mode is not None:
-            options["mode"] = compiler.mode
+        # a callable of the user's need not take a mode
+        with_mode = compiler.registered and compiler.mode is not None
+        options = {"mode": compiler.mode} if with_mode else {}
         try:
             compiled = compiler.backend(gm, example_inputs, **options)
             if not callable(compiled):
@@ -205,8 +208,10 @@ class Conversion:
         return compiled
 
     def backend_faults(self) -> Any:
-        """What the backend may raise, and plain Python runs: of the user's own backend, whatever
-        it says itself.  To be asked in the `except` clause."""
+        """The exceptions of the backend that are answered by running the graph as it is: of one of
+        ours, what a fault of a compiler looks like; of the user's, all that it raises itself, and
+        no signal handler.  Both functions look at the exception that is being handled, so this is
+        called in the `except` clause."""
         return faults() if backends.is_own(self.compiler.backend) else ours(Exception)
 
 

@@ -29,15 +29,18 @@ from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug, internal_error
+from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
 LOCK = threading.RLock()
 COMPILING = threading.local()
-# (backend, options) -> compiler; held by what it compiled: a user's backend may hold a model
+# (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
+# may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
+# What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(
     lambda record: not getattr(COMPILING, "active", False)
-)  # a break says it
+)
 
 
 class FrameCompiler:
@@ -61,8 +64,8 @@ class FrameCompiler:
         self.mode = mode
         # code object -> names of floats that change from call to call
         self.floats: Any = weakref.WeakKeyDictionary()
-        # id -> code object of a function that was compiled by name
-        self.entries: Any = weakref.WeakValueDictionary()
+        # id -> code object of a function that was given to `compile` itself
+        self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
     @classmethod
     def of(
@@ -79,9 +82,9 @@ class FrameCompiler:
         if skip_reason(code) is not None:
             frame_hook.set_cache(code, ... if runs_unhooked(code) else None)
             return None
-        if getattr(COMPILING, "active", False):
+        if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if torch._C._functorch.maybe_current_level() is not None:
+        if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
             return None
         with LOCK:
             return CompilingState().around(self.convert, function, code, args)
@@ -90,7 +93,7 @@ class FrameCompiler:
         self, function: Any, code: types.CodeType, args: Sequence[Any]
     ) -> CacheEntry | None:
         name = getattr(function, "__qualname__", code.co_name)
-        if code.co_name.startswith("<resume of"):
+        if is_resume_code(code):
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
         before = entries_before(code, self, owner_of(args))
@@ -104,7 +107,7 @@ class FrameCompiler:
         except Unsupported:
             raise
         except ours(SkipFrame, RecursionError) as skipped:
-            # the latter: a container that contains itself
+            # RecursionError: the program has a container that contains itself
             self.skip(code, record, str(skipped))
             return None
         except faults() as error:
@@ -143,7 +146,7 @@ class FrameCompiler:
         return True
 
     def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
-        """There are too many entries."""
+        """There are too many entries: say so, and compile no more of them."""
         message = (
             f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {count} times "
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
@@ -167,8 +170,6 @@ class FrameCompiler:
 
 def show(record: FrameRecord) -> None:
     """Print what `config.debug` asks for."""
-    if config.debug < 1:
-        return
     for found in record.graph_breaks:
         debug(1, f"graph break: {found}")
     if config.debug >= 2:  # what is printed takes a while to make
@@ -178,29 +179,30 @@ def show(record: FrameRecord) -> None:
 
 
 class CompilingState(ThreadState):
-    """What compiling a frame changes for this thread, see foreign.py."""
+    """What compiling a frame changes for this thread, see miniinductor/foreign.py: `around` calls
+    `begin`, the work, and `put_back`, whatever is raised."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.others = [(put_back, read()) for read, put_back in hooks.THREAD_STATE]
-        self.limit = sys.getrecursionlimit()
+        self.of_coverage = [(put_back, read()) for read, put_back in hooks.THREAD_STATE]
+        self.recursion_limit = sys.getrecursionlimit()
 
     def begin(self) -> None:
         COMPILING.active = True
         super().begin()
         self.take_hooks()
-        sys.setrecursionlimit(max(self.limit, 20000))
+        sys.setrecursionlimit(max(self.recursion_limit, 20000))
 
     def put_back(self, error: BaseException | None = None) -> None:
         COMPILING.active = False
-        for put_back, was in self.others:
+        for put_back, was in self.of_coverage:
             put_back(was)
         super().put_back(error)
-        sys.setrecursionlimit(self.limit)
+        sys.setrecursionlimit(self.recursion_limit)
 
 
 def reset() -> None:
-    """Forget every entry."""
+    """Forget every compiled entry, the counters and the records."""
     with LOCK:
         forget_entries()
         for forget in hooks.RESETS:

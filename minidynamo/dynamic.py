@@ -29,20 +29,22 @@ import torch
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
-# how an int of the arguments is reached
+# the kinds of sources by which an argument, or an item of one, is reached
 ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
 
 class SizePolicy:
-    """The rules for one conversion; `met` is what the attempt saw: [(source, sizes and strides or
-    int, symbolic dims)]."""
+    """The rules for one conversion.
+
+    `met` is what the attempt saw: `(source, (shape, strides), symbolic dimensions, dimensions with
+    a symbolic stride)` for a tensor, `(source, number, is it a symbol?)` for an int."""
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
         self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
-        # (name, is it an int?) -> what was met there
+        # (name, is it an int?) -> the rows of `met`, without their sources, of earlier compilations
         self.earlier: dict[tuple[str, bool], list[Any]] = {}
         for met in earlier if dynamic is None else ():
             for source, *seen in met:
@@ -115,10 +117,8 @@ class SizePolicy:
     def _is_argument(self, source: Source | None) -> bool:
         """Is it an argument, or an item of one?"""
         while source is not None and source.kind in ARGUMENT:
-            if source.base is None:
-                return True
             source = source.base
-        return False
+        return source is None
 
     def pin(self, found: Iterable[tuple[str, int, str]]) -> bool:
         """Note [(source name, value, line)] that the program needed as numbers: are some of them

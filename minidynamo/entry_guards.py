@@ -24,7 +24,7 @@ from .variables.base import Variable
 from .variables.lookup import guard_classes
 from .variables.tensor import TensorVar
 
-Reader = tuple[str, Callable[[], Any]]
+Reader = tuple[str, Callable[[], Any]]  # the kind of a guard, and what reads the state
 
 STATE: tuple[Reader, ...] = (
     ("GRAD_MODE", torch.is_grad_enabled),
@@ -45,12 +45,12 @@ def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
     ]
 
 
+# (reader, does it matter now?): read only where the state above differs from the usual
 DETAILS: tuple[tuple[Reader, Callable[[], Any]], ...] = (
-    # looked at only where the state above says that they matter
     (("AUTOCAST_DTYPES", autocast_dtypes), torch._C._is_any_autocast_enabled),
     (("DEFAULT_DEVICE", torch.get_default_device), torch._C._len_torch_function_stack),
 )
-OWN_DICT = ("dict", "raw_dict")  # an object's `__dict__` is nobody else's
+OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
 
 
 def state_guards() -> list[Guard]:
@@ -70,7 +70,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_written_apart(output, code)
     guard_classes(output)
     output.guard_absences()
-    pinned_sizes(output)  # the backend may have decided something, too
+    pinned_sizes(output)  # raises if the backend needed the number of a size marked dynamic
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
     return GuardFunction(output.tree, parameters, state, output.pair_guards)
@@ -84,8 +84,9 @@ def guard_inputs_apart(output: OutputGraph) -> None:
         if type(variable) is TensorVar and variable.cls is not float
     ]
     if len(tensors) > 1:
+        # three of them: `len({id(x), id(y), id(z)}) == 3`; braces of the set itself are doubled
         ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
-        output.guard_pair(f"len({{{{{ids}}}}}) == {len(tensors)}", *tensors)
+        output.guard_pair("len({{" + ids + "}}) == " + str(len(tensors)), *tensors)
 
 
 def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:

@@ -50,12 +50,12 @@ typedef _PyInterpreterFrame Frame;
 #define HEADROOM 200                        /* calls that guards and the compiler may nest near the recursion limit */
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
-static PyObject *tail;                      /* marks a tail call, see hand_over */
+static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
 static PyObject *return_code;               /* the single instruction RETURN_VALUE, see call_instead */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
-static _Thread_local PyObject *moved;       /* see hand_over */
+static _Thread_local PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 
@@ -89,7 +89,7 @@ parameter_count(PyCodeObject *co)
         + !!(co->co_flags & CO_VARARGS) + !!(co->co_flags & CO_VARKEYWORDS);
 }
 
-/* Is `entry` a (guard, code, ...) whose code can run in a frame of `code`?  Sets an error if not. */
+/* Is `entry` a (guard, code, ...) whose code can run in a frame of `code`, of `n` parameters?  Sets an error if not. */
 static int
 valid_entry(PyObject *entry, PyCodeObject *code, int n)
 {
@@ -107,6 +107,25 @@ valid_entry(PyObject *entry, PyCodeObject *code, int n)
     return 1;
 }
 
+/* Was `entry` made by another callback?  Python may have put anything into the list. */
+static int
+is_of_another(PyObject *entry, PyObject *cb)
+{
+    if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) < 3)
+        return 0;
+    PyObject *maker = PyTuple_GET_ITEM(entry, 2);
+    return maker != cb && PyCallable_Check(maker);
+}
+
+static void
+move_to_front(PyObject *list, Py_ssize_t place)
+{
+    PyObject *item = PyList_GET_ITEM(list, place);
+    for (; place > 0; place--)
+        PyList_SET_ITEM(list, place, PyList_GET_ITEM(list, place - 1));
+    PyList_SET_ITEM(list, 0, item);
+}
+
 /* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
  * The entry found moves to the front, so that the usual one is checked first. */
 static PyCodeObject *
@@ -120,24 +139,20 @@ lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObje
     PyCodeObject *found = NULL;
     int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
     for (Py_ssize_t i = 0; !verdict && i < PyList_GET_SIZE(cache); i++) {   /* a guard may change the list */
-        PyObject *other = PyList_GET_ITEM(cache, i);
-        if (PyTuple_Check(other) && PyTuple_GET_SIZE(other) > 2 && PyCallable_Check(PyTuple_GET_ITEM(other, 2))
-            && PyTuple_GET_ITEM(other, 2) != cb)                            /* made by another callback */
+        PyObject *entry = PyList_GET_ITEM(cache, i), *answer = NULL;
+        if (is_of_another(entry, cb))
             continue;
-        PyObject *entry = Py_NewRef(other);                                 /* and Python may have put anything there */
-        PyObject *ok = valid_entry(entry, code, n) ? PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL) : NULL;
-        verdict = ok == Py_True ? 1 : ok == Py_False ? 0 : ok ? PyObject_IsTrue(ok) : -1;
+        Py_INCREF(entry);
+        if (valid_entry(entry, code, n))
+            answer = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL);
+        verdict = answer ? PyObject_IsTrue(answer) : -1;
         if (verdict == 1) {
             found = (PyCodeObject *)Py_NewRef(PyTuple_GET_ITEM(entry, 1));
             if (i < PyList_GET_SIZE(cache) && PyList_GET_ITEM(cache, i) == entry)
-                for (; i > 0; i--) {
-                    PyObject *before = PyList_GET_ITEM(cache, i - 1);
-                    PyList_SET_ITEM(cache, i - 1, PyList_GET_ITEM(cache, i));
-                    PyList_SET_ITEM(cache, i, before);
-                }
+                move_to_front(cache, i);
         }
         Py_DECREF(entry);
-        Py_XDECREF(ok);
+        Py_XDECREF(answer);
     }
     if (args != stack)
         PyMem_Free(args);
@@ -199,7 +214,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
-    if (moved) {                            /* this frame holds its arguments now */
+    if (moved) {                            /* this frame holds its arguments now: empty the caller's list */
         PyObject *list = moved;
         moved = NULL;
         PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
@@ -218,14 +233,14 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
-    callback = NULL;                        /* guards and the compiler run unhooked; `cb` stays ours */
+    callback = NULL;                        /* guards and the compiler run unhooked; we keep the reference `cb` */
     ts->recursion_left += HEADROOM;
     PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
     PyCodeObject *co = lookup(cb, cache, code, func, frame->localsplus, n);
     PyThreadState_LeaveTracing(ts);
     if (!co && !PyErr_Occurred())
         co = compile(cb, code, cache, func, frame->localsplus, n);
-    PyObject *left = callback;              /* one that they set ends with them */
+    PyObject *left = callback;              /* a callback that they have installed and left: it ends here */
     if (left) {
         switch_to(NULL);
         Py_DECREF(left);
@@ -331,8 +346,8 @@ set_cache(PyObject *m, PyObject *args)
 
 /* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
  * on the caller's stack until the callee returns, and what the callee deletes would live on.
- * A callee that returns (tail, function, list) wants that to be called next: a loop that breaks a graph in each turn goes on
- * without nesting deeper. */
+ * A callee that returns (tail_call, function, list) wants that to be called next: a loop that breaks a graph in each
+ * turn goes on without nesting deeper. */
 static PyObject *
 hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
 {
@@ -345,7 +360,7 @@ hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
         moved = NULL;
         Py_DECREF(function);
         Py_DECREF(list);
-        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail)
+        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail_call)
             return result;
         function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
         list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
@@ -461,7 +476,7 @@ static PyMethodDef methods[] = {
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail, function, list)"},
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
     {NULL}};
 
 static struct PyModuleDef module = {
@@ -484,8 +499,8 @@ PyInit__frame_hook(void)
     if (!return_code)
         return NULL;
     PyObject *m = PyModule_Create(&module);
-    tail = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-    if (!m || !tail || PyModule_AddObjectRef(m, "tail", tail) < 0 || PyModule_AddType(m, &SwitchedType) < 0)
+    tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (!m || !tail_call || PyModule_AddObjectRef(m, "tail_call", tail_call) < 0 || PyModule_AddType(m, &SwitchedType) < 0)
         return NULL;
     return m;
 }

@@ -1,9 +1,8 @@
 """The frame hook's Python face.
 
-In:   a callback `callback(func, code, args) -> None | (guard, code, ...)`, asked once for each new
-      situation of each
-code object that a hooked thread runs.  Out: while it is installed, frames run the code whose guard
-holds.
+In:   a callback `callback(func, code, args) -> None | (guard, code, ...)`.  It is called when a
+      hooked thread is about to run a code object, and none of its cached guards holds.
+Out:  while it is installed, a frame runs the cached code whose guard holds.
 
     >>> def callback(func, code, args):
     ...     print("about to run", code.co_name)
@@ -31,7 +30,7 @@ try:
         hand_over,
         set_cache,
         set_callback,
-        tail,
+        tail_call,
     )
 except ModuleNotFoundError as error:
     raise ImportError(
@@ -48,7 +47,7 @@ __all__ = [
     "hand_over",
     "set_cache",
     "set_callback",
-    "tail",
+    "tail_call",
 ]
 
 

@@ -44,8 +44,9 @@ from .variables.symbolic import data_dependent
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
-LITERAL_KEYS = (str, int, bool, type(None))
-UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+LITERALS = (str, int, bool, type(None))  # classes of what is written into a guard
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -63,7 +64,8 @@ def state_of(tensor: torch.Tensor) -> Any:
 
 
 def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
-    """Sizes to compare without a guard: symbolic ones by their expressions."""
+    """Sizes as things that can be compared: `s0 == s1` of two symbolic sizes would be a decision,
+    and a guard; their expressions are compared without."""
     return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
 
 
@@ -83,8 +85,8 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
 
 
 class OutputGraph(Builder):
-    """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the
-    tensors that have them as sizes."""
+    """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
+    before the tensors that have it as a size."""
 
     def __init__(
         self,
@@ -162,8 +164,7 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    # ---- what lies in files of its own
-    # (methods like the others: `output` is their `self`)
+    # ---- methods that lie in files of their own, where `self` is called `output`
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
     symbolic_int = symbolic_inputs.symbolic_int
     add_symbols = symbolic_inputs.add_symbols
@@ -180,20 +181,21 @@ class OutputGraph(Builder):
     def guard(
         self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
     ) -> None:
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.
+        """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
+        others of that name).  `{pin}` in the check stands for `value`.
 
-        row: LAYOUT, where the check looks at nothing but what the memos see of a tensor."""
+        row: LAYOUT if the check looks at nothing but a tensor's class, dtype, sizes and the like,
+        which extras/memo.py can watch in a faster way."""
         if kind in source.guards:
             return
         pins: dict[str, Any] = {}
-        for field in ("{pin}", "{key}"):
-            if field in check:
-                if type(value) in LITERAL_KEYS and not has_long_text(value):
-                    text = literal(value)
-                else:
-                    pin = self.tree.pinned(value)
-                    text, pins = pin.key, {pin.key: value}
-                check = check.replace(field, text)
+        if "{pin}" in check:
+            if type(value) in LITERALS and not has_long_text(value):
+                text = literal(value)
+            else:
+                text = self.tree.pinned(value).key
+                pins = {text: value}
+            check = check.replace("{pin}", text)
         name = kind if isinstance(kind, str) else kind[0]
         source.guards[kind] = Guard(name, source, check, pins, self.line(), row)
 
@@ -231,10 +233,8 @@ class OutputGraph(Builder):
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
-        alike = " is {" in check
-        self.pair_guards.append(
-            Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
-        )
+        kind = "ALIAS" if check == "{0} is {1}" else "DISTINCT"
+        self.pair_guards.append(Guard(kind, sources, check, {}, self.line()))
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
@@ -254,14 +254,13 @@ class OutputGraph(Builder):
 
     def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder (kept before everything else) or get_attr node."""
-        graph = self.graph
         place: Any = contextlib.nullcontext()
         if kind == "placeholder" and self.last_input is not None:
-            place = graph.inserting_after(self.last_input)
-        elif kind == "placeholder" and len(graph.nodes):
-            place = graph.inserting_before(next(iter(graph.nodes), None))
+            place = self.graph.inserting_after(self.last_input)
+        elif kind == "placeholder":
+            place = self.graph.inserting_before()  # the beginning of the graph
         with place:
-            node = graph.create_node(kind, name, name=name)
+            node = self.graph.create_node(kind, name, name=name)
         if kind == "placeholder":
             self.last_input = node
             if not SIZE.fullmatch(name):
@@ -305,7 +304,7 @@ class OutputGraph(Builder):
             return hooks.ANSWERS[-1](tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
-            # an argument came back as it was: x.contiguous(), dropout(x, training=False)
+            # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
             return known
         node = self.add_node(tx, op, target, args, kwargs, result)
         if config.capture_scalar_outputs:
@@ -322,7 +321,7 @@ class OutputGraph(Builder):
                 if op == "call_function":
                     return target(*args, **kwargs)
                 return getattr(args[0], target)(*args[1:], **kwargs)
-        except UNKNOWN as error:
+        except NEEDS_DATA as error:
             raise Break(
                 "data-dependent",
                 f"{describe(target)} needs the tensor's values ({error})",
@@ -373,12 +372,10 @@ class OutputGraph(Builder):
 
     # ---- the end
     def forget(self) -> None:
-        """Break the cycles that would keep the program's values alive until Python collects
-        garbage.
-
-        Or for good: fake tensors hold the shape environment through C++, where Python sees no
-        cycle."""
-        self.shape_env.where = str
+        """Empty the tables that hold each other in cycles.  Otherwise the program's values would
+        live on until Python collects garbage, and some for ever: fake tensors hold the shape
+        environment through C++, where the collector sees no cycle."""
+        self.shape_env.where = str  # in place of `self.line`; str() is ""
         frame, self.frame = self.root, None
         for table in (
             self.memo,

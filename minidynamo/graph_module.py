@@ -36,25 +36,25 @@ def reserved_names() -> set[str]:
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
-    """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
+    """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
+    program's tensors, or fake ones where sizes are symbols."""
     output.graph.output(tuple(variable.node for variable in outputs))
-    output.inputs = used = used_inputs(output)
+    output.inputs = drop_unused_inputs(output)
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
         look(made)
     weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
-    examples = [variable.value for variable in used]
-    if any(type(variable) is SymVar for variable in used):
-        examples = [
-            variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
-            for variable in used
-        ]
-    return made, examples
+    if not any(type(variable) is SymVar for variable in output.inputs):
+        return made, [variable.value for variable in output.inputs]
+    return made, [
+        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        for variable in output.inputs
+    ]
 
 
-def used_inputs(output: "OutputGraph") -> list[Any]:
-    """The inputs that something reads, or whose symbols are sizes of such; the others, and
-    parameters that nothing reads, leave the graph."""
+def drop_unused_inputs(output: "OutputGraph") -> list[Any]:
+    """Erase the placeholders and parameters that nothing reads.  Gives the inputs that stay: those
+    that are read, and the symbols that are sizes of such."""
     sizes = {
         symbol
         for variable in output.inputs

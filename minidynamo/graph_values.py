@@ -1,7 +1,8 @@
 """Variables as arguments and results of the graph's nodes.
 
-In:   a variable.   Out: what the op is run with (`to_fake`), and what the node says (`to_node`).
-In:   what the op gave.   Out: variables (`wrap_output`, and `wrap_result` for what is no tensor).
+In:   a variable, before an op runs; what it gave, afterwards.
+Out:  what the op is run with (`to_fake`), and what its node says (`to_node`); the variable of the
+      result (`wrap_output`; `wrap_result` for what is no tensor).
 
 These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/builder.py
 (`wrap_fx_proxy`).
@@ -100,7 +101,7 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
 
 
 def check_can_be_pinned(value: Any) -> None:
-    """Raises `Break` for what must be made anew in each call."""
+    """Raises `Break` for what the entry must not hold, because each call makes a new one."""
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
     kind = type(value)

@@ -32,7 +32,7 @@ import gc
 import math
 import re
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,9 +44,11 @@ from .sources import KINDS, Source, SourceTree, identifier, name_of
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
-PARAMETER = re.compile("\1([0-9]+)\1")  # the n-th parameter, until it has its name
-WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # what a text may mean by a name: no attributes
-SPACED = str.maketrans("()[]{},:=!<>+-*/%|&^~@\n", " " * 23)  # `words` reads each word once
+# The text is printed before it is known which names are free in it: parameter 2 is "\1" "2" "\1"
+# in it at first.
+PARAMETER = re.compile("\1([0-9]+)\1")
+WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
+VALUE = "\0"  # in the conditions of one source: where its value is read
 LAYOUT = "layout"  # `Guard.row` of what is said of a tensor's class, dtype, sizes, strides, bits...
 
 
@@ -60,13 +62,17 @@ class Guard:
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
-    row: str | None = None  # LAYOUT, where that is all the check looks at
+    row: str | None = None  # LAYOUT, if the check looks at nothing else: extras/memo.py
+
+    def text(self, written: Callable[[Source], str]) -> str:
+        """The check, where each source is written so."""
+        if isinstance(self.source, tuple):
+            return self.check.format(*map(written, self.source))
+        return self.check.format("" if self.source is None else written(self.source))
 
     @property
     def code(self) -> str:
-        if isinstance(self.source, tuple):
-            return self.check.format(*map(name_of, self.source))
-        return self.check.format("" if self.source is None else name_of(self.source))
+        return self.text(name_of)
 
     def __str__(self) -> str:
         line = f"    # {self.line}" if self.line else ""
@@ -74,15 +80,16 @@ class Guard:
 
 
 def has_long_text(value: Any) -> bool:
-    """Is it pinned, and not written into the guard?  Python refuses to write an int of over 4300
-    digits."""
+    """Is it too long to be written into the guard, so that the entry holds the object itself?
+    Python refuses to write an int of over 4300 digits."""
     if type(value) is int:
         return value.bit_length() > 10_000
     return type(value) in (str, bytes) and len(value) > 10_000
 
 
 def literal(value: object) -> str:
-    """A constant as it stands in a guard's check, where braces are places."""
+    """A constant as it stands in a guard's check.  That is a text for `str.format`: braces are
+    doubled."""
     return repr(value).replace("{", "{{").replace("}", "}}")
 
 
@@ -90,7 +97,7 @@ def constant_check(value: Any) -> tuple[str, Any]:
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told
     apart."""
     kind = type(value)
-    if any(value is one for one in SINGLETONS):
+    if any(value is single for single in SINGLETONS):
         return f"{{0}} is {value!r}", None
     if has_long_text(value):
         return "type({0}) is type({pin}) and {0} == {pin}", value
@@ -100,7 +107,7 @@ def constant_check(value: Any) -> tuple[str, Any]:
         return f"type({{0}}) is float and {{0}} == {value!r}", None
     if kind in (float, complex):
         return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
-    if hasattr(value, "tobytes"):  # a number of NumPy's: -0.0 and nan again
+    if hasattr(value, "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
         same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
         return "type({0}) is type({pin}) and " + same, value
     return "type({0}) is type({pin}) and {0} == {pin}", value
@@ -109,8 +116,9 @@ def constant_check(value: Any) -> tuple[str, Any]:
 class GuardPrinter:
     """The tree of sources as lines of Python, every prefix evaluated once.
 
-    `places`: what stands for each parameter.  A printer of coverage may put some of the guards
-    behind something faster: `PRINTERS`."""
+    `places`: what stands for each parameter in the text.  The printer of extras/memo.py, which is
+    registered in `PRINTERS`, prints the tree in two sections, of which the first is skipped in most
+    calls; here there is one section."""
 
     def __init__(self, tree: SourceTree, places: dict[str, str]) -> None:
         self.tree = tree
@@ -119,10 +127,11 @@ class GuardPrinter:
         self.lines: list[str] = []
         self.indent = " " * 8
         self.count = 0
+        # source -> the local or global of the check function that holds its value
         self.names = {pin: pin.key for pin in tree.pins.values()}
         self.names.update({node: places[name] for name, node in tree.locals.items()})
-        self.needs: dict[Source, bool] = {}
-        self.pair_nodes: set[Source] = set()
+        self.needs: dict[Source, bool] = {}  # what `needed` has answered in this section
+        self.pair_nodes: set[Source] = set()  # sources of its guards on several sources
 
     def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
         tree = self.tree
@@ -134,11 +143,11 @@ class GuardPrinter:
                 self.assign(node, None)
                 self.conditions(node.guards.values(), self.names[node])
         for pin in tree.pins.values():
-            pin.guards.pop("TYPE", None)  # of an object that the entry itself holds
+            pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
         roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
         self.sections(roots, pair_guards)
 
-    # ---- what a printer of coverage does in its own way
+    # ---- what the printer of extras/memo.py does in its own way
     def argument(self, node: Source, name: str) -> None:
         """The guards of an argument, or of a local behind a graph break."""
         self.conditions(node.guards.values(), name)
@@ -156,12 +165,12 @@ class GuardPrinter:
         return bool(node.children) or node in self.pair_nodes
 
     def leaf(self, node: Source, value: str) -> tuple[list[Guard], list[Guard]]:
-        """The guards of a node without a name: those for the text, and those that something else
-        stands for."""
+        """The guards of a node without a name: those that are printed, and those that the memo
+        looks at in their place."""
         return self.wanted(node), []
 
     def named(self, node: Source, name: str) -> None:
-        """The value of `node` was given a name."""
+        """Called when the value of `node` was given a name in the text."""
 
     # ---- printing
     def section(self, roots: list[Source], pair_guards: list[Guard]) -> None:
@@ -188,8 +197,13 @@ class GuardPrinter:
         return found
 
     def below(self, node: Source, name: str) -> None:
+        """The guards of everything below `node`, whose value is called `name`.
+
+        A child that has children gets a name, and so a line, of its own.  The others, most of them,
+        are leaves, of which eight share a line: `if not (x.a is P_a and ...): return False`.
+        """
         leaves: list[str] = []
-        inner = []  # the other children have nothing below them, and need no name for long
+        inner = []
         for child in filter(self.needed, node.children.values()):
             if self.is_read_on(child):
                 inner.append(child)
@@ -204,13 +218,16 @@ class GuardPrinter:
             self.below(child, below)
 
     def leaf_conditions(self, node: Source, value: str) -> list[str]:
+        """Conditions on `value`, an expression like `v1.scale`.  Where several read it, the first
+        reads the expression, and the others what it gave:
+        `type((leaf := v1.scale)) is float and leaf == 0.5`."""
         guards, hidden = self.leaf(node, value)
         if sum(guard.check.count("{0}") for guard in guards) > 1:
             value = f"(leaf := {value})"
         conditions = []
         for guard in guards:
-            text = self.render(guard, "\0")
-            conditions.append(text.replace("\0", value, 1).replace("\0", "leaf"))
+            text = self.render(guard, VALUE)
+            conditions.append(text.replace(VALUE, value, 1).replace(VALUE, "leaf"))
             value = "leaf"
         self.guards += hidden
         return conditions
@@ -281,7 +298,8 @@ class GuardFunction:
         self.namespace["check"] = self.check
 
     def compile(self) -> None:
-        """Give `check` the code of its text: many an entry is made and never asked."""
+        """Give `check` the code of its text.  That waits for the first call, as many entries are
+        never asked."""
         made: dict[str, Any] = {}
         exec(compile(self.source, "<minidynamo guard>", "exec"), made)
         self.check.__code__ = made["check"].__code__
@@ -291,27 +309,25 @@ class GuardFunction:
         scope = dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
         for guard in self.guards:
             try:
-                text = self.text_of(guard)
+                text = guard.text(self.evaluable)
                 if not eval(text, scope):
                     return guard, f"{text} is false"
             except ours(Exception) as error:
                 return guard, f"{type(error).__name__}: {error}"
         return None
 
-    def text_of(self, guard: Guard) -> str:
-        """The guard with every source written out."""
-        if isinstance(guard.source, tuple):
-            return guard.check.format(*map(self.evaluable, guard.source))
-        return guard.check.format("" if guard.source is None else self.evaluable(guard.source))
-
     def evaluable(self, node: Source) -> str:
+        """The whole access, over the parameters of `check`."""
         if node.kind == "local":
             return self.called[node.key]
         return node.expr(self.evaluable(node.base) if node.base is not None else None)
 
 
 def compile_first(*parameters: Any) -> Any:
-    """What `check` does in its first call.  The globals are the guard function's namespace."""
+    """What `check` does in its first call: compile its text, and answer by that.
+
+    `check` has the code of this function at first, and globals of its own: `globals()` is then
+    `GuardFunction.namespace`, not this module's."""
     names: Any = globals()
     names["compile_check"]()
     return names["check"](*parameters)
@@ -325,16 +341,16 @@ def answer_failure(error: BaseException) -> bool:
 
 
 def words(text: str) -> set[str]:
-    """What `text` may mean by a name."""
-    return {word for part in {*text.translate(SPACED).split()} for word in WORD.findall(part)}
+    """The words of `text` that may be names of variables."""
+    return set(WORD.findall(text))
 
 
 KIND_WORDS = words(" ".join(KINDS.values()))
 
 
 def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
-    """What each parameter of the program is called in `text`: as it is there, where the text does
-    not use that word itself."""
+    """What each parameter is called in `text`: what the program calls it, with `_` behind it where
+    the text uses that word for something else."""
     taken = words(text) | KIND_WORDS
     names = []
     for parameter in parameters:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# (compiler, code, guard of an earlier entry that failed)
+# called with (compiler, code, guard of an earlier entry that failed)
 FAILED_GUARDS: "list[Callable[[FrameCompiler, types.CodeType, Guard], None]]" = []
-# Was something learned from the traced frame, by which the next try will come further?
+# (conversion, traced frame): was something learned that makes another attempt worthwhile?
 LESSONS: "list[Callable[[Conversion, RootFrame], bool]]" = []
-# (compiler, code, arguments): may tensors follow a graph break before which none was met?
+# (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries

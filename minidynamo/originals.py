@@ -1,13 +1,13 @@
-"""What torch had under its names when minidynamo was imported: what a program has put there since
-is known by it.
+"""What torch had under its names when minidynamo was imported, and so whether a program has put
+something else there since.
 
     >>> torch.relu = lambda x: x - 1
     >>> replaced_in_module(vars(torch), "relu")
     True
 
-Rules and graph nodes stand for torch's own functions and methods; what a program has replaced
-(`torch.Tensor.relu = mine`) is traced as the program's.  That nothing is replaced later is guarded
-where it is looked up.
+A rule of `torch.relu`, or a node of the graph that calls it, means torch's own function.  Where a
+program has replaced one (`torch.Tensor.relu = mine`), the program's is traced instead.  Whoever
+looks a name up guards that it is not replaced later.
 """
 
 import builtins
@@ -26,14 +26,14 @@ LEAF_MODULES = tuple(
 MISSING = object()
 BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
-MODULES = {
+MODULES = {  # id of a module's dictionary -> a copy of it
     id(vars(module)): dict(vars(module))
     for name in ("torch", "torch._VF", *LEAF_MODULES)
     if isinstance(module := sys.modules.get(name), types.ModuleType)
 }
 
 
-def made_by_torch(value) -> bool:
+def made_by_torch(value: object) -> bool:
     """Is this a Python function of torch's, by where its globals are?  (`functools.wraps` copies
     `__module__`.)"""
     inner = getattr(value, "__func__", value)
@@ -49,7 +49,8 @@ def replaced_in_module(values: dict, name: str) -> bool:
 
 
 def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
-    """Is this attribute, found on `owner`, the program's, where torch has one, too?"""
+    """Is `found`, the attribute of this name of `owner`, the program's, although torch's tensors
+    have one of that name?"""
     if owner is not torch.Tensor or name not in TENSOR and not hasattr(torch._C.TensorBase, name):
         return False
     return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from miniinductor.sizes.printing import python_code
 
 from . import frame_hook, hooks
 from .bytecode import Instruction, emit
+from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .symbolic_eval.evaluator import Frame
 
 Part = Variable | Callable[[], None]  # of a call: a variable, or something to call that pushes it
-V = sys.version_info[:2]
+# kind of a source -> function that reads it, of the base and the key; coverage adds some
 BY_CALL = {
     "raw_dict": object.__getattribute__,
     "dict_item": dict.__getitem__,
@@ -42,14 +42,11 @@ BY_CALL = {
     "tuple_item": tuple.__getitem__,
     "stride": torch.Tensor.stride,
     "getattr": getattr,
-}  # kinds of sources -> function of the base and the key
-BY_ATTRIBUTE = {
-    "attr": None,
-    "dict": "__dict__",
-    "cell": "cell_contents",
-    "closure": "__closure__",
-    "class_item": "__dict__",
 }
+# kind of a source -> the attribute of the base that is read
+BY_ATTRIBUTE = {"dict": "__dict__", "cell": "cell_contents"}
+# kind of a source -> the attribute of the base whose item is read; None: an item of the base
+BY_ITEM = {"item": None, "pinned_item": None, "closure": "__closure__", "class_item": "__dict__"}
 WRITES = {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}  # -> effect on the stack
 
 
@@ -64,8 +61,8 @@ class Codegen:
         self.temps: list[str] = []
         self.variable_temps: dict[int, tuple[str, Any]] = {}  # id -> (its local, what has the id)
         self.outputs: list[Variable] = []  # what the graph must return
-        # name -> symbol of the sizes that are used; the head reads them before the graph runs
-        self.symbols: dict[str, sympy.Symbol] = {}
+        # symbols of sizes that are used; they are read before the graph runs
+        self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
@@ -73,7 +70,9 @@ class Codegen:
         self.constants: dict[int, Any] = {}  # id of a variable -> the literal that stands for it
         self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
-        self.inside: set[int] = set()  # ids of the variables that are the contents of an object
+        # ids of variables that are the contents of an object: what an instance of a subclass of
+        # dict is, as a dict
+        self.inside: set[int] = set()
         # iterators to be positioned once the lists that they walk are written
         self.late: list[Any] = []
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -82,6 +81,7 @@ class Codegen:
     def emit(self, op: str, arg: Any = None, effect: int = 0, flags: int = 0) -> None:
         self.instructions.append(Instruction(op, arg, flags))
         self.depth += effect
+        # 2 more: an operation may be several of CPython's, which push something in between
         self.max_depth = max(self.max_depth, self.depth + 2)
 
     def load_const(self, value: Any) -> None:
@@ -101,7 +101,7 @@ class Codegen:
 
     def start_call(self, load: Callable[[], None]) -> None:
         """The callable; its arguments follow, then `finish_call`."""
-        if V >= (3, 13):
+        if VERSION >= (3, 13):
             load()
             self.push_null()
         else:
@@ -130,11 +130,11 @@ class Codegen:
             part()
 
     def constant(self, value: Any) -> Callable[[], None]:
-        """What pushes `value`, as a part of a call."""
+        """`value` as a `Part` of a call."""
         return functools.partial(self.load_const, value)
 
     def emitter(self, reconstruct: Callable[[Codegen], None]) -> Callable[[], None]:
-        """What pushes as `reconstruct`, a method that is given this object, does."""
+        """What `reconstruct(self)` pushes, as a `Part` of a call."""
         return functools.partial(reconstruct, self)
 
     def temp(self) -> str:
@@ -193,11 +193,14 @@ class Codegen:
             )
             return
         self.load_source(source.base)
-        if kind in BY_ATTRIBUTE:
-            self.load_attr(BY_ATTRIBUTE[kind] or key)
-        if kind not in ("attr", "dict", "cell"):
-            self.load_const(self.pins[key] if kind == "pinned_item" else key)
-            self.emit("BINARY_SUBSCR", None, -1)
+        if kind not in BY_ITEM:
+            self.load_attr(BY_ATTRIBUTE.get(kind, key))
+            return
+        table = BY_ITEM[kind]
+        if table is not None:
+            self.load_attr(table)
+        self.load_const(self.pins[key] if kind == "pinned_item" else key)
+        self.emit("BINARY_SUBSCR", None, -1)
 
     def pinned(self, value: Any) -> None:
         """An object that the entry holds; a stateless module made in the frame is made anew in each
@@ -224,7 +227,7 @@ class Codegen:
             self.load_graph_output(self.output.unbacked[expr])
             return
         if expr.is_Symbol:
-            self.symbols[expr.name] = expr
+            self.symbols.append(expr)
             self.load_fast(self.prefix + expr.name)
             return
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
@@ -247,16 +250,17 @@ class Codegen:
 
     # ---- side effects
     def commit(self, op: str, arg: Any = None) -> None:
-        """`op` writes what was just pushed, once everything that writes need is pushed."""
+        """Note that `op` writes what was just pushed; `mutations` emits it, once the operands of
+        all writes lie on the stack."""
         self.commits.append((op, arg))
 
     def commit_call(self, function: Any, *args: Part) -> None:
-        """The call of `function` writes."""
+        """Push a call that writes, and note it."""
         self.commit("CALL", self.push_call(function, *args))
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
-        """container[key] = value, without a method of the class whose instance this is the inside
-        of: the trace has run it."""
+        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
+        dict: that of the object's class was traced, and must not run again."""
         if id(container) in self.inside:
             self.commit_call(container.cls.__setitem__, container, key, value)
             return

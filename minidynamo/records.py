@@ -8,14 +8,6 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 
-from typing import TYPE_CHECKING, Any, cast
-
-from torch import fx
-
-if TYPE_CHECKING:
-    from .guards import Guard
-    from .sources import Source
-    from .symbolic_shapes import ShapeEnv
 import collections
 import itertools
 import sys
@@ -26,8 +18,16 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import fx
 
 from . import config
+
+if TYPE_CHECKING:
+    from .guards import Guard
+    from .sources import Source
+    from .symbolic_shapes import ShapeEnv
 
 
 @dataclass
@@ -51,7 +51,7 @@ class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
-    # the code's cache of entries holds this record: see `remember`
+    # weak, because the code's cache of entries holds this record
     code_reference: "weakref.ref[types.CodeType]"
     function: str
     replacement_code: types.CodeType | None = None
@@ -70,8 +70,8 @@ class FrameRecord:
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
-    recompile_reason: str = ""  # what the first failing guard of the entry before found
-    failed_guard: "Guard | None" = None  # that guard
+    failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
+    recompile_reason: str = ""  # what it found
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -140,7 +140,7 @@ def remember(record: FrameRecord) -> None:
 
 
 def internal_error(error: BaseException, record: FrameRecord, where: str = "") -> None:
-    """Write a fault of ours down, or raise it."""
+    """Write a fault of the compiler's own down, or raise it where the tests want that."""
     if config.raise_internal_errors:
         raise error
     record.error = "".join(traceback.format_exception(error))

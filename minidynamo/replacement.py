@@ -16,7 +16,6 @@ sections 3.7 and 3.8).
 import dis
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
@@ -25,11 +24,11 @@ import torch
 
 from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
-from .bytecode.assembler import parameter_count
+from .bytecode.assembler import VERSION, parameter_count
 from .exceptions import SkipFrame
-from .frame_hook import hand_over, tail
+from .frame_hook import hand_over, tail_call
 from .reconstruct import Codegen
-from .resume import HANDLED, LASTI, NULL, VALUE, resume_code, unwind
+from .resume import HANDLED, LASTI, NULL, VALUE, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
@@ -37,11 +36,11 @@ from .variables.constant import is_constant_value
 from .variables.objects import INSTANCES, ObjectVar
 from .variables.symbolic import SymVar
 
-V = sys.version_info[:2]
-# Nothing follows these in the frame, or what follows belongs to them.
+# No continuation starts behind these: the first three end the frame, and the others are half of a
+# call.
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.13 on
-# Behind one whose name begins so, what is on top is no result of it.
+# What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
 
@@ -78,8 +77,8 @@ def replacement(
     compile_graph: Callable[[list[Variable]], GraphCall],
     tick: Callable[[], Any] | None = None,
 ) -> types.CodeType:
-    """The code object.  `compile_graph(outputs)` is told what the graph must return; `tick()`
-    counts calls."""
+    """The code object: a call of `tick`, which counts; the graph's inputs and its call (`head`);
+    what comes behind it (`tail`).  `compile_graph` is told what the graph must return."""
     graph = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
@@ -90,7 +89,7 @@ def replacement(
     sizes = read_sizes(head, tail, graph.inputs)
     handler = call_graph(frame, head, graph, results) if graph.function is not None else []
     names = tail.temps + results + sizes
-    if frame.split is not None:  # nothing made here lives longer than in the original
+    if frame.split is not None:  # nothing that was made here may outlive the graph break
         for name in names:
             tail.emit("DELETE_FAST", name)
     prefix = head.instructions + tail.instructions
@@ -99,12 +98,9 @@ def replacement(
 
 def read_sizes(head: Codegen, tail: Codegen, inputs: Sequence[Any]) -> list[str]:
     """Read the symbols that are used from the frame's arguments, into locals of these names."""
-    symbols = dict(tail.symbols)
-    for variable in inputs:
-        if type(variable) is SymVar:
-            symbols[variable.node.name] = variable.value.node._expr
+    of_inputs = [variable.value.node._expr for variable in inputs if type(variable) is SymVar]
     names = []
-    for symbol in dict.fromkeys(symbols.values()):
+    for symbol in dict.fromkeys(tail.symbols + of_inputs):
         head.load_source(head.output.shape_env.table[symbol].sources[0])
         names.append(head.prefix + symbol.name)
         head.store_fast(names[-1])
@@ -139,7 +135,7 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
     frame.kept = frozenset(
         name
         for name, value in frame.locals.items()
-        if holds(value) or id(value) in tail.variable_temps and type(value) in INSTANCES
+        if end_is_noticed(value) or (id(value) in tail.variable_temps and type(value) in INSTANCES)
     )
     live = frame.info.live_before(position) | frame.kept
     stores = push_locals(tail, frame, live)
@@ -187,16 +183,19 @@ def push_locals(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[st
 
 
 def unbind(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> None:
-    """What the traced part unbound must not reappear, nor live on where it is bound anew and not
-    read."""
+    """Delete the arguments that the traced part has deleted; also those whose names it has bound
+    anew, where nothing reads them and the program may notice the end of the old value."""
     for name, was in frame.bound.items():
         value = frame.locals.get(name)
-        dead = value is None or name not in live and value.source is not was.source and holds(was)
-        if dead and name not in frame.code.co_cellvars:
+        if value is not None:
+            rebound = name not in live and value.source is not was.source
+            if not (rebound and end_is_noticed(was)):
+                continue
+        if name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
 
 
-def holds(value: Variable) -> bool:
+def end_is_noticed(value: Variable) -> bool:
     """Does this local hold an argument whose end the program may notice (a lock, a temporary file),
     whether it is read again or not?  An object made here can be noticed only once it is rebuilt for
     something else."""
@@ -227,10 +226,10 @@ def assembled(
     if frame.split is None:
         body = body[:start] + prefix + handler + (body[start:] if handler else [])
     else:
-        more = CONTINUATIONS[-1](frame, body, *frame.info.natives[frame.split[0]])
-        body = more.body(start, prefix, handler)
-        varnames += more.names
-        depth += more.depth
+        rest = CONTINUATIONS[-1](frame, body, *frame.info.natives[frame.split[0]])
+        body = rest.body(start, prefix, handler)
+        varnames += rest.names
+        depth += rest.depth
     count = parameter_count(code)
     return assemble(
         code,
@@ -245,8 +244,15 @@ def assembled(
 
 
 class Continuations:
-    """The original body with a jump to the instruction that was not traced (native ones `begin` to
-    `end`), and calls of resume functions."""
+    """The original body with a jump to the instruction that was not traced (CPython's own
+    instructions, the "native" ones, number `begin` to `end`), and calls of resume functions.
+
+        <prefix>; JUMP_FORWARD begin; <original body, of which only begin ... end runs>
+        end: POP_JUMP_IF_FALSE taken
+        <return the resume function for what follows>
+        ...
+        taken: <return the resume function for where it jumps>
+    """
 
     def __init__(
         self, frame: "evaluator.RootFrame", body: list[Instruction], begin: int, end: int
@@ -259,10 +265,11 @@ class Continuations:
         self.index = {id(instruction): n for n, instruction in enumerate(body)}
         self.kinds = [kind_of(item) for item in frame.stack]
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
+        # locals that a stack is emptied into; an instruction adds fewer than 8 values
         self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
         self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
-        # An exception of a resume function leaves this frame, too, without a line of it in the
-        # traceback: its own is where the program is.
+        # An exception of a resume function leaves this frame, too.  The resume function's line of
+        # the traceback is where the program is; this frame's is taken out (`tb_next`).
         self.passed = [
             Instruction("COPY", 1),
             *emit.load_attr("__traceback__"),
@@ -275,28 +282,30 @@ class Continuations:
     def body(
         self, start: int, prefix: list[Instruction], handler: list[Instruction]
     ) -> list[Instruction]:
-        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end` and
-        in the handler around it stand the calls."""
-        natives, native, out = self.natives, self.natives[self.end], list(self.natives)
-        appended, target = self.passed, native.arg
-        fall = self.after(self.end + 1)
-        if native.op == "FOR_ITER" and V >= (3, 12):
+        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end`,
+        where it jumps and in the handler around it stand the calls."""
+        first, last = self.natives[self.begin], self.natives[self.end]
+        out = list(self.natives)
+        falls_through = self.after(self.end + 1)
+        target = last.arg  # an instruction, if this one jumps
+        if last.op == "FOR_ITER" and VERSION >= (3, 12):
             # its exit must reach END_FOR; the loop's continuation stands behind it
-            place = self.index[id(target)] + (1 if V < (3, 13) else 2)
+            place = self.index[id(target)] + (1 if VERSION < (3, 13) else 2)
             out[place:place] = self.after(place, exhausted=True) or []
             target = None
-        out[self.end + 1 : self.end + 1] = fall or []
-        taken = None
+        out[self.end + 1 : self.end + 1] = falls_through or []
+        appended = self.passed
         if isinstance(target, Instruction):
-            taken = self.after(self.index[id(target)], jump=True)
-        if taken is not None:  # the block stands behind: jump forward to it
-            native.op = native.op.replace("BACKWARD", "FORWARD")
-            native.arg, appended = taken[0], taken + appended
+            jumps = self.after(self.index[id(target)], jump=True)
+            if jumps is not None:  # a call that stands at the end: jump forward to it
+                last.op = last.op.replace("BACKWARD", "FORWARD")
+                last.arg = jumps[0]
+                appended = jumps + appended
         appended = self.caught() + appended
-        jump = Instruction("JUMP_FORWARD", natives[self.begin], pos=natives[self.begin].pos)
-        if V >= (3, 13) and native.op in TAKE_A_BOOL:  # ours may be a tensor
-            jump.arg = Instruction("TO_BOOL", exc=native.exc, pos=native.pos)
-            out.insert(out.index(natives[self.begin]), jump.arg)
+        jump = Instruction("JUMP_FORWARD", first, pos=first.pos)
+        if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
+            jump.arg = Instruction("TO_BOOL", exc=last.exc, pos=last.pos)
+            out.insert(out.index(first), jump.arg)
         return out[:start] + prefix + [jump] + handler + out[start:] + appended
 
     def caught(self) -> list[Instruction]:
@@ -308,8 +317,8 @@ class Continuations:
     def after(
         self, where: int, jump: bool = False, exhausted: bool = False
     ) -> list[Instruction] | None:
-        """Instructions that go on at native instruction `where` after this one has fallen through,
-        or has jumped; None to go on in this frame.
+        """A call of the resume function for instruction `where`, which is reached when the
+        instruction that was not traced falls through or jumps.  None to go on in this frame.
 
         exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped
         END_FOR itself.
@@ -323,7 +332,7 @@ class Continuations:
         """Does a resume function start at native instruction `where`?"""
         natives, native = self.natives, self.natives[self.end]
         if where >= len(natives) or native.op in ENDS or native.flags:
-            return False
+            return False  # flags: it has begun a call, as LOAD_METHOD does
         target = natives[where]
         ends_a_loop = target.op == "POP_TOP" and natives[where - 1].op == "END_FOR"
         return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
@@ -353,17 +362,15 @@ class Continuations:
         live = (info.live_before(position) | self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
-        taken = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
+        stack = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
         args: list[Instruction] = []
-        for name in [*made.co_varnames[: made.co_argcount - len(taken)], *taken]:
-            # moved: the caller must not keep what the rest lets go
+        for name in [*made.co_varnames[: made.co_argcount - len(stack)], *stack]:
+            # and deleted here: the caller must not keep alive what the rest lets go
             args += emit.load_fast(name) + emit.delete_fast(name)
         args += emit.build_list(made.co_argcount)
         function = emit.make_function(made, code.co_cellvars + code.co_freevars)
-        if code.co_name.startswith(
-            "<resume of"
-        ):  # `hand_over` called it, and calls what it returns
-            call = emit.load_const(tail) + function + args + emit.build_tuple(3)
+        if is_resume_code(code):  # `hand_over` has called it, and calls what it returns
+            call = emit.load_const(tail_call) + function + args + emit.build_tuple(3)
         else:
             call = emit.call(emit.load_const(hand_over), function, args)
             call[-1].exc = self.passed[0], 0, False

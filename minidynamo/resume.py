@@ -36,11 +36,13 @@ from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
-# What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are
-# made already.  HANDLED: what PUSH_EXC_INFO put below the exception that is being handled, and
-# POP_EXCEPT will restore; the parameter for it is the exception.
+# The kinds of what lies on the stack; only values and exceptions become parameters.
+# NULL: CPython's mark in front of the arguments of a call.
+# LASTI: the place where a handler's exception was raised, from which its traceback was made.
+# HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, and POP_EXCEPT will
+# restore.  The parameter for it is that exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
-GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
 # extras/super_calls.py; the last one is used
 SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
@@ -48,6 +50,11 @@ SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
 _cache: dict[int, dict[Any, types.CodeType]] = {}
 # id(resume code) -> (weak reference to the original, its index of each instruction or None)
 _origins: dict[int, tuple[Any, list[int | None]]] = {}
+
+
+def is_resume_code(code: types.CodeType) -> bool:
+    """Is it the rest of a function behind a graph break?"""
+    return code.co_name.startswith("<resume of")
 
 
 class CannotSplit(SkipFrame):
@@ -99,8 +106,8 @@ def _is_jumped_past(body: list[Instruction], k: int) -> bool:
 
 
 def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
-    """Instructions that empty the stack into `temporaries` (one name per slot) and end the handling
-    of exceptions."""
+    """Instructions that empty the stack into `temporaries` (a local for each slot) and end the
+    handling of exceptions."""
     out: list[Instruction] = []
     for kind, name in zip(reversed(stack), reversed(temporaries)):
         if kind == HANDLED:

@@ -14,8 +14,8 @@ from typing import Any
 
 
 def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
-    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next (None: see
-    `more/iterators.py`), still looking at the live sequence."""
+    """iter(sequence), or reversed(sequence) for step -1, with item `index` to come next; it goes on
+    to look at the live sequence.  index None: `more/iterators.py` positions it later."""
     made: Any = iter(sequence) if step > 0 else reversed(sequence)
     if index is not None and hasattr(made, "__setstate__"):
         made.__setstate__(index)
@@ -26,6 +26,7 @@ def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
 
 
 def replace_dict(target: Any, contents: dict) -> None:
+    """Give a dict these contents, without a method that its class may have overridden."""
     kind = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
     kind.clear(target)
     for key, value in contents.items():

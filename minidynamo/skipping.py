@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/trace_rules.py.
 
 import inspect
 import os
-import re
 import sysconfig
 import types
 
@@ -21,8 +20,8 @@ BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
-# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints
-# that must run as they did), vmap, grad...
+# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
+# checkpoints, which must run as they did in the forward pass), vmap, grad...
 PLAIN = tuple(
     os.path.join(TORCH, *parts)
     for parts in (
@@ -56,10 +55,9 @@ def skip_reason(code: types.CodeType) -> str | None:
 def is_compiled_torch(code: types.CodeType) -> bool:
     """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
     a graph break in one?"""
-    if code.co_filename.startswith(TORCH_MODULES):
-        return code.co_name == "forward" or code.co_name.startswith("<resume of forward")
-    if code.co_filename.startswith(OPTIMIZERS):
-        return re.fullmatch(r"step|<resume of step.*", code.co_name) is not None
+    for folder, method in ((TORCH_MODULES, "forward"), (OPTIMIZERS, "step")):
+        if code.co_filename.startswith(folder):
+            return code.co_name == method or code.co_name.startswith(f"<resume of {method}")
     return False
 
 

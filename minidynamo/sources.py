@@ -18,7 +18,7 @@ from typing import Any
 
 KINDS = {  # kind -> how the access is written, given the parent's name and the key
     "local": "{k}",
-    "free": "this_function.__closure__[{k[0]}].cell_contents",
+    "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
     "pinned": "{k}",
     "attr": "{p}.{k}",
     "getattr": "getattr({p}, {k!r})",
@@ -32,21 +32,20 @@ KINDS = {  # kind -> how the access is written, given the parent's name and the 
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
-    "type": "type({p})",
     "stride": "{p}.stride({k})",
     "call": "{p}()",  # of a weak reference
     "behind": "get_referents({p})[0]",  # the dict of a mappingproxy
 }
 
-NO_LETTER = re.compile("[^0-9A-Za-z]")  # nor digit
+NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
 
 
 def identifier(name: str) -> str:
-    """A local variable's name as Python can spell it: those of resume functions are like `.1s0`,
-    that of a comprehension `.0`.
+    """A local variable's name as Python can spell it: `.1s0` of a resume function becomes `L__1s0`,
+    `.0` of a comprehension `L__0`.
 
-    No other local is called the result, nor is an object that the entry holds
-    (`SourceTree.pinned`)."""
+    A local that is called `L_...` itself gets another `L_`, and so does one that is called like the
+    objects that an entry holds, `P_...` (`SourceTree.pinned`): no two things share a name."""
     if name.isidentifier() and not name.startswith(("L_", "P_")):
         return name
     return "L_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
@@ -82,7 +81,7 @@ class Source:
         self.children: dict[Any, "Source"] = {}
         self.guards: dict[Any, Any] = {}
         self.alias_of: "Source | None" = None
-        self.label: str | None = None  # its name in the guard function
+        self.label: str | None = None  # what the guard function should call it: "s0"
 
     def child(self, kind: str, key: Any = None) -> "Source":
         slot = (kind, type(key), key)
@@ -122,7 +121,7 @@ class Source:
 
 
 def name_of(source: object) -> str:
-    """How a source is written; tests use plain texts for sources."""
+    """How a source is written.  Some tests use texts in the place of sources."""
     return source.name() if hasattr(source, "name") else str(source)
 
 
@@ -169,4 +168,4 @@ class SourceTree:
     def unique(self, hint: object) -> str:
         """A name for an object that the entry holds: `P_` and the hint, with a number where that is
         taken."""
-        return numbered("P_" + NO_LETTER.sub("_", str(hint)), self.names)
+        return numbered("P_" + NEITHER_LETTER_NOR_DIGIT.sub("_", str(hint)), self.names)

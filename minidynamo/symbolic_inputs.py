@@ -91,7 +91,8 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
 
 
 def unwritten_fake(output: "OutputGraph", variable: Any) -> torch.Tensor:
-    """A fake of the input as it is before the graph runs."""
+    """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
+    traced operations: `x.t_()` has swapped its sizes."""
     sizes, strides = output.symbolic_inputs.get(id(variable), (variable.value.shape, None))
     if strides is None and not can_be_symbolic(variable.value):
         return variable.fake

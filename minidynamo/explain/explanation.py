@@ -459,9 +459,9 @@ def pinned_to(env: Any, row: Any) -> str:
 def compilations(fn: Callable, calls: Iterable[tuple], **options: Any) -> list[int]:
     """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1,
     2, 2, ...].  options: those of compile."""
-    from .. import api
+    from .. import api, convert_frame
 
-    api.reset()
+    convert_frame.reset()
     compiled, counts = api.compile(fn, **options), []
     for args in calls:
         compiled(*args)
@@ -497,10 +497,10 @@ def draw_compilations(
 def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
     """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
     options: those of compile."""
-    from .. import api
+    from .. import api, convert_frame
 
     def run(*args, **kwargs):
-        api.reset()
+        convert_frame.reset()
         compiled = api.compile(fn, **options)
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)

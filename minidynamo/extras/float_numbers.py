@@ -23,12 +23,15 @@ from ..symbolic_numbers import OPAQUE, SymNode, computed
 from ..variables.symbolic import CALLS
 
 DOUBLES = ("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))")
+ROOTS = ("__builtin_sqrt({})", "tl.sqrt({})")
 POWERS = ("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})")
-# methods: (name, what computes it, its result, how Python, C and Triton write it)
+PRODUCTS = ("(({})*({}))", "(({})*({}))")
+# methods -> (name, what computes it, class of the result, Python's text); where kernels may compute
+# it, too, the texts in C and in Triton follow
 TABLE: dict[str, tuple] = {
-    "add": ("FloatAdd", operator.add, float, *["({} + {})"] * 3),
-    "sub": ("FloatSub", operator.sub, float, *["({} - {})"] * 3),
-    "mul": ("FloatMul", operator.mul, float, "({} * {})", *["(({})*({}))"] * 2),
+    "add": ("FloatAdd", operator.add, float, "({} + {})", "({} + {})", "({} + {})"),
+    "sub": ("FloatSub", operator.sub, float, "({} - {})", "({} - {})", "({} - {})"),
+    "mul": ("FloatMul", operator.mul, float, "({} * {})", *PRODUCTS),
     "truediv int_truediv float_truediv": (
         "TrueDiv",
         operator.truediv,
@@ -41,7 +44,7 @@ TABLE: dict[str, tuple] = {
     "mod": ("FloatMod", operator.mod, float, "({} % {})"),
     "sym_min": ("FloatMin", min, float, "min({}, {})"),
     "sym_max": ("FloatMax", max, float, "max({}, {})"),
-    "neg": ("FloatNeg", operator.neg, float, "(-{})", *["(-({}))"] * 2),
+    "neg": ("FloatNeg", operator.neg, float, "(-{})", "(-({}))", "(-({}))"),
     "abs": ("FloatAbs", abs, float, "abs({})"),
     "floor": ("Floor", math.floor, int, "math.floor({})"),
     "ceil": ("Ceil", math.ceil, int, "math.ceil({})"),
@@ -51,31 +54,27 @@ TABLE: dict[str, tuple] = {
     "bitwise_and": ("BitAnd", operator.and_, int, "({} & {})"),
     "bitwise_or": ("BitOr", operator.or_, int, "({} | {})"),
     "bitwise_xor": ("BitXor", operator.xor, int, "({} ^ {})"),
-    "sym_sqrt": (
-        *("Math_sqrt", math.sqrt, float, "math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})"),
-    ),
+    "sym_sqrt": ("Math_sqrt", math.sqrt, float, "math.sqrt({})", *ROOTS),
 }
 MATH = "log2 sin cos tan sinh cosh tanh asin acos atan".split()
 for _name in MATH:
-    TABLE[f"sym_{_name}"] = (
-        *(f"Math_{_name}", getattr(math, _name), float, f"math.{_name}({{}})"),
-    )
-# where no argument is negative, their results are not
+    TABLE[f"sym_{_name}"] = (f"Math_{_name}", getattr(math, _name), float, f"math.{_name}({{}})")
+# those whose result is not negative where no argument is
 KEEP_SIGN = """FloatAdd FloatMul TrueDiv FloatFloorDiv FloatMin FloatMax Floor Ceil Trunc Round
     Math_sqrt""".split()
-# the functions of torch that stay symbolic; Python's own make such a number a plain one
+# name -> the function that a node of the graph calls.  It is torch's: Python's own (math.sqrt)
+# would make a plain number of a symbolic one.
 IN_GRAPH: dict[str, Any] = {"FloatMin": torch.sym_min, "FloatMax": torch.sym_max}
 IN_GRAPH["Math_sqrt"] = CALLS[math.sqrt] = torch.sym_sqrt
 for _name in MATH:
     IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
 
 for _methods, _row in TABLE.items():
+    _known, *_rest = _row
     _function = opaque(
-        *(_row[0], __name__, *_row[1:]),
-        in_graph=IN_GRAPH.get(_row[0]),
-        keeps_sign=_row[0] in KEEP_SIGN,
+        _known, __name__, *_rest, in_graph=IN_GRAPH.get(_known), keeps_sign=_known in KEEP_SIGN
     )
-    globals()[_row[0]] = _function  # pickle finds it here
+    globals()[_known] = _function  # pickle finds it here
     for _name in _methods.split():
         OPAQUE[_name] = _function
         if not hasattr(SymNode, _name):
@@ -91,7 +90,7 @@ def absolute(node: SymNode) -> SymNode:
 
 
 def whole(name: str) -> Any:
-    """The method `name` of floats; an integer is what it gives."""
+    """The method `name`, of which an int is the result already: floor(n) is n."""
     compute = OPAQUE[name].compute
     return lambda node: node if node.pytype is int else node.opaque(name, compute)
 

@@ -39,8 +39,9 @@ class HandledContinuations(Continuations):
         return call
 
     def leaves(self, exc: Any) -> bool:
-        """Does this handler only end the handling of another exception, and let its own leave the
-        frame?"""
+        """Does an exception leave the frame through this handler?  That of an `except` block, for
+        what is raised in the block, only restores the exception that was handled before, and raises
+        again."""
         while exc is not None and exc[0].op != "PUSH_EXC_INFO":
             n = self.index[id(exc[0])]
             while self.natives[n].op != "RERAISE":
@@ -50,8 +51,8 @@ class HandledContinuations(Continuations):
 
 
 def push_beside(tail: Codegen, frame: RootFrame) -> Callable[[], None]:
-    """Push the stack into locals until nothing can raise any more: exceptions are handled from
-    then on."""
+    """Rebuild the stack, but into locals.  Gives what pushes it, to be called where nothing can
+    raise any more: from then on the frame is inside of its `except` block again."""
     slots: list[str] = []
     for item in frame.stack:
         if item is not base.NULL:
@@ -62,6 +63,7 @@ def push_beside(tail: Codegen, frame: RootFrame) -> Callable[[], None]:
 
 
 def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
+    """Push the stack from the locals `slots`, and tell the thread which exception is handled."""
     remaining = iter(slots)
     for item in frame.stack:
         if item is base.NULL:

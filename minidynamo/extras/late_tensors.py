@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .. import hooks
+from ..resume import is_resume_code
 
 TRIES = 4
 # compiler -> file and line of a function -> how often it was split so
@@ -26,10 +27,12 @@ tries: "weakref.WeakKeyDictionary[Any, Tries]" = weakref.WeakKeyDictionary()
 
 
 def may_be_met(compiler: Any, code: types.CodeType, args: Sequence[Any]) -> bool:
-    """Yes for the function that was compiled itself, and where an argument holds a tensor; a method
-    of a module gets a few tries (its lines may be NumPy's)."""
+    """Yes for a function that was given to `compile` itself, and where an argument is or holds a
+    tensor.  A method of a module, or the rest of a function, is split a few times in that hope:
+    all that it does may be NumPy's."""
     place = code.co_filename, code.co_firstlineno
-    if any((own.co_filename, own.co_firstlineno) == place for own in compiler.entries.values()):
+    own = compiler.compiled_by_name.values()
+    if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
         return True
     kinds = [type(value) for value in with_items(args)]
     if any(issubclass(kind, torch.Tensor) for kind in kinds):
@@ -37,8 +40,7 @@ def may_be_met(compiler: Any, code: types.CodeType, args: Sequence[Any]) -> bool
     counts = tries.setdefault(compiler, Tries())
     counts[place] += 1
     method = any(issubclass(kind, torch.nn.Module) for kind in kinds)
-    tried = code.co_name.startswith("<resume of") or method
-    return tried and counts[place] <= TRIES
+    return (method or is_resume_code(code)) and counts[place] <= TRIES
 
 
 def with_items(args: Sequence[Any]) -> list[Any]:

@@ -29,8 +29,9 @@ from ._guard_memo import Memo, use_torch
 from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
 
-# of identity and of constants (hooks: the memo looks whether they are empty)
+# Kinds of guards of identity and of constants.  (NO_HOOKS: the memo looks whether they are empty.)
 FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}
+# Those that stay true while what they look at is the same object.
 LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 LAYOUT_GUARDS = ("TENSOR", "DTYPE", "DEVICE", "SHAPE", "STRIDE", "VIEW_BITS")
 MOST_DIMENSIONS = 16  # as in guard_memo.c
@@ -225,7 +226,6 @@ PRINTERS.append(MemoPrinter)
 READS: dict[str, Callable[[MemoPrinter, Source, Source], bool]] = {
     "dict": lambda printer, node, base: True,
     "raw_dict": lambda printer, node, base: True,
-    "type": lambda printer, node, base: True,
     "class_item": lambda printer, node, base: isinstance(base.value, type),
     "item": lambda printer, node, base: printer.is_a(base, dict, collections.OrderedDict, tuple),
     "dict_item": lambda printer, node, base: (

@@ -35,7 +35,8 @@ def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
 
 
 def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
-    """Remember results whose history their fakes do not tell.
+    """Remember, as `output.untold`, results of which their fakes do not tell rightly whether they
+    need gradients.
 
     In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
     that where the view is made of other operations (`view_as`, `flatten`)."""
@@ -52,8 +53,8 @@ def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], res
 
 
 def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
-    """as_strided counts places from the start of a tensor's memory: where the inputs begin that lie
-    there must stay as it is."""
+    """as_strided counts places from the start of a memory.  The inputs that lie in it must begin
+    where they do now."""
     if "as_strided" not in getattr(target, "__name__", target):
         return
     storages = {fake.untyped_storage()._cdata for fake in given}

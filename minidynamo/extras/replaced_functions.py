@@ -37,6 +37,7 @@ FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
 
 @contextmanager
 def nothing_needed_replaced(output: OutputGraph) -> Iterator[None]:
+    """Refuse a frame where the program has replaced what our own code needs."""
     if replaced := unusable():
         raise SkipFrame(f"{replaced} is the program's own")
     yield
@@ -63,7 +64,7 @@ def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
     """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name,
     and attributes."""
     paths: list[tuple[str, ...]] = []
-    open_path = False
+    open_path = False  # is the last path's value on top of the stack, so that it may go on?
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             paths.append((instruction.argval,))
@@ -120,7 +121,8 @@ def look_at_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any,
 
 
 class Torch:
-    """What the text of a graph calls `torch`."""
+    """A copy of a module of torch's, as far as a graph's text names it: what is not set here is
+    read from the module."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module = module

@@ -19,8 +19,10 @@ from ..resume import SUPER_CALLS, CannotSplit
 def explicit_super(
     code: types.CodeType, body: list[Instruction], free: Sequence[str], params: Sequence[str]
 ) -> list[Instruction]:
+    """The body of a resume function, in which each `super()` is `super(__class__, self)`."""
     for ins in body:
-        # both lie on the stack; without this bit an unspecialised one ignores them
+        # from 3.12 on one instruction, whose arguments lie on the stack; without this bit it does
+        # not look at them
         if ins.op == "LOAD_SUPER_ATTR":
             ins.flags |= 2
     if not any(map(is_super_call, body, body[1:])):

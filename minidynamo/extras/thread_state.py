@@ -75,7 +75,8 @@ def unwind(before: int) -> None:
 
 # ---- while tracing
 def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
-    """A change of the thread's state: made now for the ops that follow, and recorded."""
+    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
+    which does not count as one that computes something."""
     constants = [ConstantVar(value) for value in values]
     node = output.add_node(tx, "call_function", setter, constants, {}, None)
     output.calls -= 1
@@ -109,17 +110,21 @@ def set_all(values: dict[Any, Any]) -> None:
 
 # ---- the replacement code
 def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
-    """Set grad mode and the like to these values."""
+    """Set grad mode and the like to these values, and go `nesting` autocast regions deeper (or, if
+    it is negative, out of so many)."""
     calls: list[tuple] = [(setter, *key, final) for (setter, key), final in values.items()]
-    deeper, less_deep = torch.autocast_increment_nesting, torch.autocast_decrement_nesting
-    calls += [(deeper,)] * nesting + [(less_deep,)] * -nesting
+    one_region = torch.autocast_increment_nesting
+    if nesting < 0:
+        one_region = torch.autocast_decrement_nesting
+    calls += [(one_region,)] * abs(nesting)
     for function, *args in calls:
         cg.call_object(function, *map(cg.constant, args))
         cg.emit("POP_TOP", None, -1)
 
 
 def enter_again(cg: Codegen) -> None:
-    """What the traced code entered and has not left: the graph, which may be none, leaves it."""
+    """Enter what the traced code has entered and not left.  There may be no graph, or it has left
+    that at its end (`leave_as_the_frame`)."""
     for context in cg.output.entered:
         push_state(cg, context.state)
         cg.call_object(entered, cg.constant(context.make), ConstantVar(context.arg))

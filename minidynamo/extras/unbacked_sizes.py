@@ -42,7 +42,7 @@ def create_unbacked(
     return torch.SymFloat(SymNode(env, symbol, float, None))
 
 
-# the names of this function and of its arguments are torch's
+# torch's fake tensors call it by this name, and with these names of arguments
 def _constrain_range_for_size(
     env: ShapeEnv, symbol: sympy.Symbol, min: int | None = None, max: int | None = None
 ) -> None:
@@ -74,7 +74,7 @@ def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: An
         output.unbacked[symbol] = SymVar(value, node=size)
 
 
-# what torch's fake tensors look for, where the environment is theirs
+# what torch's fake tensors look for in a ShapeEnv, which is a class of torch's to them
 FOR_FAKE_TENSORS: dict[str, Any] = {
     "allow_scalar_outputs": True,
     "allow_dynamic_output_shape_ops": True,

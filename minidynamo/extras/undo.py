@@ -49,24 +49,24 @@ DATA = re.compile(
 )
 # Names of those that refuse a divisor of 0, where they compute with integers.
 DIVISIONS = re.compile(r"div|floordiv|remainder|mod_?$")
-# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
-# error of the graph's, and what was written stays, as in eager.
-STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
-# ... that draw random numbers, perhaps
+# Names of those that may draw random numbers.
 DRAWS = re.compile(
     r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention"
     r"|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
 )
-
-
+# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
+# error of the graph's, and what was written stays, as in eager.
+STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 INPUTS = ("placeholder", "get_attr")
 
 
 class Undo(hooks.Recovery):
-    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through
-    a view.  `write`: the first node that does. `in_order`: the backend runs the nodes in the
-    program's order.  `drawing`: it may draw random numbers.  `copying`: at the next run;
-    `always_copying`: at each."""
+    """What is known of one graph.
+
+    `places`, `attributes`: its inputs (by number) and parameters that it writes to, perhaps through
+    a view.  `write`: the first node that does.  `in_order`: does the backend run the nodes in the
+    program's order?  `drawing`: may the graph draw random numbers?  `copying`: are tensors copied
+    before the next run?  `always_copying`: before each?"""
 
     def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule, function: str) -> None:
         self.function = function
@@ -89,9 +89,10 @@ class Undo(hooks.Recovery):
         self.attributes = [output.attributes[n.target] for n in changed if n.op == "get_attr"]
         effects = [n for n, node in enumerate(nodes) if node is self.write or draws(node)]
         self.drawing = any(map(draws, nodes))
-        after = nodes[effects[0] if self.in_order else 0 :] if effects else []
-        if any(fakes[node].layout is not torch.strided for node in changed):
-            after = []  # without a memory of its own
+        after: list[torch.fx.Node] = []  # those that may raise when something was written or drawn
+        # (a sparse tensor has no memory of its own to be copied)
+        if effects and all(fakes[node].layout is torch.strided for node in changed):
+            after = nodes[effects[0] :] if self.in_order else nodes
         self.always_copying = any(map(needs_data, after))
         self.copying = bool(after)
 
@@ -195,11 +196,8 @@ def undo(before: list, contents: list, generators: list) -> bool:
     """Put states and contents back; False where that cannot be done."""
     for tensor, (_, _, memory, requires_grad, history) in before:
         _, _, memory_now, *autograd = state(tensor)
-        if (
-            memory_now != memory
-            or autograd != [requires_grad, history]
-            and (requires_grad or tensor._is_view())
-        ):
+        history_changed = autograd != [requires_grad, history]
+        if memory_now != memory or history_changed and (requires_grad or tensor._is_view()):
             return False
     for memory, saved in contents:
         memory.copy_(saved)

@@ -215,12 +215,12 @@ class DictVar(Container):
         elif "KEYS" in self.source.guards:
             return
         elif kind == "PRESENT":
-            check = f"{{key}} in {self.keys_check(tx)}"
+            check = f"{{pin}} in {self.keys_check(tx)}"
             tx.output.guard(self.source, (kind, host), check, host)
         elif type(host) is str and self.base is None:
             tx.output.guard_absent(self.source, host)
         else:
-            check = f"{{key}} not in {self.keys_check(tx)}"
+            check = f"{{pin}} not in {self.keys_check(tx)}"
             tx.output.guard(self.source, (kind, host), check, host)
 
     def get(self, tx: Frame, key: Variable) -> Any:

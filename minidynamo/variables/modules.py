@@ -79,7 +79,7 @@ class GlobalsVar:
             return output.wrap_pinned(value)
         if name not in self.builtins or name in self.written:
             tx.raise_(NameError, f"name {name!r} is not defined")
-        output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
+        output.guard(self.source, ("BUILTIN", name), "{pin} not in {0}", name)
         output.guard_fixed(
             output.tree.pinned(self.builtins, "builtins").item(name), self.builtins[name]
         )

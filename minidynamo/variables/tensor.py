@@ -134,7 +134,7 @@ class TensorVar(Variable):
             return tx.output.wrap(own[name], self.source.attr(name))
         if found is None:
             if self.value is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
             tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if not callable(found):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")

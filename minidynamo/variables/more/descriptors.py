@@ -98,7 +98,7 @@ class Descriptors(ObjectVar):
             return self.slots[name].realize(tx)
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None and self.source is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
 
