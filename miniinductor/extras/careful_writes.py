@@ -2,8 +2,8 @@
 overlaps, draws in the order of memory, tensors whose shape changes, results that do not fit.
 
 In:   an op with its arguments, on its way into the tracer's graph.
-Out:  what the op gives, recorded
-      in another way; or NotImplemented, and the tracer goes on; or CannotTrace is raised.
+Out:  what the op gives, recorded in another way; or NotImplemented, and the tracer goes on; or
+      CannotTrace is raised.
 
     x.add_(x.t())           # CannotTrace: eager raises, or reads what it has just written
     x.t().uniform_()        # drawn as x.uniform_(): eager draws in the order of memory
@@ -18,7 +18,8 @@ import torch
 
 from ..autograd.functionalize import functional_form
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
-from ..autograd.tracer import is_composite, of_tensors
+from ..autograd.more.careful_tracer import order_in_memory, written_and_read
+from ..autograd.tracer import is_composite
 from ..exceptions import CannotTrace
 from ..hooks import op_rule
 from ..sizes.symbols import hint
@@ -34,25 +35,9 @@ RESIZING = {
     aten.set_.source_Storage,
     aten.set_.source_Storage_storage_offset,
 }
-REACHED = "reached around"  # the tracer notes: ids of tensors of which an as_strided() of a part
-# has reached other parts
-
-
-def tensors_in(tree: Any) -> list[torch.Tensor]:
-    met: list[torch.Tensor] = []
-    of_tensors(tree, met.append)
-    return met
-
-
-def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
-    """The tensors that the call writes; those that it only reads."""
-    written: list[torch.Tensor] = []
-    read: list[torch.Tensor] = []
-    for place, argument in enumerate(op._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        (written if is_written else read).extend(tensors_in(value))
-    return written, read
+# under this name the tracer notes the ids of tensors of which an as_strided() of a part has reached
+# other parts
+REACHED = "reached around"
 
 
 # --- what is not traced ---------------------------------------------------------------------------
@@ -121,7 +106,7 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
 def draw_in_order_of_memory(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     """Eager draws in the order of memory; the functional form in that of the indices."""
     written = written_and_read(op, args, kwargs)[0][0]
-    order = sorted(range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True)
+    order = order_in_memory(written)
     if order == sorted(order):
         return NotImplemented
     if written is not args[0]:
