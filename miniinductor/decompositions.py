@@ -87,11 +87,12 @@ def scaled(
     shape: Sequence[int] | None = None,
 ) -> torch.Tensor:
     """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
-    if weight is not None:
-        out = out * (weight if shape is None else weight.reshape(shape))
-    if bias is not None:
-        out = out + (bias if shape is None else bias.reshape(shape))
-    return out
+    if weight is not None and shape is not None:
+        weight = weight.reshape(shape)
+    if bias is not None and shape is not None:
+        bias = bias.reshape(shape)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
 
 
 @decomposition(aten.native_layer_norm.default)
