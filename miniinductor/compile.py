@@ -88,7 +88,7 @@ def compile_fx(
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
-    """The same stages without code generation: eager kernels run the functional ATen graph."""
+    """The same path without code generation: the functional ATen graph, run by eager kernels."""
     coverage.load()
     compilation = extended(Compilation)(gm, example_inputs, generates=False)
     return ThreadState().around(compilation.run)
