@@ -2,8 +2,11 @@
 
 In:   a callable over tensors (a captured `fx.GraphModule`).  Out: an `fx.GraphModule` of ATen ops.
 
-    >>> gm = trace(torch.nn.Linear(4, 2), [torch.randn(3, 4)])
-    >>> print(gm.graph)         # t, addmm
+    >>> tracer = new_tracer(None)
+    >>> [fake] = fake_inputs(tracer.fake_mode, [torch.randn(3, 4)])
+    >>> x = tracer.placeholder("x", fake)
+    >>> out = run_traced(tracer, torch.nn.Linear(4, 2), [fake])
+    >>> print(tracer.graph)         # t, addmm
 
 A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been
 split into ATen ops. Parameters stay `get_attr` nodes; other tensors from outside become constants.
@@ -86,7 +89,6 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        self.noted: dict[str, Any] = {}  # what rules of coverage keep about this trace
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -374,21 +376,3 @@ def run_traced(tracer: Tracer, function: Callable, arguments: Sequence[Any]) -> 
         tracer,
     ):
         return function(*arguments)
-
-
-def trace(
-    function: Callable, args: Any, decompositions: Decompositions | None = None
-) -> fx.GraphModule:
-    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
-    `function` returned.  Raises as `run_traced`, and where one tensor is passed twice."""
-    tracer = new_tracer(decompositions)
-    fakes = fake_inputs(tracer.fake_mode, args)
-    for i, fake in enumerate(fakes):
-        if isinstance(fake, (torch.Tensor, torch.SymInt)):
-            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
-    if isinstance(function, fx.GraphModule):
-        function = extended(OriginInterpreter)(function, tracer).run
-    with torch.no_grad():
-        out = run_traced(tracer, function, fakes)
-    tracer.graph.output(tracer.nodes_of(out))
-    return tracer.module("AtenGraph")

@@ -35,9 +35,6 @@ RESIZING = {
     aten.set_.source_Storage,
     aten.set_.source_Storage_storage_offset,
 }
-# under this name the tracer notes the ids of tensors of which an as_strided() of a part has reached
-# other parts
-REACHED = "reached around"
 
 
 # --- what is not traced ---------------------------------------------------------------------------
@@ -59,7 +56,7 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
             if overlap_in_part(t, other):
                 raise CannotTrace(f"{op} writes to what it also reads, laid out otherwise")
-    if REACHED in tracer.noted:
+    if tracer.reached_around:
         check_reach(tracer, [tracer.to_fake(t) for t in [*written, *read]])
     return NotImplemented
 
@@ -86,7 +83,7 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     first, last = span_of(source)
     start, end = span_of(out)
     if root is not source and (start < first or end > last):
-        tracer.noted.setdefault(REACHED, set()).add(id(root))
+        tracer.reached_around.add(id(root))
     return out
 
 
@@ -95,7 +92,7 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
     as_strided()."""
     if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
         return
-    if any(id(tracer.derivation(t)[0]) in tracer.noted[REACHED] for t in met):
+    if any(id(tracer.derivation(t)[0]) in tracer.reached_around for t in met):
         raise CannotTrace("a write after as_strided() of a part that reaches around the part")
 
 

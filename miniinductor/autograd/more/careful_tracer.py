@@ -70,6 +70,8 @@ class CarefulTracer(Tracer):
         self.made_by: dict[int, tuple[Any, tuple]] = {}
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised: set[int] = set()
+        # ids of tensors of which an as_strided() of a part has reached other parts
+        self.reached_around: set[int] = set()
 
     # --- views ------------------------------------------------------------------------------------
     def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:
