@@ -258,9 +258,8 @@ class Halves:
         return tuple(self.run_forward(*primals)[: self.joint.count])
 
     def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
-        """What autograd is given, of what the forward half gave: a view that was made without
-        autograd could not be written by the program, so it gets another tensor object."""
-        return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
+        """What autograd is given, of what the forward half gave."""
+        return writable(values)
 
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         count = self.joint.count
@@ -288,6 +287,12 @@ class Halves:
         if recording:  # create_graph=True
             values = [value if value is None else once_only(value) for value in values]
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
+
+
+def writable(values: Sequence[Any]) -> list[Any]:
+    """The values, with another tensor object for each view: the program could not write to one
+    that was made without autograd."""
+    return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
 
 
 def once_only(gradient: torch.Tensor) -> torch.Tensor:
