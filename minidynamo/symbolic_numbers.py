@@ -40,7 +40,8 @@ Number = int | float | bool
 Text = str  # SymNode has a method of that name
 
 # ---- operators -----------------------------------------------------------------------------------
-# method of SymNode -> (the expression of integers; the same on numbers; what it gives for integers)
+# method of SymNode -> (what makes the expression, of integers; the same function on numbers; the
+# type of its result, of integers)
 OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "add": (sympy.Add, operator.add, int),
     "sub": (operator.sub, operator.sub, int),
@@ -56,9 +57,10 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "sym_and": (sympy.And, operator.and_, bool),
     "sym_or": (sympy.Or, operator.or_, bool),
 }
-# method -> the function that stands for it where sympy must not compute: floats, fractions, bits
+# method -> the opaque function that stands for it where sympy must not compute: on floats, for
+# fractions, for bits
 OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
-# those that have no integer expression at all; on numbers
+# operators that have no integer expression at all -> the same on numbers
 FRACTIONS: dict[str, Callable] = {
     **dict.fromkeys(("truediv", "int_truediv", "float_truediv"), operator.truediv),
     **dict.fromkeys(("pow", "float_pow"), operator.pow),
@@ -75,20 +77,21 @@ IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that compute
 
 
 def graph_function(expr: sympy.Expr) -> Callable:
-    """What computes an expression in a graph, of its arguments or of two after two."""
+    """The function that computes an expression in a graph, called with its arguments; for a sum or
+    product of several, with two at a time."""
     return expr.in_graph if isinstance(expr, Opaque) else IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
-# What C++ asks of each argument of an op: functions of C.  In one of Python an exception of a
-# signal's handler may arrive, and C++ takes it for an argument of another type.
+# C++ asks each argument of an op what it is.  The answers are functions of C: in one of Python an
+# exception of a signal's handler may arrive, and C++ would take the argument for another type's.
 YES, NO = functools.partial(bool, True), functools.partial(bool, False)
 ANSWERS = {int: (YES, NO, NO), float: (NO, YES, NO), bool: (NO, NO, YES)}  # int? float? bool?
 
 
 class SymNode:
-    """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int,
-    float or bool."""
+    """An expression, its value in this run (`hint`; None: not known before the run), and its type
+    (`pytype`): int, float or bool."""
 
     __slots__ = ("shape_env", "_expr", "pytype", "hint", "is_int", "is_float", "is_bool")
 
@@ -166,7 +169,8 @@ class SymNode:
         return self.shape_env.prove(self.expr) is True
 
     def _or(self, default: bool) -> bool:
-        """What is known for all sizes; else the truth in this run, guarded; else `default`."""
+        """What holds for all sizes, if that is known; else what holds in this run, with a guard;
+        where that is not known either, `default`."""
         known = self.shape_env.prove(self.expr)
         if known is not None:
             return known
@@ -188,7 +192,8 @@ class SymNode:
 
     # operators that the table does not say
     def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":
-        """What sympy must not compute: an opaque function, or the number of this run, guarded."""
+        """The result of an operator that sympy must not compute: a call of its opaque function.
+        Where there is none, the number that it has in this run, with guards on the operands."""
         nodes = (self, *others)
         function = OPAQUE.get(name)
         if function is None:

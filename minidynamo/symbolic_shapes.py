@@ -75,12 +75,12 @@ class ShapeEnv(Facts):
         self.decisions: list[Decision] = []  # every question once
         self._asked: set[sympy.Expr] = set()
         self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
-        self.running: Any = None  # the operation that fake tensors are run with
+        self.running: Any = None  # the operation that runs on fake tensors now
 
     # ---- making symbols
     def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:
-        """A SymInt for a size or int of this run; `hint` itself below 2.  duck: one that has the
-        same size already may stand for it."""
+        """A SymInt for a size or int that is `hint` in this run; `hint` itself if it is below 2.
+        duck: the symbol of another size that is equal in this run may stand for it."""
         if hint < 2:
             return hint
         symbol = self._by_hint.get(hint) if duck else None
@@ -103,35 +103,38 @@ class ShapeEnv(Facts):
 
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
-        """The truth of `expr` in this run; a guard on it unless it is proved."""
+        """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
         expr = self.simplify(expr)
-        known = self.prove(expr)
-        if known is None:
+        value: Any = self.prove(expr)
+        is_proved = value is not None
+        if is_proved and expr in self._asked:  # it is written down already
+            return value
+        if not is_proved:
             if isinstance(expr, sympy.Not):
                 return not self.decide(expr.args[0], line)
             if isinstance(expr, (sympy.And, sympy.Or)):
                 return self._decide_parts(expr, line)
-        elif expr in self._asked:
-            return known
-        value = known if known is not None else self.size_hint(expr)
-        fact = expr if value else sympy.Not(expr)
-        line = line or self.where()
+            value = self.size_hint(expr)
         if value is None:
             raise DataDependentDecision(
                 f"whether {python_code(expr)} holds depends on {self._origin(expr)}"
             )
         self._asked.update((expr, sympy.Not(expr)))
+        fact = expr if value else sympy.Not(expr)
+        line = line or self.where()
         if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(_canonical(fact), known is not None, line))
-        if known is None:
+            self.decisions.append(Decision(_canonical(fact), is_proved, line))
+        if not is_proved:
             self.learn(fact, line)
         return value
 
     def _decide_parts(self, expr: sympy.Expr, line: str | None) -> bool:
-        """And, Or: part by part, for short guards; first one that settles the whole in this run."""
-        settles = isinstance(expr, sympy.Or)
-        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not settles)
-        return settles if any(self.decide(p, line) is settles for p in parts) else not settles
+        """And, Or: decided part by part, which makes short guards.  A part that settles the whole
+        in this run is asked first, and then no other."""
+        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
+        is_settled = any(self.decide(part, line) is decisive for part in parts)
+        return decisive if is_settled else not decisive
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
@@ -168,7 +171,7 @@ class ShapeEnv(Facts):
         found = []
         for symbol, row in self.table.items():
             found += self._guards_of_symbol(symbol, row)
-        # what follows from the final bounds and the guards written so far
+        # a decision that follows from the final bounds, and from guards written so far, needs none
         final = Facts({s: replace(row) for s, row in self.table.items()})
         for decision in self.decisions:
             fact = decision.fact
@@ -208,7 +211,8 @@ class ShapeEnv(Facts):
         return found
 
     def _line_that_pinned(self, replacement: sympy.Expr) -> str:
-        """Of a symbol that is a number because those it was replaced by are."""
+        """Where a symbol is a number because it was replaced by others: the line that needed the
+        number of one of those."""
         for symbol in replacement.free_symbols:
             if self.table[symbol].pinned_at:
                 return self.table[symbol].pinned_at
@@ -241,7 +245,7 @@ def _canonical(fact: sympy.Expr) -> sympy.Expr:
 
 # ---- fake tensors --------------------------------------------------------------------------------
 def can_be_symbolic(tensor: torch.Tensor) -> bool:
-    """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
+    """May sizes of this tensor be symbols?  Only those of plain strided tensors may."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided
@@ -300,6 +304,6 @@ def fake_like(
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_leaf:
             return fake.requires_grad_(tensor.requires_grad)
-        # it follows from something, which a copy says; strides stay
+        # the tensor has a history: the fake gets one by a copy, which leaves its strides alone
         origin = torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True)
         return fake.copy_(origin)

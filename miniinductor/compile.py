@@ -63,7 +63,7 @@ from .records import CompileRecord, Later
 from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, multiples_of, size_hints
+from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
 from .unknown_sizes import symbols_of, unknown_symbols
 from .verify import verify_graph
 from .wrapper import print_wrapper
@@ -137,7 +137,8 @@ class Compilation:
             return CompiledGraph(self.callable(), self.record)
         except NOT_COMPILED as error:
             reason = str(error)
-        except ours(RuntimeError) as error:  # of the front end's: `needs_data`
+        except ours(RuntimeError) as error:
+            # the front end marks errors so that ask for a number that only the run knows
             if not getattr(error, "needs_data", False):
                 raise
             reason = str(error).split("\n")[0]
@@ -147,26 +148,28 @@ class Compilation:
         return CompiledGraph(self.gm.forward, self.record)
 
     def callable(self) -> Callable:
-        """Raises `NOT_COMPILED`."""
+        """What runs the graph.  Raises one of `NOT_COMPILED`."""
         reason = eager_reason(self.gm, self.inputs)
         if reason:
             raise CannotLower(reason)
-        if unknown_symbols(self.gm).difference(*map(symbols_of, self.inputs)):
+        if unknown_symbols(self.gm) - symbols_of([*self.inputs]):
             return self.in_pieces()
         plan, parts = self.plan()
         run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
         return self.finished(plan, run)
 
     def finished(self, plan: Plan, run: Callable) -> Callable:
+        """`run` with what stands around every call of it."""
         return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
 
     def in_pieces(self) -> Callable:
-        """Of a graph with sizes that only the run knows: coverage cuts it where they are made."""
+        """The callable of a graph that makes sizes which only the run knows.  Coverage cuts such a
+        graph where they are made; here it runs eagerly."""
         raise CannotLower("sizes that only the run knows, and changes of the thread's state")
 
     def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
-        """In training also what gives the parts of the joint graph: the backward half is compiled
-        later."""
+        """The plan of the graph, whose forward part is compiled; and a function that gives both
+        halves of the joint graph, for the backward half is compiled later (None in inference)."""
         if self.generates:
             self.expect_kernels()
         if needs_gradients(self.gm, self.inputs):
@@ -206,7 +209,8 @@ class Compilation:
             parts = partition(joint, len(self.inputs) + len(held), is_cheap)
         record.saved = parts.activations
         record.functional_graph = parts.forward
-        parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
+        # how many outputs of the forward half are results; the others are for the backward half
+        parts.forward.meta["results"] = joint.count
         written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
         program = self.compile_functional(inner_writes(parts.forward, joint), record, written)
         plan = self.plan_of(joint, program, parts.forward)
@@ -240,12 +244,12 @@ class Compilation:
 
     # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, half: Half | None = None) -> Callable:
-        """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that
-        is right."""
+        """The callable of a Program.  With mode="reduce-overhead" its calls are replayed as a CUDA
+        graph, where that is right."""
         run = program.start()
-        replay = about(program.device).replay
         if self.mode != "reduce-overhead":
             return run
+        replay = about(program.device).replay
         if program.refused or replay is None:
             record.notes.append(f"no CUDA graph: {program.refused}")
             return run
@@ -292,14 +296,10 @@ def generate(
     print_stages(record)
     program.frozen = context.frozen
     if mode == "reduce-overhead":
-        program.refused = replay_refusal(graph, program.device) or ""
+        replay, device = about(program.device).replay, program.device
+        refused = replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
+        program.refused = refused or ""
     return program
-
-
-def replay_refusal(graph: Graph, device: torch.device) -> str | None:
-    """Why the calls of a lowered graph must not be recorded and replayed, or None."""
-    replay = about(device).replay
-    return replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
 
 
 # --- the stages: kernels --------------------------------------------------------------------------
@@ -400,15 +400,14 @@ def turns_gradients_on(node: fx.Node) -> bool:
 
 
 def layout_of(value: object) -> tuple | None:
-    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.
-    The stride of a size of 1 says nothing."""
-    if not isinstance(value, torch.Tensor):
+    """What a call's input must have in common with the example: sizes, strides, dtype, device, and
+    whether it is negated or conjugated lazily.  None for numbers and for symbolic sizes.
+
+    The stride of a dimension of size 1 is of no importance, and counts as 1."""
+    if not isinstance(value, torch.Tensor) or is_symbolic(value):
         return None
-    shape, strides = tuple(value.shape), value.stride()
-    if 1 in shape:
-        strides = tuple([stride if size != 1 else 1 for size, stride in zip(shape, strides)])
-    if torch.SymInt in map(type, (*shape, *strides)):
-        return None
+    shape = tuple(value.shape)
+    strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
     return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()
 
 

@@ -12,53 +12,59 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+# --- fusion and memory
 fusion = True  # the scheduler merges nodes into one kernel
 inlining = True  # pointwise producers are inlined into their consumers instead of being stored
-# C++: a pointwise part joins a reduction that runs over the same loops in another order (batch
-# norm)
+# C++: a pointwise part may join a reduction that runs over the same loops in another order, as
+# batch norm has them
 loop_reordering = True
-buffer_reuse = True  # a dead buffer's memory serves a later one
-# a kernel writes straight into a mutated input; C++: or over a buffer that it reads for the last
-# time
+buffer_reuse = True  # the memory of a dead buffer serves a later one
+# a kernel writes straight into an input that the program writes; in C++ also over a buffer that it
+# reads for the last time
 in_place = True
 # independent kernels of the same body become one (an optimizer's step over many parameters)
 foreach = True
-vectorize = True  # C++: `omp simd` inner loops; False gives the plain scalar style
-openmp = True  # C++: outer loops run on all threads
-tiling = True  # C++: a transposed access runs over tiles
-# C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined
-# with the loop around
-lane_tables = True
-# C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
-row_reductions = True
-# kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
-cpu_backend = "cpp"
-# Triton: try every block size of every kernel, not only of those that move many bytes
-max_autotune = False
-# Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always",
-# "never"
-matmul_templates = "timed"
-# a reduction with few outputs is done in parts, so that every processor has work (Triton: two
+# a reduction with few outputs is done in parts, so that every processor has work (Triton: by two
 # kernels)
 split_reductions = True
+
+# --- kernels in C++
+vectorize = True  # inner loops are `omp simd`; False gives plain scalar loops
+openmp = True  # outer loops run on all threads
+tiling = True  # a transposed access runs over tiles
+# what is the same in each row of a pointwise kernel is computed once; short lanes are joined with
+# the loop around them
+lane_tables = True
+row_reductions = True  # a sum over dim 0 adds up whole rows: its lanes run over the columns
+# which language kernels of CPU tensors are in; "triton": in Triton's interpreter
+# (TRITON_INTERPRET=1), for study
+cpu_backend = "cpp"
+
+# --- kernels in Triton
+max_autotune = False  # every block size of every kernel is tried, not only where many bytes move
+# matrix products of ours, with fused epilogues: "always", "never", or "timed": mode="max-autotune"
+# compares them with the library's
+matmul_templates = "timed"
+
+# --- graphs
 # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw
-# (random.py), dropout masks
+# (lowerings/random.py).  Dropout masks are then computed again in backward instead of being kept,
+# and torch.manual_seed still decides the numbers.
 fallback_random = True
-# are computed again in backward instead of being kept, and torch.manual_seed still decides the
-# numbers
 channels_last = True  # convolutions get images in channels-last memory where that is faster
 pattern_rewrites = True  # inference: patterns of ops become library kernels (passes/patterns.py)
 without_patterns = ()  # names of rewrites that are left out: ("attention",)
 onednn_products = True  # CPU: large float32 matrix products by oneDNN instead of BLAS
-# CPU inference: what depends on parameters alone is computed once (passes/freezing.py: what
-# it cannot see)
+# CPU inference: what depends on parameters alone is computed once (passes/freezing.py says which
+# changes of parameters that does not see)
 freezing = False
-# training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
-partition = "min-cut"
+partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
+
+# --- checks, files
 verify = True  # the verifier checks the IR between stages
 # a fault of ours in a backward half raises instead of running that half eagerly
 raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
-# 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+# printed on stderr: 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"

@@ -31,7 +31,8 @@ aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 OURS: dict[Any, Decomposition] = {}
-SWITCHED: list[Callable[[], dict[Any, Decomposition]]] = []  # what the switches, as they are, add
+# functions that give further decompositions, depending on how the switches of `config` stand
+SWITCHED: list[Callable[[], dict[Any, Decomposition]]] = []
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 elu gelu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm _log_softmax narrow_copy
@@ -71,7 +72,7 @@ def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
 def normalized(
     x: torch.Tensor, dims: Sequence[int], eps: float, statistics: Callable[..., Any] | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """((x - mean) / deviation, mean, variance, 1 / deviation) over `dims`."""
+    """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
     var_mean: Callable[..., Any] = statistics or torch.var_mean
     variance, mean = var_mean(wide, dims, correction=0, keepdim=True)
@@ -85,8 +86,11 @@ def scaled(
     bias: torch.Tensor | None,
     shape: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """out * weight + bias, as far as they are given; shape: theirs beside `out`."""
-    weight, bias = (t if t is None or shape is None else t.reshape(shape) for t in (weight, bias))
+    """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
+    if weight is not None and shape is not None:
+        weight = weight.reshape(shape)
+    if bias is not None and shape is not None:
+        bias = bias.reshape(shape)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 
@@ -105,18 +109,17 @@ def layer_norm(
 
 
 def table() -> dict[Any, Decomposition]:
-    """op -> function, for the tracer.  What is put into OURS later counts from the next compilation
-    on."""
+    """op -> function, for the tracer.  (Made anew for each compilation: OURS may have grown.)"""
     coverage.load()
-    found = _table() | OURS
+    found = table_of_torch() | OURS
     for more in SWITCHED:
         found |= more()
     return found
 
 
 @functools.cache
-def _table() -> dict[Any, Decomposition]:
-    """The part that comes from torch."""
+def table_of_torch() -> dict[Any, Decomposition]:
+    """What is taken from torch: pure ops that have neither a lowering nor a library kernel."""
     packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
     found = core_aten() | {op: decomposition_table[op] for op in also if op in decomposition_table}

@@ -50,7 +50,7 @@ class Language:
     recomputes: arithmetic is free there and memory is not, so a value that has several readers is
       rather computed again than stored.
     prepare: changes the loop IR before it is scheduled.
-    arrange: the nodes of a schedule, some of them joined or replaced.
+    arrange: gives the nodes of a schedule, some of them joined or replaced.
     """
 
     name: str
@@ -97,8 +97,9 @@ class Replay:
     record: Callable[[Callable, "Program", CompileRecord, Half | None], Callable]
 
 
-# (graph, record, are convolutions moved?, are products?) -> the graph, with copies that put tensors
-# into the layouts that the device's library kernels want; the graph itself where that gains nothing
+# (graph, record, for convolutions?, for matrix products?) -> the graph, with copies that put their
+# tensors into the layouts that the device's library kernels want; the graph itself where that gains
+# nothing
 ChooseLayouts = Callable[[fx.GraphModule, CompileRecord, bool, bool], fx.GraphModule]
 
 
@@ -108,9 +109,12 @@ class Device:
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
     streams: how to find its streams, if it has some.
-    expect: (nodes of a graph that will be compiled): compilers may be started already.
-    hands_over: an output takes the memory of what it is made of: that still lies in the cache.
-    single: in training an intermediate of so many bytes is no part of a workspace.
+    expect: called with the number of nodes of a graph that will be compiled, so that compilers can
+      start already.
+    hands_over: should an output take the memory of a value that it is made of, and that is read for
+      the last time?  Where that still lies in the cache, it is faster than new memory.
+    single: in training an intermediate of at least so many bytes has memory of its own; smaller
+      ones are parts of one workspace.
     """
 
     type: str

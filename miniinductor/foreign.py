@@ -48,8 +48,8 @@ class Whose:
 
     from_outside: did a handler, a tracing function or another thread raise it?
     is_fault: is it of a class, and from a place, that a fault of the compiler has?
-    met: called with what arrives in a function that C++ calls, and may lose.
-    left: called with what has cut the compiler short.
+    met: called with an exception that arrives in a function that C++ has called, and may lose.
+    left: called with the exception that has cut the compiler short.
     """
 
     from_outside: Callable[[Any], bool] = lambda error: False
@@ -100,12 +100,12 @@ def remembered(function: Callable) -> Callable:
 
 # --- the thread's state ---------------------------------------------------------------------------
 def together(take: Callable, *calls: tuple) -> Callable:
-    """A function that makes these calls, each a tuple (function of C, its arguments...), once, and
+    """A function that makes these calls once, each a tuple (function of C, its arguments...), and
     gives their results to `take`, another function of C.
 
-    Python looks for signals and for what other threads have set only between two instructions, so
-    an exception from outside comes before all of it or after all of it: all that runs is C, the
-    function that is returned, too."""
+    Python looks for signals, and for what other threads have set, only between two instructions.
+    Here everything that runs is C, the returned function too, so an exception from outside comes
+    before all of the calls or after all of them."""
     return functools.partial(take, itertools.starmap(operator.call, calls))
 
 
@@ -122,7 +122,8 @@ class ThreadState:
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.nesting = autocast_nesting()
         self.dispatch = modes._get_current_dispatch_mode_stack()
-        self.hooks: list = []  # each that `take_hooks` has popped, and None after each
+        # the pairs of hooks that `take_hooks` has taken away; after each the None that `pop` gave
+        self.hooks: list = []
 
     def around(self, work: Callable, *arguments: Any) -> Any:
         """work(*arguments), after which the state is as it was, whatever was raised."""
@@ -142,8 +143,8 @@ class ThreadState:
         gc.disable()
 
     def take_hooks(self) -> None:
-        """Until `put_back` the user's saved-tensor hooks do not count: they are for the tensors of
-        the run, not for fake ones."""
+        """Take the user's saved-tensor hooks away until `put_back`: they are meant for the tensors
+        of the run, not for fake ones."""
         top = torch._C._autograd._top_saved_tensors_default_hooks
         pop = torch._C._autograd._pop_saved_tensors_default_hooks
         while top(False) is not None:

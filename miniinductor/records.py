@@ -1,8 +1,7 @@
 """What the compiler decided, as objects: one `CompileRecord` per compiled graph.
 
-In:   filled by every stage of `compile_fx`.  Out: read by `explain`, notebooks, tests and error
-      messages, which
-therefore all say the same thing.
+In:   every stage of `compile_fx` fills it.  Out: `explain`, notebooks, tests and error messages
+      read it, so that they all say the same thing.
 
     >>> compiled = miniinductor.compile_fx(gm, inputs)
     >>> print(compiled.record.kernels[0].source)        # the C++ that runs
@@ -61,8 +60,8 @@ class KernelRecord:
 
 @dataclass
 class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: an input or a view of
-    one, in memory anyway, costs nothing."""
+    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
+    view of one, which costs nothing, since that is in memory anyway."""
 
     name: str
     op: str

@@ -6,7 +6,7 @@ In:   an `fx.GraphModule` whose nodes carry fake values (`node.meta["example_val
     y = x[x > 0]            # y has u0 rows: so many as there are positive numbers
     return y * 2
 
-    >>> unknown_symbols(gm)         # of a graph without such an op
+    >>> unknown_symbols(gm)         # of a graph without such an op; of this one, {u0}
     set()
 
 A graph that has some, and does not get them as inputs, is cut where they are made

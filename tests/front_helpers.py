@@ -5,17 +5,41 @@ import copy
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from miniinductor.autograd.functionalize import functionalize
-from miniinductor.autograd.tracer import trace
+from miniinductor.autograd.tracer import (
+    OriginInterpreter,
+    fake_inputs,
+    input_name,
+    new_tracer,
+    run_traced,
+)
 from miniinductor.decompositions import table
 from miniinductor.graph_passes import optimize
+from miniinductor.hooks import extended
 from miniinductor.interpreter import run_graph
 from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
 from miniinductor.verify import verify_graph
 
 torch.set_num_threads(2)
+
+
+def trace(function, args, decompositions=None):
+    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
+    `function` returned.  Raises as `run_traced`, and where one tensor is passed twice."""
+    tracer = new_tracer(decompositions)
+    fakes = fake_inputs(tracer.fake_mode, args)
+    for i, fake in enumerate(fakes):
+        if isinstance(fake, (torch.Tensor, torch.SymInt)):
+            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
+    if isinstance(function, fx.GraphModule):
+        function = extended(OriginInterpreter)(function, tracer).run
+    with torch.no_grad():
+        out = run_traced(tracer, function, fakes)
+    tracer.graph.output(tracer.nodes_of(out))
+    return tracer.module("AtenGraph")
 
 
 def lower(function, args):

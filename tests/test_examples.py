@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import sympy  # noqa: E402
 from backend_helpers import make_graph, pointwise  # noqa: E402
+from front_helpers import trace  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import minidynamo  # noqa: E402
@@ -25,7 +26,6 @@ from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
 from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.autograd.tracer import trace  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.gpu.block_sizes import Config  # noqa: E402
 from miniinductor.gpu.launch import Launch  # noqa: E402

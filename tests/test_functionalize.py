@@ -5,10 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
-from front_helpers import check
+from front_helpers import check, trace
 
 from miniinductor.autograd.functionalize import functionalize
-from miniinductor.autograd.tracer import trace
 from miniinductor.exceptions import CannotFunctionalize, CannotTrace
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from front_helpers import trace
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from miniinductor.autograd.tracer import trace
 from miniinductor.exceptions import CannotTrace, DataDependent
 from miniinductor.fakes import eager
 

@@ -32,7 +32,7 @@ import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
-# its Python is written when somebody calls it: few are
+# torch.fx writes the Python of such a module when it is first called: few graphs are
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..checks import may_raise
@@ -54,11 +54,12 @@ def with_graph(
     return made
 
 
-# what a view op makes of the old value of its source (a node) and the view's new value: the new
-# value of the source.  (functionalizer, node that writes, view, new value) -> (source, new value)
+# How a write through a view reaches the tensor that was viewed: (functionalizer, node that writes,
+# view, the view's new value) -> (the view's source, the source's new value).
 Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
 INVERSES: dict[Any, Inverse] = {}
-# (functionalizer, node, its args, its kwargs as they are now) -> args, kwargs
+# op -> what changes its arguments: (functionalizer, node, args, kwargs as they are now) -> (args,
+# kwargs).  Coverage knows how to do that for ops that count places in memory.
 ARGUMENTS: dict[Any, Callable[["Functionalizer", Node, tuple, dict], tuple[tuple, dict]]] = {}
 
 
@@ -149,7 +150,8 @@ def is_needed(node: Node) -> bool:
 
 
 def is_refused(node: Node) -> bool:
-    """Would eager refuse this call, which nobody reads, for its dtypes?  It then stays to raise."""
+    """Would eager refuse this call, which nobody reads, for its dtypes?  Then it must stay, in
+    order to raise; `node.meta["refused"]` tells later passes."""
     if node.users or not isinstance(node.target, torch._ops.OpOverload):
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
@@ -184,13 +186,20 @@ def output_of(graph: fx.Graph) -> Node:
 
 
 class Functionalizer:
-    """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
+    """One pass over the old graph, whose nodes are the keys of these dictionaries.
+
+    value: the node of the new graph that holds what the old node holds now.
+    root: the old node that owns the memory: for v = x.t()[0] it is x, for x itself x.
+    version: of a root, how often its memory was written so far.
+    stamp: the version of the root that `value` shows.  Where it is not the last, `read` makes the
+      view again.
+    """
 
     def __init__(self, graph: fx.Graph) -> None:
         self.old, self.new = graph, fx.Graph()
         self.value: dict[Node, Node] = {}
-        self.root: dict[Node, Node] = {}  # the node whose memory it is
-        self.stamp: dict[Node, int] = {}  # the version of the root that `value` shows
+        self.root: dict[Node, Node] = {}
+        self.stamp: dict[Node, int] = {}
         self.version: dict[Node, int] = {}
         self.written_inputs: list[Node] = []
 
@@ -200,9 +209,13 @@ class Functionalizer:
         return add_node(self.new, like, target, args, kwargs)
 
     def own(self, node: Node, value: Node) -> None:
-        self.value[node], self.root[node], self.version[node], self.stamp[node] = value, node, 0, 0
+        """`node` owns its memory, in which nothing was written so far."""
+        self.value[node] = value
+        self.root[node] = node
+        self.version[node] = self.stamp[node] = 0
 
     def read(self, node: Node) -> Node:
+        """The new node that holds what `node` holds now."""
         root = self.root[node]
         if self.stamp[node] != self.version[root]:
             args, kwargs = self.arguments(node)
@@ -220,13 +233,15 @@ class Functionalizer:
         return (args, kwargs) if rule is None else rule(self, node, args, kwargs)
 
     def write(self, node: Node, value: Node) -> None:
-        """The storage behind `node` (perhaps a view) now holds `value` there."""
-        root, at, whole = self.root[node], node, value
-        while at is not root:
-            inverse = INVERSES.get(at.target)
+        """`node`, perhaps a view, holds `value` from here on, and so does its part of the root.
+
+        Of x.t()[0] first t's new value is made, then that of x."""
+        root, viewed, whole = self.root[node], node, value
+        while viewed is not root:
+            inverse = INVERSES.get(viewed.target)
             if inverse is None:
-                raise CannotFunctionalize(f"write through {at.target}")
-            at, whole = inverse(self, node, at, whole)
+                raise CannotFunctionalize(f"write through {viewed.target}")
+            viewed, whole = inverse(self, node, viewed, whole)
         whole = self.in_layout_of(root, whole)
         self.value[root] = whole
         self.version[root] += 1
@@ -237,7 +252,7 @@ class Functionalizer:
             self.written_inputs.append(root)
 
     def in_layout_of(self, node: Node, value: Node) -> Node:
-        """`value` as it replaces what `node` holds."""
+        """`value` as it takes the place of what `node` holds.  (Coverage keeps the strides.)"""
         return value
 
     def result(self, node: Node) -> Node:
@@ -264,7 +279,8 @@ class Functionalizer:
         if node.target in LAZY_VIEWS:
             value = self.emit(node, LAZY_VIEWS[node.target], args)
         elif all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):
-            value = self.new.call_function(node.target, args, kwargs)  # nothing above it changed
+            # nothing that it reads has changed: neither does its fake value
+            value = self.new.call_function(node.target, args, kwargs)
             value.meta.update(node.meta)
         else:
             value = self.emit(node, node.target, args, kwargs)
@@ -295,13 +311,14 @@ class Functionalizer:
         for victim, new in zip(victims, self.new_values(node, result, len(victims))):
             self.write(victim, self.as_victim(node, victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
-            # batch norm: its statistics are written, its results are read by getitem
+            # batch norm writes its statistics, and has results of its own, read by getitem
             self.own(node, result)
-        elif len(victims) == 1:  # the node's own value is its victim
+        elif len(victims) == 1:  # what the call returns is the tensor that it has written
             node.replace_all_uses_with(victims[0])
 
     def arguments_of(self, target: Any, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """(args, kwargs) of the functional form, of what the call that writes was given."""
+        """(args, kwargs) of the functional form.  given: name -> argument of the call that
+        writes."""
         wanted = [a for a in target._schema.arguments if a.name in given]
         args = [given[a.name] for a in wanted if not a.kwarg_only]
         options = [a.name for a in wanted if a.kwarg_only and given[a.name] is not None]
@@ -317,7 +334,7 @@ class Functionalizer:
         return results[-count:]
 
     def as_victim(self, node: Node, victim: Node, new: Node) -> Node:
-        """The new value in the dtype and the strides of what is written."""
+        """The new value in the dtype and the strides of `victim`, which is written."""
         have, want = new.meta["val"], victim.meta["val"]
         if not torch.can_cast(have.dtype, want.dtype):
             raise CannotFunctionalize(f"{node.target} of {have.dtype} into {want.dtype}")

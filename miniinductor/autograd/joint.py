@@ -62,9 +62,12 @@ MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch
 class Output:
     """How one output leaf is made.
 
-    kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at:
-    a tensor of the graph's module), "computed" (at: position among the results), "output" (at:
-    position among the output leaves).  views: what to apply to it; None: the very object.
+    kind: "value" (at: a constant, or a size)
+          "input" (at: a position among the primals)
+          "held" (at: a tensor of the graph's module)
+          "computed" (at: a position among the results)
+          "output" (at: a position among the output leaves)
+    views: what is applied to that; None: the output is the very object.
     """
 
     kind: str
@@ -156,9 +159,12 @@ def trace_forward(
 class ProgramTrace:
     """One trace of a program, perhaps with its gradients.
 
-    primals: the real tensors.  leaves: what autograd differentiates by.  objects: what the program
-    gets; in the same order, all three.  results: what the autograd function will return.  recorded:
-    primals that autograd saw written -> where their new value stands among the results.
+    primals: the real tensors, inputs first.  Two lists of fakes are in the same order:
+    leaves: those by which autograd differentiates.
+    objects: those that the program gets; histories: their `grad_fn` before it runs.
+    results: what the autograd function will return.
+    recorded: primals whose writing autograd has seen -> where their new values stand among the
+      results.
     """
 
     def __init__(
@@ -184,8 +190,8 @@ class ProgramTrace:
         self.recorded: dict[int, int] = {}
 
     def with_history(self, tensor: Any, leaf: Any) -> Any:
-        """What the program gets for the real `tensor`.  (The core takes all that need gradients for
-        leaves: autograd then refuses a write to one.)"""
+        """The fake that the program gets for the real `tensor`.  (In the core all that need
+        gradients are leaves, so autograd refuses a program that writes to one.)"""
         return leaf.requires_grad_() if needs_gradient(tensor) else leaf
 
     def with_gradients(self) -> Joint:
@@ -212,7 +218,7 @@ class ProgramTrace:
         return self.joint
 
     def run_program(self) -> Any:
-        """What the program gives for the fakes."""
+        """What the program returns for the fakes."""
         with autograd_errors():
             return run_traced(self.tracer, self.interpreter.run, self.objects[: self.count])
 
@@ -225,6 +231,8 @@ class ProgramTrace:
         self.joint.count = len(self.results)
 
     def plan_recorded_writes(self) -> None:
+        """An object that has another `grad_fn` now was written with autograd on: its new value is a
+        result, too."""
         for place, (thing, history) in enumerate(zip(self.objects, self.histories)):
             if needs_gradient(thing) and thing.grad_fn is not history:
                 self.recorded[place] = len(self.results)
@@ -237,19 +245,19 @@ class ProgramTrace:
     def differentiate(self) -> list[torch.Tensor | None]:
         """The gradient of each primal, traced; None for those without."""
         tracer = self.tracer
-        learns = [needs_gradient(tensor) for tensor in self.primals]
-        learned = [leaf for leaf, does in zip(self.leaves, learns) if does]
+        are_wanted = [needs_gradient(tensor) for tensor in self.primals]
+        leaves = [leaf for leaf, is_wanted in zip(self.leaves, are_wanted) if is_wanted]
         with enable_python_dispatcher(), tracer.fake_mode:
             tangents = self.make_tangents()
-            if not (tangents and learned):
-                return [None] * len(learns)
+            if not (tangents and leaves):
+                return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
             tracer.before_record = self.interpreter.find_origin
             with tracer, no_autocast(), autograd_errors():
-                found = torch.autograd.grad(outputs, learned, tangents, allow_unused=True)
+                found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
             tracer.before_record = None
         gradients = iter(found)
-        return [next(gradients) if does else None for does in learns]
+        return [next(gradients) if is_wanted else None for is_wanted in are_wanted]
 
     def make_tangents(self) -> list[torch.Tensor]:
         """A placeholder for the gradient of each result that gets one, after those of the
@@ -322,9 +330,10 @@ class OutputPlanner:
         return self.computed(leaf)
 
     def computed(self, leaf: torch.Tensor) -> Output:
-        """The leaf as a result."""
-        is_shared = self.sharing[memory_of(leaf)] > 1 or leaf.requires_grad and leaf.is_leaf
-        if is_shared or has_lazy_bits(leaf):
+        """The output for a leaf that becomes a result."""
+        is_shared = self.sharing[memory_of(leaf)] > 1
+        is_view_of_leaf = leaf.requires_grad and leaf.is_leaf
+        if is_shared or is_view_of_leaf or has_lazy_bits(leaf):
             raise CannotTrace("an output shares memory with an input or with another output")
         self.results.append(leaf)
         return Output("computed", len(self.results) - 1)
@@ -339,8 +348,7 @@ def memory_of(tensor: torch.Tensor) -> int:
 
 
 def replay(tensor: torch.Tensor, views: Views) -> torch.Tensor:
-    """The views that lead from `tensor` to an output, made with autograd on or off as in the
-    program."""
+    """`tensor` seen through `views`, each made with autograd on or off as in the program."""
     for op, args, kwargs, mode in views:
         with MODES[mode]():
             tensor = op(tensor, *args, **kwargs)

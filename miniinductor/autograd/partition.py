@@ -39,8 +39,7 @@ from .. import config
 from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import hint, is_dense
-from . import functionalize
-from .functionalize import MAY_BE_VIEWS, Node, add_node, is_needed, output_of, with_graph
+from .functionalize import MAY_BE_VIEWS, Node, add_node, is_needed, is_view, output_of, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -64,10 +63,10 @@ class Parts:
     activations: list[SavedActivation]  # for explain
 
 
-def is_view(node: fx.Node) -> bool:
-    """Or what may be one."""
+def is_view_node(node: fx.Node) -> bool:
+    """Is this node a view of another, or may it be one?"""
     is_call = node.op == "call_function"
-    return is_call and (node.target in MAY_BE_VIEWS or functionalize.is_view(node.target))
+    return is_call and (node.target in MAY_BE_VIEWS or is_view(node.target))
 
 
 def element_bytes(value: Any) -> int:
@@ -76,7 +75,7 @@ def element_bytes(value: Any) -> int:
 
 
 def elements(value: Any) -> int:
-    """Their number in this run: symbolic sizes count as their hints."""
+    """How many elements a tensor has in this run: symbolic sizes count as their hints."""
     return math.prod(hint(n, 512) for n in value.shape) if isinstance(value, torch.Tensor) else 0
 
 
@@ -89,7 +88,8 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
-    if is_view(node) or not node.all_input_nodes:  # the latter: made of nothing, such as zeros
+    is_made_of_nothing = not node.all_input_nodes  # zeros, arange
+    if is_view_node(node) or is_made_of_nothing:
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
@@ -101,7 +101,7 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
 
 
 def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
-    """Everything that depends on a tangent, and what only a backward formula checks."""
+    """All that depends on a tangent, and the checks that belong to formulas of gradients."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
         if is_tangent(node):
@@ -125,7 +125,7 @@ def only_checks(node: fx.Node) -> bool:
 def read_by_kernel(node: fx.Node, backward: set[fx.Node], is_cheap: IsCheap) -> bool:
     """Does an eager kernel of the backward half read this value, perhaps through views?"""
     for user in node.users:
-        if is_view(user):
+        if is_view_node(user):
             if read_by_kernel(user, backward, is_cheap):
                 return True
         elif user in backward and user.target is not operator.getitem:
@@ -135,15 +135,17 @@ def read_by_kernel(node: fx.Node, backward: set[fx.Node], is_cheap: IsCheap) -> 
 
 
 def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[str]) -> float:
-    """Bytes, weighed as the cost model has it.  reason: why it must not be computed again, if so;
-    is_read: by the backward half itself."""
+    """The capacity of the value's edge: its bytes, weighed by the cost model in this file's header.
+
+    reason: why it must not be computed again, or "".  is_read: does the backward half itself read
+    it?"""
     value = node.meta["val"]
     nbytes = max(element_bytes(value), 1)
     if node.op == "placeholder":
         return nbytes if node.target in overwritten else 1e-3
-    if not isinstance(value, torch.Tensor) or not is_dense(value) and (is_view(node) or not reason):
+    if not isinstance(value, torch.Tensor) or not reason and config.partition == "recompute-all":
         return math.inf
-    if not reason and config.partition == "recompute-all":
+    if not is_dense(value) and (is_view_node(node) or not reason):
         return math.inf
     if is_read and config.partition == "save-everything":
         return 1e-6
@@ -158,17 +160,18 @@ def choose_saved(
     is_cheap: IsCheap,
 ) -> tuple[list[fx.Node], Reasons]:
     """The forward values to keep, as nodes in graph order; and the reasons."""
-    late = [node for node in graph.nodes if node in backward]
-    read = [s for n in late for s in n.all_input_nodes if s not in backward]
+    readers = [node for node in graph.nodes if node in backward]
+    read = [s for n in readers for s in n.all_input_nodes if s not in backward]
     read += [n for n in gradients if n not in backward]
     reasons = reasons_of(read, backward, is_cheap)
-    near = smallest_cut(reasons, read, backward, overwritten)
-    cut = {n for n in reasons if (n, "in") in near and (n, "out") not in near}
+    before_cut = smallest_cut(reasons, read, backward, overwritten)
+    cut = {n for n in reasons if (n, "in") in before_cut and (n, "out") not in before_cut}
     return [n for n in graph.nodes if n in cut], reasons
 
 
 def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -> Reasons:
-    """Of all that the backward half reads, and could compute again from: why it must not."""
+    """For all that the backward half reads, or would read if it computed those values again: why
+    it must not compute them again, or ""."""
     reasons: Reasons = {}
     work = list(read)
     while work:
@@ -177,7 +180,7 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
             continue
         reasons[node] = why_saved(node, is_cheap)
         if not reasons[node] and config.partition != "recompute-all":
-            is_made = not is_view(node) and node.all_input_nodes
+            is_made = not is_view_node(node) and node.all_input_nodes
             if is_made and read_by_kernel(node, backward, is_cheap):
                 reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
@@ -188,24 +191,31 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
 def smallest_cut(
     reasons: Reasons, read: list[fx.Node], backward: set[fx.Node], overwritten: set[str]
 ) -> set:
-    """The ends of the edges in -> out of values that lie on the forward side of the cut."""
-    # takes a tenth of a second, which a graph that comes from disk need not wait for
+    """What lies before the cut: (value, "in") alone for a value that is saved, (value, "out") too
+    for one before it.
+
+    Each value is an edge in -> out.  What must not be computed again comes from the source."""
+    # importing it takes a tenth of a second, for which a graph from disk need not wait
     import networkx
 
-    cut = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
-    cut.add_nodes_from(("source", "sink"))
+    network = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
+    network.add_nodes_from(("source", "sink"))
     for node, reason in reasons.items():
         is_read = any(user in backward for user in node.users)
         cost = cost_of_saving(node, reason, is_read, overwritten)
-        cut.add_edge((node, "in"), (node, "out"), capacity=cost)
-        makers = [(s, "out") for s in node.all_input_nodes if s.op != "get_attr"]
-        cut.add_edges_from((maker, (node, "in")) for maker in (["source"] if reason else makers))
-    cut.add_edges_from(((node, "out"), "sink") for node in read if node in reasons)
-    # solved from the sink, networkx names the smallest set at the source: among equal cuts the
-    # earliest values, which are in memory anyway (results of eager kernels)
+        network.add_edge((node, "in"), (node, "out"), capacity=cost)
+        makers: list[Any] = [(s, "out") for s in node.all_input_nodes if s.op != "get_attr"]
+        if reason:
+            makers = ["source"]
+        network.add_edges_from((maker, (node, "in")) for maker in makers)
+    network.add_edges_from(((node, "out"), "sink") for node in read if node in reasons)
+    # Among equal cuts that of the earliest values is wanted, which are in memory anyway (results of
+    # eager kernels).  networkx keeps the side small on which the flow ends: so the flow runs
+    # backwards, from the sink to the source.
+    turned = network.reverse(copy=False)
     flow = networkx.algorithms.flow.boykov_kolmogorov
-    _, (_, near) = networkx.minimum_cut(cut.reverse(copy=False), "sink", "source", flow_func=flow)
-    return near
+    _, (_, before_cut) = networkx.minimum_cut(turned, "sink", "source", flow_func=flow)
+    return before_cut
 
 
 def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
@@ -216,9 +226,9 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
     wanted = list(dict.fromkeys(filter(None, gradients)))
-    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
+    late = backward_nodes(graph)
     saved, reasons = choose_saved(graph, late, wanted, overwritten, is_cheap)
-    # other inputs need not pass through
+    # saved inputs that are not overwritten need not be outputs of the forward half
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]
     effects = [n for n in graph.nodes if n not in late and has_effect(n)]
     forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
@@ -264,7 +274,7 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
 
 def base(node: Node) -> Node:
     """What a chain of views looks at: saving a view of an input costs nothing."""
-    while is_view(node):
+    while is_view_node(node):
         node = node.args[0]
     return node
 
@@ -273,21 +283,20 @@ def own_copy(node: fx.Node, overwritten: set[str]) -> fx.Node:
     """A saved value; a copy if it shares memory with an input that is overwritten when the call
     ends."""
     root = base(node)
-    return (
-        add_node(node.graph, node, aten.clone.default, (node,))
-        if root.op == "placeholder" and root.target in overwritten
-        else node
-    )
+    if root.op == "placeholder" and root.target in overwritten:
+        return add_node(node.graph, node, aten.clone.default, (node,))
+    return node
 
 
 def not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
-    """Gradients that share no memory with one another or with what the caller holds: autograd may
-    adopt them as `.grad`."""
+    """The gradients, copied where one shares memory with another or with what the caller holds:
+    autograd may adopt them as `.grad`."""
     seen, result = set(), []
     for node in gradients:
         root = base(node)
-        alone = root not in seen and (root.op == "call_function" or root is node)
-        result.append(node if alone else add_node(node.graph, node, aten.clone.default, (node,)))
+        if root in seen or (root.op != "call_function" and root is not node):
+            node = add_node(node.graph, node, aten.clone.default, (node,))
+        result.append(node)
         seen.add(root)
     return result
 

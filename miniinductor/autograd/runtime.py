@@ -51,35 +51,49 @@ TWICE = (
 
 
 def undisturbed(function: Callable) -> Callable:
-    """`function`, to be called by autograd wherever `backward()` stands.  A front end that watches
-    Python puts its own here, so that it does not watch the backward half being compiled."""
+    """What autograd calls in place of `function`.  A front end that watches Python puts a wrapper
+    of its own here, since otherwise it would see the backward half being compiled."""
     return function
 
 
 @dataclass
 class Cut:
     """How the halves fit together.  Primals are the graph's inputs, then the tensors that it
-    holds."""
+    holds.
 
-    # for each saved value: which primal it is, or None: it follows the forward half's results
+    saved_inputs: for each saved value the position of the primal that it is, or None: then it is
+      an output of the forward half, after the results.
+    saved_strides: of each saved value.
+    gradients: for each primal the position of its gradient among the backward half's outputs, or
+      None.
+    tangents: (position of a result, the strides in which the backward half wants its gradient).
+    names: of the tangents' placeholders.
+    """
+
     saved_inputs: list
     saved_strides: list
-    gradients: list  # for each primal the position among the backward half's outputs, or None
-    tangents: list  # (result, strides in which the backward half wants its gradient)
-    names: list  # the tangents' placeholders
+    gradients: list
+    tangents: list
+    names: list
 
 
 @dataclass
 class Plan:
-    """What running a compiled graph takes, as plain data: kept on disk."""
+    """What running a compiled graph takes, as plain data that can be kept on disk.
 
-    joint: Joint  # how outputs are made of results.  (Its graphs are not kept.)
-    program: Any  # a Program, or what stands for one: of the forward half
-    cut: Any = None  # training: a Cut
-    shared_memory: bool = False  # it writes: no two tensors may share memory
-    may_refuse: bool = (
-        False  # kernels look at values, and nothing else happens: see eager_kernels.py
-    )
+    joint: how outputs are made of results.  (Its graphs are not kept.)
+    program: the Program of the forward half, or what stands for one.
+    cut: in training, a Cut.
+    shared_memory: the program writes, so in no call may two of its tensors share memory.
+    may_refuse: kernels may raise for what they read, and the program can then be run again by
+      eager kernels (extras/eager_kernels.py).
+    """
+
+    joint: Joint
+    program: Any
+    cut: Any = None
+    shared_memory: bool = False
+    may_refuse: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"joint": replace(self.joint, recorded=None, graph=None)}
@@ -88,11 +102,11 @@ class Plan:
 def cut_of(joint: Joint, parts: Parts) -> Cut:
     """What running the halves takes, as plain data."""
     placeholders = joint.graph.graph.find_nodes(op="placeholder")
-    # a saved primal is passed on as it is; the others follow the results
+    # a saved primal is passed on as it is, unless the program overwrites it
     overwritten = {w.primal for w in joint.writes}
-    kept = {node: i for i, node in enumerate(placeholders) if i not in overwritten}
+    unchanged = {node: i for i, node in enumerate(placeholders) if i not in overwritten}
     return Cut(
-        [kept.get(node) for node in parts.saved],
+        [unchanged.get(node) for node in parts.saved],
         [node.meta["val"].stride() for node in parts.saved],
         parts.gradients,
         [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)],
@@ -116,8 +130,8 @@ class Backward:
         compile_graph: Callable,
         start: Callable,
     ) -> None:
-        """names: of the tangents.  parts(): the Parts; they are traced again where the forward half
-        came from disk.  start(program, record): the callable."""
+        """names: of the tangents.  parts(): gives the Parts, traced again where the forward half
+        came from disk.  start(program, record): gives the callable."""
         self.names, self.parts, self.record = names, parts, record
         self.compile_graph, self.start = compile_graph, start
         self.entry: Any = None  # where halves are kept on disk (extras/graph_cache.py)
@@ -131,7 +145,7 @@ class Backward:
         if run is None:
             run = self.variants[missing] = ThreadState().around(self.compile, missing)
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
-        # each is freed after its last use, while gradients take up memory
+        # `tensors` alone holds them now: the half frees each after its last use
         saved.clear()
         given.clear()
         return run(tensors)
@@ -184,7 +198,8 @@ def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
 
 
 def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
-    """Leave in the forward graph's second output only the writes that autograd does not record."""
+    """The forward graph, of whose second output, the new values, only those that autograd does not
+    record are left: the others are results."""
     output = output_of(forward.graph)
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
@@ -243,9 +258,8 @@ class Halves:
         return tuple(self.run_forward(*primals)[: self.joint.count])
 
     def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
-        """Of what the forward half gave: what autograd is given."""
-        # a view made without autograd could not be written by the program
-        return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
+        """What autograd is given, of what the forward half gave."""
+        return writable(values)
 
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         count = self.joint.count
@@ -275,8 +289,14 @@ class Halves:
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
 
 
+def writable(values: Sequence[Any]) -> list[Any]:
+    """The values, with another tensor object for each view: the program could not write to one
+    that was made without autograd."""
+    return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
+
+
 def once_only(gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient under create_graph=True: it says so when somebody differentiates it."""
+    """A gradient that raises an error when somebody differentiates it."""
     return torch._C._functions.DelayedError(TWICE, 1)(gradient.detach().requires_grad_())
 
 
@@ -287,8 +307,8 @@ def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Te
 
 
 def with_outputs(joint: Joint, run: Callable, held: Sequence[torch.Tensor] = ()) -> Callable:
-    """`run` with the program's outputs: in their structure, inputs as themselves, views as views of
-    what they are views of."""
+    """`run`, which gives results, as a callable that gives the program's outputs: in their
+    structure, inputs as the very objects, views made of what they are views of."""
     plan, order, structure = joint.outputs, joint.order, joint.structure
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 

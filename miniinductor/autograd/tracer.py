@@ -2,8 +2,11 @@
 
 In:   a callable over tensors (a captured `fx.GraphModule`).  Out: an `fx.GraphModule` of ATen ops.
 
-    >>> gm = trace(torch.nn.Linear(4, 2), [torch.randn(3, 4)])
-    >>> print(gm.graph)         # t, addmm
+    >>> tracer = new_tracer(None)
+    >>> [fake] = fake_inputs(tracer.fake_mode, [torch.randn(3, 4)])
+    >>> x = tracer.placeholder("x", fake)
+    >>> out = run_traced(tracer, torch.nn.Linear(4, 2), [fake])
+    >>> print(tracer.graph)         # t, addmm
 
 A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been
 split into ATen ops. Parameters stay `get_attr` nodes; other tensors from outside become constants.
@@ -54,13 +57,13 @@ def ambient_autocast() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-# The casts are in the graph; running it must not cast again.  Entered and left by one call of C
-# each, so that no exception of a signal's handler leaves autocast off.
+# A traced graph holds the casts; running it must not cast again.  The context is entered by one
+# call of C, and left by one, so that no exception of a signal's handler can leave autocast off.
 no_autocast = torch._C._DisableAutocast
 
 
 def without_autocast(function: Callable, *arguments: Any) -> Any:
-    """function(*arguments), the same."""
+    """function(*arguments), while autocast is off for this thread."""
     if not torch._C._is_any_autocast_enabled():
         return function(*arguments)
     with no_autocast():
@@ -81,21 +84,21 @@ class Tracer(TorchDispatchMode):
         self.graph = fx.Graph()
         self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
         self.meta: dict[str, Any] = {}
-        # called before each op: sets `meta` of backward ops
+        # called before each op; the joint trace lets it set `meta` for backward ops
         self.before_record: Callable[[], None] | None = None
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
-        self._alive: list[Any] = []
-        self.noted: dict[str, Any] = {}  # what rules of coverage keep about this trace
+        self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
         self._node_of[id(tensor)] = node
-        self._alive.append(tensor)  # ids stay unique
+        self._alive.append(tensor)
         node.meta.setdefault("val", tensor)
 
     def placeholder(self, name: str, fake: Any, held: torch.Tensor | None = None) -> fx.Node:
-        """held: the real tensor of the captured graph that is an input of this one."""
+        """A new input.  held: the real tensor for which it stands, if the captured graph holds that
+        (a parameter, in a joint graph)."""
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
@@ -161,41 +164,47 @@ class Tracer(TorchDispatchMode):
         if self.before_record is not None:
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
-            return args[0].fake_device  # most of all questions: autograd's
+            return args[0].fake_device  # autograd asks for this all the time
         if refused := EAGER.refusal_of_nothing(func, args, kwargs):
             raise CannotTrace(f"eager refuses: {refused}")
-        for asked in rules_of(func):
-            out = asked(self, func, args, kwargs)
+        for rule in rules_of(func):
+            out = rule(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
         if func in SAME_VALUE:
             return self.same_value(func, args[0])
-        rule = self.rule_for(func, args, kwargs)
-        if rule is not None:
-            out = self.taken_apart(rule, func, args, kwargs)
+        decomposition = self.decomposition_of(func, args, kwargs)
+        if decomposition is not None:
+            out = self.taken_apart(decomposition, func, args, kwargs)
             if out is not NotImplemented:
                 return out
-        elif is_composite(func):  # reached when autograd was off
+        elif is_composite(func):  # autograd would have taken it apart, but was not asked
             with self:
                 return func.decompose(*args, **kwargs)
         return self.record(func, args, kwargs)
 
     def same_value(self, func: Op, tensor: torch.Tensor) -> torch.Tensor:
-        """Another tensor object, the same value: no node."""
+        """For `detach` and `alias`: another tensor object with the node of the first."""
         with self.fake_mode:
             out = func(self.to_fake(tensor))
         self.bind(out, self.node_of(tensor))
         return out
 
-    def taken_apart(self, rule: Callable, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the op gives, by simpler ops; NotImplemented: it is one of those."""
+    def taken_apart(
+        self, decomposition: Callable, func: Op, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        """What the op gives, computed by simpler ops, which come here in turn.  NotImplemented: for
+        these arguments it is to be recorded as it is."""
         with self:
-            return rule(*args, **kwargs)
+            return decomposition(*args, **kwargs)
 
-    def rule_for(self, func: Op | None, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        """The op's decomposition, unless eager refuses the call: then its kernel is to raise."""
-        rule = self.decompositions.get(func)
-        return None if rule is None or EAGER.refusal(func, args, kwargs) else rule
+    def decomposition_of(
+        self, func: Op | None, args: tuple, kwargs: dict[str, Any]
+    ) -> Callable | None:
+        """How the op is taken apart, or None.  Where eager refuses the call the op stays whole, so
+        that its kernel raises."""
+        found = self.decompositions.get(func)
+        return None if found is None or EAGER.refusal(func, args, kwargs) else found
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
@@ -213,7 +222,7 @@ class Tracer(TorchDispatchMode):
         out = self.fake_result(func, args, kwargs)
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if out is not None and not made:
-            return out  # a question about a size, a device, ...: answered, not recorded
+            return out  # a question about a size, a device, ... is answered, but no node
         if any(t.layout != torch.strided for t in made):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         recorded = aten.lift_fresh_copy.default if func in LIFT else func
@@ -223,13 +232,14 @@ class Tracer(TorchDispatchMode):
         return out
 
     def bind_output(self, out: Any, node: Node) -> None:
+        """From here on `node`, or an item of it, stands for the tensors in `out`, its result."""
         if isinstance(out, torch.Tensor) and (
             id(out) not in self._node_of
             or node.target is operator.getitem
             or not node.target._schema.is_mutable
         ):
             return self.bind(out, node)
-        # an in-place op returns its argument; later reads go to the argument's node
+        # several results; or that of an in-place op, which is its argument: that keeps its own node
         node.meta["val"] = out
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
@@ -239,7 +249,7 @@ class Tracer(TorchDispatchMode):
 
 
 def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """Nested arguments of an op with change(t) in place of each tensor."""
+    """An op's arguments, perhaps nested, with change(t) in place of each tensor t."""
     return fx.node.map_aggregate(
         tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
     )
@@ -276,8 +286,7 @@ def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:
                     value.shape, value.stride(), dtype=value.dtype, device=value.device
                 )
 
-    with torch.no_grad():
-        return [fake(value) for value in values]
+    return [fake(value) for value in values]
 
 
 def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
@@ -289,14 +298,15 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 
 class OriginInterpreter(fx.Interpreter):
-    """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user
-    line it came from; a backward op those of the forward op that it differentiates."""
+    """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
+    line of the user it came; a backward op has those of the forward op whose gradient it is."""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        # autograd numbers its functions: the number at which each node's begin, and its origin
+        # autograd numbers its functions: the number that it has reached after each node, and the
+        # origin of what the node computes
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
 
@@ -310,7 +320,8 @@ class OriginInterpreter(fx.Interpreter):
         return result
 
     def find_origin(self) -> None:
-        """What autograd computes now comes from the node whose gradient it is."""
+        """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
+        forward node whose gradient it is."""
         function = torch._C._current_autograd_node()
         if function is not None:
             place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
@@ -365,21 +376,3 @@ def run_traced(tracer: Tracer, function: Callable, arguments: Sequence[Any]) -> 
         tracer,
     ):
         return function(*arguments)
-
-
-def trace(
-    function: Callable, args: Any, decompositions: Decompositions | None = None
-) -> fx.GraphModule:
-    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
-    `function` returned.  Raises as `run_traced`, and where one tensor is passed twice."""
-    tracer = new_tracer(decompositions)
-    fakes = fake_inputs(tracer.fake_mode, args)
-    for i, fake in enumerate(fakes):
-        if isinstance(fake, (torch.Tensor, torch.SymInt)):
-            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
-    if isinstance(function, fx.GraphModule):
-        function = extended(OriginInterpreter)(function, tracer).run
-    with torch.no_grad():
-        out = run_traced(tracer, function, fakes)
-    tracer.graph.output(tracer.nodes_of(out))
-    return tracer.module("AtenGraph")

@@ -2,8 +2,8 @@
 overlaps, draws in the order of memory, tensors whose shape changes, results that do not fit.
 
 In:   an op with its arguments, on its way into the tracer's graph.
-Out:  what the op gives, recorded
-      in another way; or NotImplemented, and the tracer goes on; or CannotTrace is raised.
+Out:  what the op gives, recorded in another way; or NotImplemented, and the tracer goes on; or
+      CannotTrace is raised.
 
     x.add_(x.t())           # CannotTrace: eager raises, or reads what it has just written
     x.t().uniform_()        # drawn as x.uniform_(): eager draws in the order of memory
@@ -18,7 +18,8 @@ import torch
 
 from ..autograd.functionalize import functional_form
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
-from ..autograd.tracer import is_composite, of_tensors
+from ..autograd.more.careful_tracer import order_in_memory, written_and_read
+from ..autograd.tracer import is_composite
 from ..exceptions import CannotTrace
 from ..hooks import op_rule
 from ..sizes.symbols import hint
@@ -34,25 +35,6 @@ RESIZING = {
     aten.set_.source_Storage,
     aten.set_.source_Storage_storage_offset,
 }
-REACHED = "reached around"  # the tracer notes: ids of tensors of which an as_strided() of a part
-# has reached other parts
-
-
-def tensors_in(tree: Any) -> list[torch.Tensor]:
-    met: list[torch.Tensor] = []
-    of_tensors(tree, met.append)
-    return met
-
-
-def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
-    """The tensors that the call writes; those that it only reads."""
-    written: list[torch.Tensor] = []
-    read: list[torch.Tensor] = []
-    for place, argument in enumerate(op._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        (written if is_written else read).extend(tensors_in(value))
-    return written, read
 
 
 # --- what is not traced ---------------------------------------------------------------------------
@@ -74,7 +56,7 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
             if overlap_in_part(t, other):
                 raise CannotTrace(f"{op} writes to what it also reads, laid out otherwise")
-    if REACHED in tracer.noted:
+    if tracer.reached_around:
         check_reach(tracer, [tracer.to_fake(t) for t in [*written, *read]])
     return NotImplemented
 
@@ -101,7 +83,7 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     first, last = span_of(source)
     start, end = span_of(out)
     if root is not source and (start < first or end > last):
-        tracer.noted.setdefault(REACHED, set()).add(id(root))
+        tracer.reached_around.add(id(root))
     return out
 
 
@@ -110,7 +92,7 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
     as_strided()."""
     if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
         return
-    if any(id(tracer.derivation(t)[0]) in tracer.noted[REACHED] for t in met):
+    if any(id(tracer.derivation(t)[0]) in tracer.reached_around for t in met):
         raise CannotTrace("a write after as_strided() of a part that reaches around the part")
 
 
@@ -121,7 +103,7 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
 def draw_in_order_of_memory(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     """Eager draws in the order of memory; the functional form in that of the indices."""
     written = written_and_read(op, args, kwargs)[0][0]
-    order = sorted(range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True)
+    order = order_in_memory(written)
     if order == sorted(order):
         return NotImplemented
     if written is not args[0]:

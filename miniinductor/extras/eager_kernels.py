@@ -19,7 +19,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.joint import Joint
-from ..autograd.runtime import Plan
+from ..autograd.runtime import Plan, writable
 from ..checks import may_raise
 from ..compile import Compilation
 from ..foreign import ours
@@ -80,9 +80,7 @@ class Interpreted:
                     held = op != "placeholder"
                     holder = operator.attrgetter(name)(self.gm) if held else by_name[name]
                     holder.copy_(value)
-                leaves = pytree.tree_leaves(outputs)
-                # views that were made here, without autograd, could not be written by the program
-                return [v.detach() if is_view(v) else v for v in leaves]
+                return writable(pytree.tree_leaves(outputs))
             finally:
                 torch._C._set_grad_enabled(recording)
 
@@ -95,10 +93,6 @@ def runnable(gm: fx.GraphModule) -> Callable:
     if any(map(keyword.iskeyword, overloads)):
         return fx.Interpreter(gm).run
     return gm
-
-
-def is_view(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value._is_view()
 
 
 # --- errors ---------------------------------------------------------------------------------------

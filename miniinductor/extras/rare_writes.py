@@ -1,8 +1,7 @@
 """Writes through views that few programs write through: pieces of a split, places in memory.
 
 In:   a write to such a view, while a graph is functionalized.
-Out:  the tensor that it is a view of,
-      and its new value.
+Out:  the tensor that it is a view of, and its new value.
 
     a, b = x.split(2);  b.mul_(3)               ->   x = slice_scatter(x, b * 3, 0, 2, 4)
     x.as_strided((2,), (3,), 1).zero_()         ->   x = index_put(x, [the places], zeros)

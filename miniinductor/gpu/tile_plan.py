@@ -22,7 +22,9 @@ from ..codegen.plan import KernelPlan, plan_kernel
 from ..dependencies import LoopBody, int_or_none, loop_variables, runs_along, stride_of
 from ..ir import Buffer
 from ..nodes import Node
-from ..sizes.symbols import Size, hint, is_multiple
+from ..sizes.expressions import Mod
+from ..sizes.ranges import opened
+from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
 from .block_sizes import Config, block_configs, persistent_limit
 from .helpers import helpers_of
@@ -201,9 +203,11 @@ def blocks_to_try(
 def divides(config: Config, axis: Axis, kind: str) -> bool:
     """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as
     the tile only where it is a number."""
-    if axis.name == "r" and kind == "persistent" and not isinstance(axis.numel, int):
-        return False
-    return is_multiple(axis.numel, config.block(axis.name))
+    numel, block = axis.numel, config.block(axis.name)
+    if isinstance(numel, int):
+        return numel % block == 0
+    is_one_tile = axis.name == "r" and kind == "persistent"
+    return not is_one_tile and bool(Mod(sympy.expand(opened(numel)), block) == 0)
 
 
 # --- maxima and sums of exponentials --------------------------------------------------------------

@@ -54,8 +54,8 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
     stay.
     """
     removed = 0
-    # as_strided counts from the start of the memory: with one in the graph, what stands in for a
-    # copy must begin in its memory where the copy began (a part of an input does not)
+    # as_strided counts from the start of the memory.  So where one is in the graph, what stands in
+    # for a copy must begin at the same place in its memory as the copy does in its own.
     counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
     for node in list(gm.graph.nodes):
         if node.target is aten.copy.default:
@@ -72,8 +72,8 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
 
 
 def forget_overwritten(node: fx.Node) -> None:
-    """A copy over the whole of something (dropout's mask over empty_like(x)) needs x neither now
-    nor in the backward half."""
+    """Make a copy over the whole of a tensor independent of what was there: dropout copies its mask
+    over empty_like(x), and x is then needed neither for that nor in the backward half."""
     over, source = node.args[:2]
     if not isinstance(over, fx.Node) or not isinstance(source, fx.Node):
         return
@@ -88,8 +88,8 @@ def offset(tensor: torch.Tensor) -> Any:
 
 
 def stand_in(node: fx.Node, source: fx.Node) -> bool:
-    """Put `source` in place of `node`, which has the same value, where nobody sees whose memory it
-    is: was it done?"""
+    """Put `source` in place of `node`, which has the same value, if nobody can see whose memory it
+    is.  Says whether that was done."""
     if reaches_output_by_views(node):
         return False
     if reaches_output_by_views(node, SHARING) and not is_private(source, node):
@@ -99,14 +99,15 @@ def stand_in(node: fx.Node, source: fx.Node) -> bool:
     return True
 
 
-# What shares memory beside the views: an _unsafe_view is one of a copy that may be gone already.
+# What shares memory with its argument beside the views.  (An _unsafe_view is a view of a copy, and
+# that copy may be gone already.)
 SHARING = (operator.getitem, aten._unsafe_view.default)
 
 
 def reaches_output_by_views(
     node: fx.Node, sharing: tuple = (operator.getitem,), without: fx.Node | None = None
 ) -> bool:
-    """Does an output share the memory of `node`, on a way that does not pass `without`?"""
+    """Does an output share the memory of `node`?  Ways through the node `without` do not count."""
     work = [node]
     while work:
         for user in work.pop().users:
@@ -118,7 +119,7 @@ def reaches_output_by_views(
 
 
 def is_private(source: Any, copy: fx.Node) -> bool:
-    """Is the memory of `source` made in this graph, and does no output share it but through
+    """Is the memory of `source` made in this graph, and shared by no output, unless by way of
     `copy`?"""
     while is_view(source.target) or source.target in SHARING:
         source = source.args[0]
@@ -141,7 +142,7 @@ def merge_common(gm: fx.GraphModule) -> int:
 
 
 def frozen(value: Any) -> Any:
-    """A hashable key of a node's arguments, in which sizes are expressions."""
+    """A hashable key of a node's arguments.  Sizes in it are expressions, and 1 is not 1.0."""
 
     def exact(leaf: Any) -> Any:
         return leaf if isinstance(leaf, fx.Node) else (type(leaf), size(leaf))

@@ -26,7 +26,7 @@ from ..records import CompileRecord
 
 @dataclass
 class Context:
-    """What a pass may know, and what one leaves for the next.
+    """What a pass may know, and what it leaves for the next one.
 
     written: (kind, name) of the placeholders and attributes that the graph writes.
     inference: no joint graph, whose convolutions have their layouts already.
@@ -51,9 +51,9 @@ class Pass:
 
 
 Stage = dict[str, Pass]
-CLEANING: Stage = {}  # (graph) -> count; every graph, and what the others leave
-REWRITING: Stage = {}  # (graph, context) -> graph; inference
-LAYOUTS: Stage = {}  # (graph, context) -> graph; each graph that is lowered
+CLEANING: Stage = {}  # (graph) -> count; for every graph
+REWRITING: Stage = {}  # (graph, context) -> graph; for inference
+LAYOUTS: Stage = {}  # (graph, context) -> graph; for each graph that is lowered
 
 
 def graph_pass(stage: Stage, name: str, order: int, switch: str = "") -> Callable:
@@ -72,8 +72,8 @@ def passes(stage: Stage) -> list[Pass]:
 
 
 def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    """The graph, or one in its place, after these passes: `REWRITING`, an inference graph with
-    library kernels in place of what they compute; `LAYOUTS`, with what those kernels read."""
+    """The graph after the passes of a stage, or another in its place.  `REWRITING` puts library
+    kernels where the graph computes what they do; `LAYOUTS` gives those the layouts they want."""
     for one in passes(stage):
         gm = one.run(gm, context)
     return gm

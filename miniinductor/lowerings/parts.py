@@ -20,7 +20,22 @@ from ..lowering.registry import Call, aten, cast, lower, made, normalize_dim, nu
 from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.symbols import is_negative, maximum, minimum
+from ..sizes.intervals import is_nonnegative
+from ..sizes.symbols import hint, maximum, size
+
+
+def minimum(a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return min(a, b)
+    return size(sympy.Min(a, b))
+
+
+def is_negative(n: Any) -> bool:
+    """Is this number below 0?  Where that depends on the symbols, the answer is that of this run:
+    tracing had to decide it, too, and a guard holds it."""
+    if isinstance(n, (int, float)):
+        return n < 0
+    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
 
 
 def slice_start(start: Size | None, size: Size) -> Size:

@@ -85,13 +85,12 @@ def _divide_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.E
 def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     """The largest positive product of a number and symbols that divides all terms of both.
 
-    s0*s1 // (8*s0) is s1 // 8: the common factor is s0."""
+    Of s0*s1 and 8*s0 it is s0, so s0*s1 // (8*s0) is s1 // 8."""
     terms = [*sympy.Add.make_args(a), *sympy.Add.make_args(b)]
     coefficients = [term.as_coeff_Mul()[0] for term in terms]
-    number = 1
+    common = sympy.Integer(1)
     if all(c.is_Integer for c in coefficients):
-        number = sympy.igcd(*coefficients)
-    common = sympy.Integer(number or 1)
+        common = sympy.Integer(sympy.igcd(*coefficients) or 1)
     for symbol in b.free_symbols & a.free_symbols:
         power = min(term.as_powers_dict()[symbol] for term in terms)
         if symbol.is_positive and power > 0:
@@ -111,10 +110,10 @@ class FloorDiv(sympy.Function):
             return a
         if a.is_Integer and b.is_Integer:
             return sympy.Integer(int(a) // int(b))
-        if isinstance(a, FloorDiv):
+        if isinstance(a, FloorDiv):  # (x // 3) // 4 is x // 12
             return FloorDiv(a.args[0], a.args[1] * b)
         quotient, rest = split_multiples(a, b)
-        if quotient != 0:
+        if quotient != 0:  # (8*i + j) // 8 is i + j // 8
             return quotient + FloorDiv(rest, b)
         common = common_factor(a, b)
         if common != 1:
@@ -157,11 +156,11 @@ class Opaque(sympy.Function):
     Subclasses are made by `opaque`."""
 
     is_real = True
-    texts: dict[str, str] = {}  # language -> how it is written there: "python", "c", "triton"
-    compute: Callable  # on numbers
-    in_graph: Callable  # on torch's symbolic numbers
-    result: type  # int or float
-    keeps_sign = False  # not negative where no argument is
+    texts: dict[str, str] = {}  # "python", "c" or "triton" -> how the call is written there
+    compute: Callable  # the function on numbers
+    in_graph: Callable  # the function on torch's symbolic numbers
+    result: type  # of what it gives: int or float
+    keeps_sign = False  # is the result >= 0 where all arguments are?
 
     @classmethod
     def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
@@ -182,8 +181,10 @@ def opaque(
     in_graph: Callable | None = None,
     keeps_sign: bool = False,
 ) -> type[Opaque]:
-    """The opaque function `name`, a variable of `module`: there pickle looks for it, since compiled
-    graphs are kept on disk."""
+    """Makes the opaque function `name`.
+
+    module: where a variable of this name holds it.  Compiled graphs are kept on disk, and pickle
+    looks for the class there."""
     fields: dict[str, Any] = {
         "texts": {"python": python, "c": c, "triton": triton},
         "compute": staticmethod(compute),
@@ -197,7 +198,13 @@ def opaque(
 
 
 ToFloat = opaque(
-    *("ToFloat", __name__, float, float, "float({})", "(double)({})", "tl.cast({}, tl.float64)"),
+    "ToFloat",
+    __name__,
+    compute=float,
+    result=float,
+    python="float({})",
+    c="(double)({})",
+    triton="tl.cast({}, tl.float64)",
     in_graph=torch.sym_float,
     keeps_sign=True,
 )

@@ -61,10 +61,10 @@ class Facts:
 
     def __init__(self, table: dict[sympy.Symbol, Symbol] | None = None) -> None:
         self.table: dict[sympy.Symbol, Symbol] = {} if table is None else table
-        # symbol, or Mod(a, b) -> what it was found equal to
+        # a symbol, a quotient or a remainder -> what it was found equal to
         self.replacements: dict[sympy.Expr, sympy.Expr] = {}
-        self.facts: list[sympy.Expr] = []  # integer expressions that are >= 0
-        self.unequal: set[sympy.Expr] = set()  # those that are not 0
+        self.facts: list[sympy.Expr] = []  # integer expressions that are known to be >= 0
+        self.unequal: set[sympy.Expr] = set()  # integer expressions that are known not to be 0
         self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b) with a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # other relations (of floats)
         # answers, so that the same is not asked twice
@@ -81,8 +81,8 @@ class Facts:
         return bool(value) if value in (sympy.true, sympy.false) else as_number(value)
 
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
-        """`expr` after everything found equal, maxima that are known, and exact divisions: 8 * (s0
-        // 8) is s0 once 8 divides s0."""
+        """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
+        the part that they are for sure, and 8 * (s0 // 8) is s0 once 8 is known to divide s0."""
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -94,13 +94,13 @@ class Facts:
             )
         is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
         if self.divisible and not is_relation and expr.has(FloorDiv):
-            exact = sympy.expand(self._divide(expr))
-            if sympy.denom(sympy.together(exact)) == 1:
-                return exact
+            divided = sympy.expand(self._divide(expr))
+            if sympy.denom(sympy.together(divided)) == 1:
+                return divided
         return expr
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
-        """`expr`, a polynomial, with exact divisions as fractions."""
+        """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
         if expr.is_Add or expr.is_Mul or expr.is_Pow:
             return expr.func(*map(self._divide, expr.args))
         if not isinstance(expr, FloorDiv) or not self.divisible:
@@ -110,8 +110,8 @@ class Facts:
         return expr if quotient is None else quotient
 
     def _gap(self, relation: sympy.Expr) -> sympy.Expr:
-        """The difference of an integer relation's sides, in the form that facts and questions
-        share."""
+        """The left side minus the right side of an integer relation, in a form that relations of
+        the same meaning share: so a known fact is found again in a question."""
         return reduced(self._divide((relation.lhs - relation.rhs).replace(Mod, self._small_mod)))
 
     def bounds(self, expr: sympy.Expr) -> Interval:
@@ -180,7 +180,8 @@ class Facts:
         )
 
     def _terms(self, expr: sympy.Expr) -> set[tuple[sympy.Expr, bool]]:
-        """{(monomial, is it added?)}"""
+        """The terms of a polynomial but for the constant, each as (monomial, is it added?):
+        s0*s1 - 2*s0 + 3 has (s0*s1, True) and (s0, False)."""
         if expr not in self._monomials:
             terms = sympy.Add.make_args(sympy.expand(self._divide(expr)))
             pairs = [term.as_coeff_Mul() for term in terms]
@@ -205,13 +206,13 @@ class Facts:
 
     # ---- learning
     def forget_answers(self) -> None:
-        """Something was learnt: what was asked before may have another answer."""
+        """Forget the answers given so far: by what was learnt there may be others now."""
         self._proofs.clear()
         self._bounds.clear()
 
     def learn(self, fact: sympy.Expr, line: str = "") -> None:
         """`fact` holds from now on: later questions may be proved by it."""
-        self.forget_answers()
+        self.forget_answers()  # and at the end once more, since learning asks questions itself
         if isinstance(fact, sympy.And):
             for part in fact.args:
                 self.learn(part, line)
@@ -263,7 +264,8 @@ class Facts:
         self.facts += [gap, -gap]
 
     def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
-        """s0 - 2*s1 == 0: s0 is 2*s1 from now on.  The newest symbol goes; False if none can."""
+        """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
+        is the newest; False if none can be."""
         order = list(self.table)
         pairs = [term.as_coeff_Mul() for term in sympy.Add.make_args(gap)]
         alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
@@ -272,8 +274,8 @@ class Facts:
             if rest.is_number:
                 self.table[symbol].pinned_at = line
             # a symbol with a hint is not replaced by one that only the run knows
-            told = self.table[symbol].hint is None or self.size_hint(rest) is not None
-            if told and symbol not in rest.free_symbols:
+            keeps_hint = self.table[symbol].hint is None or self.size_hint(rest) is not None
+            if keeps_hint and symbol not in rest.free_symbols:
                 self.replacements[symbol] = rest
                 self._keep_bounds(symbol, rest, line)
                 return True
@@ -300,8 +302,8 @@ def _opposite(known: bool | None) -> bool | None:
 
 
 def reduced(gap: sympy.Expr) -> sympy.Expr:
-    """`gap`, expanded, without positive factors that all its terms share: integer coefficients, the
-    same sign, the same zeros."""
+    """`gap`, expanded, without the positive factors that all its terms share: 4*s0*s1 - 2*s0 is
+    2*s1 - 1.  The result is zero, positive or negative where `gap` is."""
     gap = sympy.expand(gap).primitive()[1]
     for symbol in gap.free_symbols:
         while (

@@ -91,7 +91,7 @@ RULES: dict[type, Callable[..., Interval]] = {
 
 
 def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
-    """Of a quotient, remainder, maximum ..., from the intervals of its arguments."""
+    """The interval of a quotient, remainder, maximum, ..., from those of its arguments."""
     rule = RULES.get(type(expr))
     if rule is not None:
         return rule(*parts)
@@ -100,9 +100,10 @@ def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
 
 
 def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:
-    """A maximum, minimum or absolute value: the part that is it for sure, if there is one.
+    """A maximum, minimum or absolute value as the one of its parts that it is for sure, if there is
+    such a part: max(1, s0 - 1) is s0 - 1 where s0 >= 2.
 
-    max(1, s0 - 1) is s0 - 1 where s0 >= 2."""
+    is_nonnegative: says whether an expression is >= 0 for sure."""
     parts = [expr.args[0], -expr.args[0]] if isinstance(expr, sympy.Abs) else expr.args
     sign = -1 if isinstance(expr, sympy.Min) else 1
     for part in parts:
@@ -121,10 +122,11 @@ def _rest(number: int) -> sympy.Symbol:
 def of_polynomial(
     polynomial: sympy.Expr, interval_of: Callable[[sympy.Expr], Interval]
 ) -> Interval:
-    """Of an expanded polynomial in atoms (symbols, quotients, maxima ...), whose intervals
-    `interval_of` gives.
+    """The interval of an expanded polynomial in atoms (symbols, quotients, maxima, ...), whose
+    intervals `interval_of` gives.
 
-    s*t - s with s, t >= 1 becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
+    Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
+    polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
     shifted: dict[sympy.Expr, sympy.Expr] = {}
     heights: dict[sympy.Symbol, Any] = {}  # the highest value of each rest; the lowest is 0
     for atom in _atoms(polynomial):
@@ -151,7 +153,8 @@ def of_polynomial(
 
 
 def _atoms(polynomial: sympy.Expr) -> list[sympy.Expr]:
-    """What the terms are products (of powers) of; not what lies inside of a quotient."""
+    """The symbols, quotients, maxima, ... that are factors of a term, perhaps as a power.  Of
+    s // 2 that is the whole quotient, and not the symbol s in it."""
     factors = set()
     for term in sympy.Add.make_args(polynomial):
         for factor in sympy.Mul.make_args(term):
@@ -160,15 +163,15 @@ def _atoms(polynomial: sympy.Expr) -> list[sympy.Expr]:
 
 
 def _most(factors: sympy.Expr, heights: dict[sympy.Symbol, Any]) -> Any:
-    """The highest value of a product of rests; None if a factor is none, so that its sign is not
-    known."""
+    """The highest value of a product of rests.  None if a factor is something else (an atom without
+    a lowest value, a negative power): then nobody knows the sign of the product."""
     most = sympy.Integer(1)
     for factor in sympy.Mul.make_args(factors):
         base, power = factor.as_base_exp()
         if base not in heights or not power.is_Integer or power < 0:
             return None
         if heights[base] == 0:
-            return sympy.Integer(0)  # it is its lowest value: 0 even times infinity
+            return sympy.Integer(0)  # this atom has one value alone; 0 times infinity is 0 here
         most *= heights[base] ** power
     return most
 
@@ -178,7 +181,7 @@ def interval(
     of_symbol: Callable[[sympy.Expr], Interval],
     of_part: Callable[[sympy.Expr], Interval],
 ) -> Interval:
-    """Of any expression, from the intervals of symbols and of its parts."""
+    """The interval of any expression, from those of its symbols and of its parts."""
     if expr.is_number:
         return expr, expr
     if expr.is_Symbol:

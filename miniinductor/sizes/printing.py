@@ -23,8 +23,8 @@ SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # how strongly the outermost operator of
 
 
 class Printer:
-    """Writes an expression by the method that is named after its class: (text, binding
-    strength)."""
+    """Writes an expression by the method that is named after its class, `write_Add` for a sum.
+    Such a method gives the text and how strongly its outermost operator binds."""
 
     def visit(self, expr: sympy.Expr) -> tuple[str, int]:
         for cls in type(expr).__mro__:
@@ -44,10 +44,10 @@ class Printer:
 
 # --- Python ---------------------------------------------------------------------------------------
 class PythonPrinter(Printer):
-    """names: symbol -> how it is written; others by their own names."""
+    """names: symbol -> how it is written; the other symbols have their own names."""
 
     divisions = {FloorDiv: "//", Mod: "%"}
-    functions = {  # how its arguments are written, and what stands between them
+    functions = {  # class -> what stands around the arguments, and between them
         sympy.Max: ("max({})", ", "),
         sympy.Min: ("min({})", ", "),
         sympy.Abs: ("abs({})", ", "),
@@ -224,6 +224,7 @@ def index_text(expr: sympy.Expr, language: str = "c") -> str:
 
 
 def _term_key(term: sympy.Expr) -> tuple[bool, bool, str]:
+    """In a sum, what is added stands before what is subtracted, and the constant last."""
     coefficient, rest = term.as_coeff_Mul()
     return rest == 1, coefficient.is_negative or False, str(rest)
 

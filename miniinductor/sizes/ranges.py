@@ -24,7 +24,7 @@ import sympy
 
 from ..current import Current
 from .expressions import FloorDiv, Mod, Size
-from .intervals import is_nonnegative, of_function, settled
+from .intervals import of_function, settled
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
@@ -35,13 +35,15 @@ multiples = _multiples.set
 
 
 def opened(expression: sympy.Expr) -> sympy.Expr:
-    """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at
-    construction.  `closed` takes it back."""
+    """Where 8 is known to divide the symbol s: the expression with 8 * s_by_8 in place of s.
+
+    Divisions by 8 then come out when sympy builds the expression.  `closed` takes it back."""
     return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
 def closed(expression: sympy.Expr) -> sympy.Expr:
-    """The expression with s // 8 for each symbol t that `opened` wrote s = 8*t with."""
+    """What `opened` has changed, taken back: 8 * s_by_8 is s again, and a part s_by_8 that is left
+    alone becomes s // 8."""
     parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
     if not parts or not expression.has(*parts):
         return expression
@@ -72,9 +74,7 @@ def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
         return int(expression), int(expression)
     if expression.is_Symbol:
         size = ranges.get(expression)
-        if size is None or not getattr(size, "is_Integer", True):
-            return None
-        return 0, int(size) - 1
+        return (0, int(size) - 1) if isinstance(size, (int, sympy.Integer)) else None
     parts = []
     for argument in expression.args:
         part = bounds(argument, ranges)
@@ -109,8 +109,8 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
 
 
 class Simplifier:
-    """From the leaves up: each quotient, remainder, maximum ... in a simpler form where the ranges
-    of loop variables allow one."""
+    """Rewrites an expression from its leaves up: each quotient, remainder, maximum, ... takes a
+    simpler form where the ranges of the loop variables allow one."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -123,7 +123,8 @@ class Simplifier:
             return settled(e, self._nonnegative)
         if isinstance(e, DIVISIONS):
             return self._division(e)
-        # a quotient that came apart has new quotients in its parts
+        # building it again has taken the quotient apart, such as (8*i + j // 2) // 4 into
+        # 2*i + j // 8: then its parts have new quotients
         return self.visit(e) if isinstance(given, DIVISIONS) else e
 
     def _nonnegative(self, expr: sympy.Expr) -> bool:
@@ -150,7 +151,10 @@ class Simplifier:
     def _without_small_terms(
         self, e: sympy.Expr, numerator: sympy.Expr, divisor: int
     ) -> sympy.Expr | None:
-        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found."""
+        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found.
+
+        For each factor k that some terms share with the divisor (8 here): are the other terms
+        together at least 0 and below k?  Then they never change the quotient by k."""
         terms = [
             (math.gcd(int(term.as_coeff_Mul()[0]), divisor), term)
             for term in sympy.Add.make_args(numerator)
@@ -168,27 +172,14 @@ class Simplifier:
         return None
 
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
-        """By a symbolic divisor, or of a symbolic range: as it is, without
-        speed/symbolic_divisors.py."""
+        """A division by a symbol, or one whose bounds depend on a symbol, stays as it is.
+        (speed/symbolic_divisors.py puts a method here that simplifies some.)"""
         return e
 
 
-def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
-    """Is 0 <= expression < size for all indices in range, for sure?"""
-    limits = bounds(expression, ranges)
-    if limits is not None and getattr(size, "is_Integer", True):
-        return bool(limits[0] >= 0 and limits[1] < size)
-    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
-        return False
-    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
-        {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
-    )
-    return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
-
-
 def join_quotients(expression: sympy.Expr) -> sympy.Expr:
-    """c*b*FloorDiv(a, b) + c*Mod(a, b)  ->  c*a: what merging two dimensions that lie side by side
-    leaves behind."""
+    """Writes c*b*(a // b) + c*(a % b) as c*a.  Two dimensions that lie side by side in memory leave
+    such a sum behind when they are merged."""
     if not expression.is_Add or not expression.has(Mod):
         return expression
     for term in expression.args:

@@ -48,7 +48,7 @@ warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-# A symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2).
+# a symbol -> the integer that it stands for, such as math.trunc(s0 / 2); its name is a hash of that
 DERIVED: dict[sympy.Symbol, sympy.Expr] = {}
 
 
@@ -68,8 +68,8 @@ def with_derived_symbols(expr: sympy.Expr) -> sympy.Expr:
 
 
 def underived(expr: sympy.Expr, known: Sequence[str] = ()) -> sympy.Expr:
-    """The expression over the front end's symbols and the derived ones that are called as in
-    `known`."""
+    """The expression with what the derived symbols stand for, but for those with a name in `known`:
+    whoever evaluates it has their values."""
     return expr.xreplace(
         {s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known}
     )
@@ -106,8 +106,8 @@ size_hints = _hints.set
 
 
 def hint(n: Any, unknown: int | None = None) -> Any:
-    """The number that `n` is in the run the graph was captured in; `unknown` where nothing says
-    it."""
+    """The number that `n` was in the run in which the graph was captured, or `unknown` where the
+    symbols' values are not known."""
     if isinstance(n, int):
         return n
     if isinstance(n, torch.SymInt):
@@ -178,27 +178,6 @@ def maximum(a: Any, b: Any) -> Any:
     return size(sympy.Max(a, b))
 
 
-def minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return min(a, b)
-    return size(sympy.Min(a, b))
-
-
-def is_negative(n: Any) -> bool:
-    """Is this number below 0?  Where symbols leave it open, as in this run: whoever traced the
-    graph had to decide, and guards it."""
-    if isinstance(n, (int, float)):
-        return n < 0
-    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
-
-
-def is_multiple(n: Size, k: int) -> bool:
-    """Does the number k divide the size n, whatever the symbols are?"""
-    if isinstance(n, int):
-        return n % k == 0
-    return bool(Mod(sympy.expand(opened(n)), k) == 0)
-
-
 def quotient(a: Size, b: Size) -> Size | None:
     """a / b where b divides a for all sizes, else None."""
     if isinstance(a, int) and isinstance(b, int):
@@ -243,19 +222,18 @@ class Described:
 
 
 def described(value: Any) -> Any:
-    """A fake tensor as it is where its sizes are constant, else as `Described`; nested in tuples
-    too."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(map(described, value)) if is_symbolic(value) else value
+    """A fake tensor, or a tuple of them: where sizes are symbolic, each as `Described`."""
     if not is_symbolic(value):
         return value
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(described, value))
     return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device)
 
 
 # --- numbers again, when the graph runs -----------------------------------------------------------
 def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
-    """A function of the symbols' values (in the order `names`) that gives `tree` with numbers for
-    its symbolic sizes."""
+    """A function of the values of the symbols that are called `names`: it gives `tree` with numbers
+    in place of its symbolic sizes."""
     leaves, spec = pytree.tree_flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
@@ -273,7 +251,7 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
 
 
 def nearest_divisor(count: int, wanted: int) -> int:
-    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else
-    `wanted`."""
+    """The divisor of `count` nearest to `wanted`, between its half and its double, so that `count`
+    elements come in whole chunks; where there is none, `wanted` itself."""
     near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
     return min(near, key=lambda d: abs(d - wanted), default=wanted)

@@ -18,8 +18,9 @@ import torch
 
 from ..dependencies import LoopBody, Recorder, Ref
 from ..hooks import extends
-from ..sizes.ranges import bounds, lies_in
+from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
+from .symbolic_divisors import lies_in
 
 FOLLOWED = {
     "add": operator.add,

@@ -9,8 +9,22 @@ Out:  a simpler one that is equal for every index in range.
 
 import sympy
 
-from ..sizes.expressions import FloorDiv, Mod
-from ..sizes.ranges import DIVISIONS, Simplifier, lies_in
+from ..sizes.expressions import FloorDiv, Mod, Size
+from ..sizes.intervals import is_nonnegative
+from ..sizes.ranges import DIVISIONS, Ranges, Simplifier, bounds
+
+
+def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
+    """Is 0 <= expression < size for all indices in range, for sure?"""
+    limits = bounds(expression, ranges)
+    if limits is not None and isinstance(size, (int, sympy.Integer)):
+        return bool(limits[0] >= 0 and limits[1] < size)
+    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
+        return False
+    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
+        {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
+    )
+    return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
 
 
 def symbolic(self: Simplifier, e: sympy.Expr) -> sympy.Expr:

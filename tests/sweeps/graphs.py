@@ -30,11 +30,10 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [TESTS, os.path.dirname(TESTS)]
 
 import torch  # noqa: E402
-from front_helpers import clone_input, interpret  # noqa: E402
+from front_helpers import clone_input, interpret, trace  # noqa: E402
 from torch import fx  # noqa: E402
 
 import miniinductor  # noqa: E402
-from miniinductor.autograd.tracer import trace  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 
 FLOATS = [torch.float32] * 5 + [torch.float64, torch.bfloat16, torch.float16]

@@ -1,8 +1,8 @@
 """A tracer that also knows how each tensor was derived, and gives results in eager's strides.
 
 In:   the ops of a trace, as the core's tracer records them.
-Out:  `derivation(tensor)`: what it is a
-      view of, and by which steps; `versions_raised`: what a write has counted.
+Out:  `derivation(tensor)`: what it is a view of, and by which steps; `versions_raised`: the tensors
+      whose version a write has raised.
 
     v = x.t()[0]; w = v.data
     tracer.derivation(w)    # (x, [(aten.t, (), {}, "grad"), ..., (data_of, ...)])
@@ -40,6 +40,28 @@ def data_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.data
 
 
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    met: list[torch.Tensor] = []
+    of_tensors(tree, met.append)
+    return met
+
+
+def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
+    """The tensors that the call writes; those that it only reads."""
+    written: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
+    for place, argument in enumerate(op._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        (written if is_written else read).extend(tensors_in(value))
+    return written, read
+
+
+def order_in_memory(tensor: torch.Tensor) -> list[int]:
+    """The dimensions, the one with the largest stride first."""
+    return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
+
+
 @extends(Tracer)
 class CarefulTracer(Tracer):
     def __init__(self, *arguments: Any) -> None:
@@ -48,6 +70,8 @@ class CarefulTracer(Tracer):
         self.made_by: dict[int, tuple[Any, tuple]] = {}
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised: set[int] = set()
+        # ids of tensors of which an as_strided() of a part has reached other parts
+        self.reached_around: set[int] = set()
 
     # --- views ------------------------------------------------------------------------------------
     def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:
@@ -96,41 +120,37 @@ class CarefulTracer(Tracer):
 
     def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
         """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
-        for place, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            given = args[place] if place < len(args) else kwargs.get(argument.name)
-            for tensor in given if isinstance(given, (tuple, list)) else (given,):
-                while id(tensor) in self.made_by and self.made_by[id(tensor)][1][0] is not data_of:
-                    tensor = self.made_by[id(tensor)][0]
-                self.versions_raised.add(id(tensor))
+        for tensor in written_and_read(func, args, kwargs)[0]:
+            while id(tensor) in self.made_by and self.made_by[id(tensor)][1][0] is not data_of:
+                tensor = self.made_by[id(tensor)][0]
+            self.versions_raised.add(id(tensor))
 
     # --- what is taken apart ----------------------------------------------------------------------
     def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
         functional = functional_of(func) if func._schema.is_mutable else None
-        rule = self.rule_for(functional, args, kwargs)
-        if rule is not None:
+        decomposition = self.decomposition_of(functional, args, kwargs)
+        if decomposition is not None:
             with self:
-                out = rule(*args, **kwargs)
+                out = decomposition(*args, **kwargs)
                 if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
                     return args[0].copy_(out)
         return NotImplemented
 
-    def taken_apart(self, rule: Callable, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def taken_apart(
+        self, decomposition: Callable, func: Op, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
         """In the strides that the op itself gives where an argument is not contiguous.
 
         The results are no views of what was made on the way: `torch.stack` is written as a view of
         `cat(...)`; to autograd, eager's is a tensor of its own, and `stack(...).flatten()` is a
         view of that."""
         known = len(self._alive)
-        out = super().taken_apart(rule, func, args, kwargs)
+        out = super().taken_apart(decomposition, func, args, kwargs)
         if out is NotImplemented:
             return out
-        met: list[torch.Tensor] = []
-        of_tensors((args, kwargs), met.append)
         is_alias = any(result.alias_info for result in func._schema.returns)
-        if not is_alias and not all(t.is_contiguous() for t in met):
+        if not is_alias and not all(t.is_contiguous() for t in tensors_in((args, kwargs))):
             wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
             leaves, structure = pytree.tree_flatten(out)
             out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted), structure)
@@ -148,7 +168,7 @@ class CarefulTracer(Tracer):
         steps = zip(sizes(have.shape), have.stride(), want.stride())
         if not any(n not in (0, 1) and not same(a, b) for n, a, b in steps):
             return have
-        order = sorted(range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True)
+        order = order_in_memory(want)
         back = [order.index(d) for d in range(want.dim())]
         with self:
             return have.permute(order).contiguous().permute(back)
@@ -157,16 +177,16 @@ class CarefulTracer(Tracer):
 @functools.cache
 def functional_of(func: Op) -> Op | None:
     """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
-    arguments, returns = func._schema.arguments, func._schema.returns
-    written = [a.name for a in arguments if a.alias_info and a.alias_info.is_write]
-    if func.namespace != "aten" or not func._schema.name.endswith("_") or len(returns) != 1:
+    schema = func._schema
+    if func.namespace != "aten" or not schema.name.endswith("_") or len(schema.returns) != 1:
         return None
-    if torch.Tag.inplace_view in func.tags or written != [arguments[0].name]:
+    if torch.Tag.inplace_view in func.tags:
         return None
     try:
-        return functional_form(func)[0]
+        functional, written = functional_form(func)
     except CannotFunctionalize:
         return None
+    return functional if written == [schema.arguments[0].name] else None
 
 
 @extends(OriginInterpreter)

@@ -1,8 +1,8 @@
 """Outputs that share memory with an input, with a tensor of the graph, or with one another.
 
 In:   the output leaves of a traced program.
-Out:  `Output`s with views, which are replayed outside of
-      the autograd function; `Alias`es, which are made inside.
+Out:  `Output`s with views, which are replayed outside of the autograd function; `Alias`es, which
+      are made inside.
 
     def f(x):
         y = x + 1

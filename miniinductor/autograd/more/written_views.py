@@ -10,7 +10,8 @@ Out:  the new value, laid out in memory as eager's is.
 import torch
 
 from ...hooks import extends
-from ...sizes.symbols import same, same_sizes
+from ...ir import same_layout
+from ...sizes.symbols import same_sizes, sizes
 from ..functionalize import LAZY_VIEWS, Functionalizer, Node, inverts, output_of
 
 aten = torch.ops.aten
@@ -36,13 +37,6 @@ def computed(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple
     return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
 
-def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Do two tensors of one shape lie in memory alike?"""
-    return all(
-        same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
-    )
-
-
 @extends(Functionalizer)
 class CarefulFunctionalizer(Functionalizer):
     def in_layout_of(self, node: Node, value: Node) -> Node:
@@ -51,7 +45,8 @@ class CarefulFunctionalizer(Functionalizer):
         tensor with holes only the order of its strides is kept."""
         given, before = value.meta["val"], node.meta["val"]
         wanted = torch.empty_like(before)
-        if same_layout(before, given) or same_layout(wanted, given):
+        shape, strides = sizes(before.shape), given.stride()
+        if any(same_layout(shape, t.stride(), strides) for t in (before, wanted)):
             return value
         return self.copied_into(node, wanted, value)
 
