@@ -1,4 +1,4 @@
-"""What the scheduler orders and fuses: eager kernels, and groups of loop bodies; and their order.
+"""What the scheduler orders and fuses: eager kernels and groups of loop bodies.
 
 In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `NodeGraph` that says which of them
       must run before which.
@@ -146,8 +146,8 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def has_effect(buffer: Buffer) -> bool:
-    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay,
-    in their order; checks may raise."""
+    """Does the eager kernel do more than compute?  A random one advances the generator, and an
+    assertion may raise: they all run, in their order."""
     op = getattr(buffer, "op", None)
     schema = getattr(op, "_schema", None)
     if schema is None:
@@ -180,9 +180,8 @@ class NodeGraph:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of
-        its target; for an eager kernel with an effect, the one before it; where it overwrites an
-        input, the readers of the old value."""
+        """Names whose makers run before `node`: what it reads; the eager kernel with an effect
+        before it; and, if it is a scatter, the others that read what its target held."""
         names = node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )
