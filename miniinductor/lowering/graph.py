@@ -57,8 +57,8 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
 MANY_OPS = 16
-# MANY_READS of a GPU, which waits for memory and not for arithmetic.  Not in a backward half: its
-# kernels run over different loops, so what they share is rarely read just once
+# MANY_READS on a GPU, whose kernels wait for memory and not for arithmetic.  Not in a backward
+# half, where the kernels that share a value run over different loops
 FEW_READS = 2
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 # functions of sizes that kernels and wrappers can print
