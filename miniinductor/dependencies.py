@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 import torch
@@ -321,8 +321,10 @@ class LoopBody:
         instructions: Sequence[Instruction] | None = None,
         values: dict | None = None,
     ) -> dict:
-        """Call `handler` with each recorded op.  Symbols of indirect indices become those the
-        handler returns."""
+        """Call `handler` with each recorded op; {result of an instruction: what the handler
+        returned}.  In indices, the recorded symbol of an indirect_indexing becomes the handler's.
+
+        instructions, values: those of a masked block, and what is known outside of it."""
         values = {} if values is None else values
         symbols = {k: v for k, v in values.items() if isinstance(k, sympy.Symbol)}
 
@@ -338,22 +340,24 @@ class LoopBody:
 
         for instruction in self.instructions if instructions is None else instructions:
             handler.origin = instruction.origin
-            args = [decode(a) for a in instruction.args if instruction.op != "masked"]
             if instruction.op == "masked":
                 mask, value, other = instruction.args
-
-                def body(block=instruction.block, value=value):
-                    inside = dict(values)
-                    self.play(handler, block, inside)
-                    return inside[value]
-
-                values[instruction.result] = handler.masked(values[mask], body, other)
-                continue
-            result = getattr(handler, instruction.op)(*args)
+                block = functools.partial(
+                    self.play_block, handler, instruction.block, value, values
+                )
+                result = handler.masked(values[mask], block, other)
+            else:
+                result = getattr(handler, instruction.op)(*map(decode, instruction.args))
             values[instruction.result] = result
             if isinstance(instruction.result, sympy.Symbol):
                 symbols[instruction.result] = result
         return values
+
+    def play_block(
+        self, handler: OpsHandler, block: Sequence[Instruction], value: Ref, values: dict
+    ) -> Any:
+        """The value of a masked block; nothing else that it computes is seen outside."""
+        return self.play(handler, block, dict(values))[value]
 
     # -- rewriting the loops
     def substitute(

@@ -168,7 +168,8 @@ class NodeGraph:
         self.buffers = buffers_of(graph)
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
-        # name -> names that come before
+        # name -> names that come before: of eager kernels with an effect the one before it;
+        # speed/in_place.py adds the readers of the old value of an input that is overwritten
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
 
     def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
@@ -180,8 +181,8 @@ class NodeGraph:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads; the eager kernel with an effect
-        before it; and, if it is a scatter, the others that read what its target held."""
+        """Names whose makers run before `node`: what it reads; if it is a scatter, the others that
+        read what its target held; and what `before` says of it."""
         names = node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )

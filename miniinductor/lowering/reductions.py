@@ -21,6 +21,7 @@ from ..sizes.symbols import maximum
 from ..sizes.symbols import size as as_size
 from .pointwise import full
 from .registry import (
+    NARROW,
     Call,
     NotLowered,
     aten,
@@ -33,7 +34,6 @@ from .registry import (
     view,
 )
 
-LOW_PRECISION = (torch.float16, torch.bfloat16)
 EXTREMES = ("max", "min", "argmax", "argmin")
 
 
@@ -83,7 +83,7 @@ def with_ones(call: Call, box: TensorBox, dims: Sequence[int]) -> TensorBox:
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in LOW_PRECISION else dtype
+    return torch.float32 if dtype in NARROW else dtype
 
 
 @lower(aten.sum, aten.prod)
