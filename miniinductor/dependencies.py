@@ -341,10 +341,8 @@ class LoopBody:
         for instruction in self.instructions if instructions is None else instructions:
             handler.origin = instruction.origin
             if instruction.op == "masked":
-                mask, value, other = instruction.args
-                block = functools.partial(
-                    self.play_block, handler, instruction.block, value, values
-                )
+                mask, _, other = instruction.args
+                block = functools.partial(self.play_block, handler, instruction, values)
                 result = handler.masked(values[mask], block, other)
             else:
                 result = getattr(handler, instruction.op)(*map(decode, instruction.args))
@@ -353,11 +351,9 @@ class LoopBody:
                 symbols[instruction.result] = result
         return values
 
-    def play_block(
-        self, handler: OpsHandler, block: Sequence[Instruction], value: Ref, values: dict
-    ) -> Any:
-        """The value of a masked block; nothing else that it computes is seen outside."""
-        return self.play(handler, block, dict(values))[value]
+    def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:
+        """The value of a masked body; nothing else that it computes is seen outside."""
+        return self.play(handler, masked.block, dict(values))[masked.args[1]]
 
     # -- rewriting the loops
     def substitute(

@@ -133,11 +133,6 @@ def node_of(buffer: Any) -> ExternNode | Group:
     return Group([Node(buffer, body)], body.outer, body.inner)
 
 
-def buffers_of(graph: Graph) -> dict[str, Buffer]:
-    """Every buffer by its name: the graph's, its inputs (ints, too) and its operations."""
-    return {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-
-
 def buffer_bytes(buffer: Buffer) -> int:
     """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only
     serves the scores."""
@@ -165,7 +160,8 @@ class NodeGraph:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.buffers = buffers_of(graph)
+        # every buffer by its name; inputs that are numbers, too
+        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;

@@ -45,16 +45,7 @@ from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import (
-    CHUNK,
-    Accumulator,
-    Sums,
-    barrier_before,
-    bound,
-    declarations,
-    longest,
-    parts_of,
-)
+from .cpp_reductions import CHUNK, Accumulator, Sums, bound, declarations, fence, longest, parts_of
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
 from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
@@ -354,7 +345,7 @@ class CppKernelWriter(CppExpressions):
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         result: list[Statement] = [line for a in accumulators for line in a.before_lanes()]
         for start, end in parts:
-            result += barrier_before(lines, lanes_of(start, end))
+            result += fence(lines, lanes_of(start, end))
             result += nest(lines, [(lane, start, end)], pragma)
         return [*result, *[line for a in accumulators for line in a.after_lanes()]]
 

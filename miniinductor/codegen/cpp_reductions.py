@@ -161,7 +161,7 @@ UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless
 BARRIER = Line('asm volatile("");')
 
 
-def barrier_before(lines: Statements, count: int | None = None) -> list[Line]:
+def fence(lines: Statements, count: int | None = None) -> list[Line]:
     """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
     vectorised.
 

@@ -257,9 +257,6 @@ class GraphLowering(fx.Interpreter):
         if is_complex and not is_view(target) and target is not aten._unsafe_view.default:
             raise NotLowered("complex numbers")
 
-    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return args[0]
-
 
 def _as_size(leaf: Any) -> Any:
     return size(leaf) if isinstance(leaf, SYMBOLIC) else leaf

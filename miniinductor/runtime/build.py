@@ -333,9 +333,7 @@ def cpu_name() -> str:
 
 
 def vector_bits() -> int:
-    if "avx512f" in cpu_flags():
-        return 512
-    return 256 if "avx2" in cpu_flags() else 128
+    return 512 if "avx512f" in cpu_flags() else 256
 
 
 def prelude() -> str:

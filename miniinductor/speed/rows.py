@@ -30,7 +30,7 @@ import torch
 from .. import config
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import LANES, Sums, barrier_before, bound, longest
+from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
@@ -177,7 +177,7 @@ class Rows(RowInvariants):
 
     def columns_loop(self, lines: Statements) -> list[Statement]:
         pragma = Pragma(simd=True) if config.vectorize else None
-        return barrier_before(lines) + nest(lines, [self.columns], pragma)
+        return fence(lines) + nest(lines, [self.columns], pragma)
 
     # -- one stage ---------------------------------------------------------------------------------
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
