@@ -276,4 +276,4 @@ def triton_masked() -> None:
 # --- the compiler ---------------------------------------------------------------------------------
 @mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
 def loops_around_lanes() -> None:
-    cpp.alone = lambda lines, count=None: []
+    cpp.fence = lambda lines, count=None: []
