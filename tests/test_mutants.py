@@ -1,5 +1,6 @@
 """Each mutant still changes something that is there: the generators' proof outlives renamings."""
 
+import inspect
 import os
 import sys
 import types
@@ -21,7 +22,7 @@ def names():
             found[name] = set(vars(module)), set(vars(module))
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:
-                    fields = {n for c in value.__mro__ for n in vars(c).get("__annotations__", ())}
+                    fields = {n for c in value.__mro__ for n in inspect.get_annotations(c)}
                     found[f"{name}.{value.__qualname__}"] = {*vars(value)}, {*dir(value), *fields}
     return found
 
