@@ -1,9 +1,7 @@
-"""What a loop body reads and writes, and the loops it runs over, in a form that two bodies can be
-compared in.
+"""What a loop body reads and writes, and over which loops, as data: two bodies can be compared.
 
-In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of the body as a list,
-      every index
-expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (reduction).
+In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: a list of the ops, and a list of
+      the index expressions in them, over x0, x1, ... (outer loops) and r0, r1, ... (reduction).
 
     >>> body = trace(buffer)     # exp of 4 x 8 elements: the closure runs once, under a recorder
     >>> body.reads()
@@ -26,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 import torch
@@ -75,9 +73,10 @@ class Instruction:
 
 # --- recording ------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
-    """Writes each op down, equal ones once.  (speed/known_indices.py: integers are followed.)"""
+    """Writes each op down, equal ones once.  (speed/known_indices.py extends it: an index that is
+    computed as a value, such as arange(n) + 1, becomes an index expression.)"""
 
-    origin = ""
+    origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
     flat_reduction_index: sympy.Expr
 
     def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
@@ -159,7 +158,8 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
-    recorder.flat_reduction_index, origin.value = flatten(r, inner), ""
+    recorder.flat_reduction_index = flatten(r, inner)
+    origin.value = ""
     with set_handler(recorder):
         run_body(buffer, x, r)
     return recorder.body(outer, inner)
@@ -175,8 +175,8 @@ def without_unused(
 ) -> tuple[list[sympy.Expr], list[Instruction]]:
     """Only the instructions whose result something uses, and the indices those need, numbered anew.
 
-    A position is checked though nobody uses it: x[i] of an x with one row reads the same element
-    for each i."""
+    Checks stay though nobody uses their result: x[i] of an x with one row reads the same element
+    for each i, but must raise for i = 1."""
     used, renumber, kept_indices = set(), {}, []
 
     def sweep(block: Sequence[Instruction]) -> list[Instruction]:
@@ -221,7 +221,9 @@ def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
 # --- linear forms ---------------------------------------------------------------------------------
 @functools.lru_cache(100_000)
 def linear_form(expr: sympy.Expr) -> tuple[dict[sympy.Symbol, sympy.Expr], frozenset[sympy.Symbol]]:
-    """(coefficient of each loop variable, loop variables that occur in some other way)."""
+    """(coefficient of each loop variable, loop variables that occur in some other way).
+
+    8*x0 + r0 + x1//2 is ({x0: 8, r0: 1}, {x1})."""
     coefficients, tangled = {}, set()
     for term in sympy.Add.make_args(sympy.expand(expr)):
         variables = [s for s in term.free_symbols if is_loop_variable(s)]
@@ -319,8 +321,10 @@ class LoopBody:
         instructions: Sequence[Instruction] | None = None,
         values: dict | None = None,
     ) -> dict:
-        """Call `handler` with each recorded op.  Symbols of indirect indices become those the
-        handler returns."""
+        """Call `handler` with each recorded op; {result of an instruction: what the handler
+        returned}.  In indices, the recorded symbol of an indirect_indexing becomes the handler's.
+
+        instructions, values: those of a masked block, and what is known outside of it."""
         values = {} if values is None else values
         symbols = {k: v for k, v in values.items() if isinstance(k, sympy.Symbol)}
 
@@ -336,22 +340,20 @@ class LoopBody:
 
         for instruction in self.instructions if instructions is None else instructions:
             handler.origin = instruction.origin
-            args = [decode(a) for a in instruction.args if instruction.op != "masked"]
             if instruction.op == "masked":
-                mask, value, other = instruction.args
-
-                def body(block=instruction.block, value=value):
-                    inside = dict(values)
-                    self.play(handler, block, inside)
-                    return inside[value]
-
-                values[instruction.result] = handler.masked(values[mask], body, other)
-                continue
-            result = getattr(handler, instruction.op)(*args)
+                mask, _, other = instruction.args
+                block = functools.partial(self.play_block, handler, instruction, values)
+                result = handler.masked(values[mask], block, other)
+            else:
+                result = getattr(handler, instruction.op)(*map(decode, instruction.args))
             values[instruction.result] = result
             if isinstance(instruction.result, sympy.Symbol):
                 symbols[instruction.result] = result
         return values
+
+    def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:
+        """The value of a masked body; nothing else that it computes is seen outside."""
+        return self.play(handler, masked.block, dict(values))[masked.args[1]]
 
     # -- rewriting the loops
     def substitute(
@@ -389,7 +391,7 @@ class LoopBody:
         return self.substitute(outer, inner, mapping)
 
     def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
-        """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""
+        """A pointwise body over all loops of a reduction: its last loops become r0, r1, ..."""
         body = self.split_to(tuple(outer) + tuple(inner), ())
         mapping = {
             loop_variable("x", len(outer) + i): loop_variable("r", i) for i in range(len(inner))
@@ -438,16 +440,17 @@ class LoopBody:
     def split_divisions(self) -> "LoopBody":
         """x//k and x%k, where k divides the size of x, become plain variables: x is split into
         (size/k, k)."""
-        for _ in range(8):
-            cut = next(self._divisors(), None)
+        body = self
+        for _ in range(8):  # more such loops stay as they are
+            cut = next(body._divisors(), None)
             if cut is None:
                 break
             prefix, number, divisor = cut
-            sizes = {"x": list(self.outer), "r": list(self.inner)}
+            sizes = {"x": list(body.outer), "r": list(body.inner)}
             size = sizes[prefix][number]
             sizes[prefix][number : number + 1] = [quotient(size, divisor), divisor]
-            self = self.split_to(sizes["x"], sizes["r"])
-        return self
+            body = body.split_to(sizes["x"], sizes["r"])
+        return body
 
     def _divisors(self) -> Iterator[tuple[str, int, Size]]:
         for index in self.indices:
@@ -462,25 +465,27 @@ class LoopBody:
                         yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix: str) -> list[int]:
-        """Loops sorted so that the innermost steps through memory by the smallest stride; the store
-        decides first, but for a reduction whose reads lie side by side along an outer loop only."""
-        sizes = self.outer if prefix == "x" else self.inner
-        count = len(sizes)
-        if count < 2 or (
-            prefix == "r"
-            and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))
-        ):
+        """Loops sorted so that the innermost steps through memory by the smallest stride.
+
+        The first access that tells two loops apart decides.  Stores are asked before loads, except
+        in a reduction whose reads lie side by side along an outer loop only."""
+        count = len(self.sizes(prefix))
+        # a scan, and argmax, take the elements in their own order
+        in_order = self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds())
+        if count < 2 or prefix == "r" and in_order:
             return list(range(count))
         by_reads = prefix == "x" and self.reads_lie_along_outer()
-        accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
+        accesses = self.reads()
         if by_reads:
             accesses = self.reads() + self.writes()
+        elif prefix == "x":
+            accesses = self.writes() + self.reads()
 
         def before(a: int, b: int) -> int:
             first, second = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
                 strides = [stride_of(access.index, v) for v in (first, second)]
-                known = [stride and hint(stride) for stride in strides]
+                known = [None if stride is None else hint(stride) for stride in strides]
                 decided = compare_strides(*known, by_reads)
                 if decided:
                     return decided
@@ -489,7 +494,7 @@ class LoopBody:
         return sorted(range(count), key=functools.cmp_to_key(before))
 
     def reads_lie_along_outer(self) -> bool:
-        """A reduction whose reads lie side by side along an outer loop only."""
+        """Is it a reduction of columns: only outer loops step through memory one by one?"""
         if not self.inner:
             return False
         along_inner = any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
@@ -498,8 +503,9 @@ class LoopBody:
 
 
 def compare_strides(a: int | None, b: int | None, far_first: bool) -> int:
-    """-1: a loop of stride `a` is outside of one of stride `b`; 1: inside; 0: this access does not
-    say.  None: not a constant step; far_first: that is far where the other one is 1."""
+    """-1: a loop of stride `a` belongs outside of one of stride `b`; 1: inside; 0: this access does
+    not tell.  The larger stride is outside.  A stride of None is no constant; with far_first it
+    counts as larger than 1."""
     if far_first and None in (a, b) and 1 in (a, b):
         return -1 if a is None else 1
     if a is None or b is None or a == b or 0 in (a, b):
@@ -514,17 +520,18 @@ def int_or_none(value: object) -> int | None:
 
 
 def merge_loops(bodies: list[LoopBody]) -> list[LoopBody]:
-    """Merge neighbouring loops of bodies that run together, where each access of each body allows
-    it: each index steps, per step of loop i, by what size(i+1) steps of i+1 make."""
+    """Merge neighbouring loops of bodies that run together, where every index of every body allows
+    it: one step of the outer loop moves it as far as all steps of the inner one, as in
+    8*x0 + x1 with x1 < 8."""
     for prefix in "xr":
         number = 0
         while True:
             sizes = max((body.sizes(prefix) for body in bodies), key=len, default=())
             if number + 1 >= len(sizes):
                 break
-            a, b, size_of_b = *loop_variables(prefix, number + 2)[-2:], sizes[number + 1]
+            a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
             indices = [index for body in bodies for index in body.indices]
-            if all(mergeable(index, a, b, size_of_b) for index in indices):
+            if all(mergeable(index, a, b, sizes[number + 1]) for index in indices):
                 bodies = [body.merged(prefix, number) for body in bodies]
             else:
                 number += 1

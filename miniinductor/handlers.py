@@ -1,7 +1,7 @@
-"""Handlers that read a loop body without running it: text, counts, dtypes.
+"""Handlers that look at a loop body without computing: its text, its dtypes.
 
-In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `DtypeHandler` the dtype
-      of its value.
+In:   a buffer whose body is a function over `ops`.  Out: `PrintHandler` has its text and
+      `DtypeHandler` the dtypes of its values; `run_body` plays it to any handler.
 
     >>> print(buffer_text(buffer))
     buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
@@ -42,7 +42,8 @@ class PrintHandler(OpsHandler):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.names: dict[Any, Any] = {}  # the text of an op, or the key of an index -> its name
+        # "exp(tmp0)" -> "tmp1"; what an indirect_indexing is given -> its symbol
+        self.names: dict[Any, Any] = {}
         self.count = itertools.count()
         self.indirect = itertools.count()
 
@@ -64,9 +65,11 @@ class PrintHandler(OpsHandler):
         return self.names[key]
 
     def masked(self, mask: Value, body: Callable[[], Value], other: float) -> str:
-        outer, self.lines, names = self.lines, [], dict(self.names)
+        outer, names = self.lines, dict(self.names)
+        self.lines = []
         value = body()
-        inner, self.lines, self.names = self.lines, outer, names
+        inner = self.lines
+        self.lines, self.names = outer, names  # names that the body defined end with it
         name = f"tmp{next(self.count)}"
         self.lines.append(f"{name} = masked({mask}, other={other}):")
         self.lines += [f"    {line}" for line in [*inner, value]]
@@ -173,7 +176,7 @@ class DtypeError(AssertionError):
 
 
 def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
-    """`want`, which all that an op is given must be."""
+    """`want`; DtypeError if one of the `given` dtypes is another."""
     for dtype in given:
         if dtype != want:
             raise DtypeError(f"{what} of {want} is given {dtype}")
@@ -228,9 +231,8 @@ class DtypeHandler(OpsHandler):
 
 
 def _dtype_rule(name: str) -> Callable[..., Dtype]:
-
     def method(self: DtypeHandler, *args: Dtype) -> Dtype:
-        dtype = expect(name, *args)
+        dtype = expect(name, *args)  # the others' must be the first one's
         return torch.bool if name in TRUTHS else dtype
 
     return method

@@ -1,8 +1,7 @@
 """What the loop IR means: it runs here with torch tensors, one element grid per loop nest.
 
-In:   `ir.Graph` and the real inputs.  Out: the outputs, and mutations done.  Slow and plain: this
-      is the definition
-every code generator is tested against.
+In:   `ir.Graph` and the real inputs.  Out: the outputs; mutated inputs have been written.  Slow and
+      plain: this is the definition that every code generator is tested against.
 
     >>> outputs = run_graph(graph, [x])
 
@@ -58,8 +57,8 @@ def evaluate(expr: Size, values: dict[sympy.Symbol, Any]) -> Any:
 
 
 # --- the ops --------------------------------------------------------------------------------------
-def _div_zero_safe(function: Callable[..., Tensor], **options: Any) -> Callable[..., Tensor]:
-    """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
+def _checking_zero(function: Callable[..., Tensor], **options: Any) -> Callable[..., Tensor]:
+    """`function`, a division, that raises as eager does where an integer is divided by zero."""
 
     def call(a: Tensor, b: Tensor) -> Tensor:
         if not a.dtype.is_floating_point and (b == 0).any():
@@ -71,10 +70,10 @@ def _div_zero_safe(function: Callable[..., Tensor], **options: Any) -> Callable[
 
 NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "truediv": torch.div,
-    "floordiv": _div_zero_safe(torch.div, rounding_mode="floor"),
-    "truncdiv": _div_zero_safe(torch.div, rounding_mode="trunc"),
-    "remainder": _div_zero_safe(torch.remainder),
-    "fmod": _div_zero_safe(torch.fmod),
+    "floordiv": _checking_zero(torch.div, rounding_mode="floor"),
+    "truncdiv": _checking_zero(torch.div, rounding_mode="trunc"),
+    "remainder": _checking_zero(torch.remainder),
+    "fmod": _checking_zero(torch.fmod),
 }
 SCATTER_MODES = dict(atomic_add="sum", atomic_mul="prod", atomic_max="amax", atomic_min="amin")
 SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
@@ -105,13 +104,14 @@ class InterpreterHandler(OpsHandler):
         ranges = loops(data)
         self.shape = tuple(map(int, ranges.values()))
         self.outer = self.shape[: len(data.ranges)]
+        # how many elements are stored: a scan has one for each iteration, a reduction one per row
         self.written = self.shape if isinstance(data, Scan) else self.outer
         self.device = device
         self.values: dict[sympy.Symbol, Any] = {}  # symbol -> int, or int64 tensor
         for d, (symbol, size) in enumerate(ranges.items()):
             along = [-1 if k == d else 1 for k in range(len(ranges))]
             self.values[symbol] = torch.arange(int(size), device=device).view(along)
-        self.mask: Tensor | None = None
+        self.mask: Tensor | None = None  # where the ops called now count; None: everywhere
         self.count = itertools.count()
 
     def grid(self, value: Any, dtype: Dtype = torch.int64) -> Tensor:
@@ -125,6 +125,7 @@ class InterpreterHandler(OpsHandler):
         if self.mask is not None:
             where = torch.where(self.mask, where, torch.zeros_like(where))
         if not flat.numel() and (self.mask is not None or 0 in self.shape):
+            # an empty buffer, of which no iteration reads an element
             return flat.new_zeros(()).expand(where.shape)
         if 0 not in (*self.shape, where.numel()):
             if int(where.min()) < 0 or int(where.max()) >= flat.numel():
@@ -135,7 +136,7 @@ class InterpreterHandler(OpsHandler):
         flat = self.memory[name]
         shape = self.written
         where = self.grid(evaluate(index, self.values))
-        if where.dim() > len(shape):
+        if where.dim() > len(shape):  # the reduced dimensions, which have size 1 here
             where = where.reshape(where.shape[: len(shape)])
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
         assert value.dtype == flat.dtype, (name, value.dtype, flat.dtype)
@@ -234,13 +235,13 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     memory = {name: _flat(t.detach()) for name, t in given.items() if isinstance(t, Tensor)}
     several: dict[str, Any] = {}  # eager kernel -> its several results
 
-    def seen(view: BufferView) -> Tensor:
+    def tensor_of(view: BufferView) -> Tensor:
         size, stride = [*map(int, view.size)], [*map(int, view.stride)]
         flat = memory[view.name]
         return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
 
-    def view(tree: Any) -> Any:
-        return pytree.tree_map_only(BufferView, seen, tree)
+    def tensors_of(tree: Any) -> Any:
+        return pytree.tree_map_only(BufferView, tensor_of, tree)
 
     with torch.no_grad():
         for buffer in graph.operations:
@@ -250,15 +251,15 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             if isinstance(buffer, MultiOutput):
                 value = functools.reduce(operator.getitem, buffer.index, several[buffer.source])
             else:
-                value = buffer.op(*view(buffer.args), **view(buffer.kwargs))
+                value = buffer.op(*tensors_of(buffer.args), **tensors_of(buffer.kwargs))
             if buffer.layout is None:
                 several[buffer.name] = value
             else:
                 stride = tuple([int(n) for n in buffer.layout.stride])
                 memory[buffer.name] = _flat(in_layout(value, stride))
-        outputs = view(graph.outputs)
+        outputs = tensors_of(graph.outputs)
         for name, new in graph.mutations:
-            given[name].copy_(view(new))
+            given[name].copy_(tensor_of(new))
     return outputs
 
 

@@ -1,8 +1,7 @@
 """The loop IR: tensors as Python functions from an index to a value.
 
-In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operations`, the list of
-      buffers to compute,
-which the scheduler fuses and the code generators write out.
+In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operations`, the buffers
+      to compute, which the scheduler fuses and the code generators write out.
 
     >>> cpu = torch.device("cpu")
     >>> x = TensorBox(InputBuffer("x", Layout.contiguous(cpu, torch.float32, [4, 8])))
@@ -93,8 +92,10 @@ origin = Current("")  # the FX node whose ops are being called
 
 
 def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
-    """`function`, a body whose ops belong to FX node `name`; what the values it loads are made of
-    belongs to their nodes."""
+    """`function`, a loop body, which sets `origin` to FX node `name` while its own ops are called.
+
+    Of relu(exp(x)), inlined into one body: relu's function calls exp's, which sets `origin` to
+    "exp" for its ops, and back to "relu" before it returns."""
     if hasattr(function, "node"):
         return function
 
@@ -142,10 +143,10 @@ class Reduction(Loops):
 
 @dataclass
 class Scan(Loops):
-    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for
-    all r up to rindex: cumsum. ranges: of all dimensions but the scanned one."""
+    """value[output_index(index, rindex)] = inner_fn(index, r) for all r up to rindex, combined in
+    `src_dtype`: cumsum.  `ranges` has all dimensions but the scanned one."""
 
-    reduction_ranges: list[Size]
+    reduction_ranges: list[Size]  # the scanned dimension
     output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
     kind: str  # one of ops.SCANS
     src_dtype: torch.dtype
@@ -157,9 +158,9 @@ class Scan(Loops):
 
 @dataclass
 class Scatter(Loops):
-    """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it
-    writes is `target`, an already realised buffer whose memory it takes over.  mode: that of
-    `ops.store`."""
+    """output[output_index(index)] = (or +=) inner_fn(index).  It writes into the memory of
+    `target`, a stored buffer; elements that it does not write keep the target's values.  mode:
+    that of `ops.store`."""
 
     output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
@@ -188,7 +189,7 @@ class View:
 @dataclass
 class Buffer:
     name: str
-    layout: Any  # a Layout; None of a kernel with several results, and of an input that is a number
+    layout: Any  # a Layout; None for a kernel with several results and an input that is a number
     origins: Origins = frozenset()
 
     def get_size(self) -> tuple[Size, ...]:
@@ -261,8 +262,7 @@ class TensorBox:
 
     def __init__(self, data: Any) -> None:
         self.data = data  # Pointwise | Reduction | Scan | View | Buffer
-        # what eager has for it: a fake tensor or `Described`; None for values that no node stands
-        # for
+        # the fake tensor (or `Described`) of the FX node that it is the value of, if it is one's
         self.fake: Any = None
 
     @staticmethod
@@ -285,8 +285,8 @@ class TensorBox:
 
     @property
     def origins(self) -> Origins:
-        """What its users must name as theirs: nothing once the value is stored, for then it is
-        another kernel's work."""
+        """The FX nodes that a user of the value computes, too.  None once it is stored: then
+        another kernel has computed it."""
         return frozenset() if isinstance(self.data, Buffer) else self.data.origins
 
     def _described(self) -> Any:
@@ -311,7 +311,8 @@ class TensorBox:
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
-            # now: what is stored after this value was made must not be read by it
+            # Asked for now, not inside of the lambda: the base may become a buffer later, after
+            # buffers that read this view.  They must not read a buffer that comes after them.
             inner = data.base.make_loader()
             return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
@@ -347,14 +348,16 @@ class TensorBox:
             layout = self.data.layout
             place = tuple(layout.size), tuple(layout.stride), layout.offset
             view = BufferView(self.data.name, *place)
-        if view is None or stride is not None and not same_layout(view.size, view.stride, stride):
-            copied = self.copy()
-            copied.realize(stride)
-            return copied.as_buffer_view()
-        return view
+        if view is not None and (stride is None or same_layout(view.size, view.stride, stride)):
+            return view
+        copied = self.copy()
+        copied.realize(stride)
+        return copied.as_buffer_view()
 
     def _affine_view(self) -> BufferView | None:
-        """BufferView of a view whose linear index is sum(i_k * stride_k) + offset, else None."""
+        """BufferView of a view whose linear index is sum(i_k * stride_k) + offset, else None.
+
+        x.t()[1] of x[4, 8] reads element v0 of it at 8*v0 + 1: stride 8, offset 1."""
         size = self.get_size()
         index = [sympy.Symbol(f"v{k}", integer=True, nonnegative=True) for k in range(len(size))]
         expressions: Index = index
@@ -423,7 +426,7 @@ class Graph:
     constants: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     operations: list[Any] = field(default_factory=list)
-    # buffers that are not computed inside a reduction which reads them
+    # buffers that are never fused into a reduction which reads them
     apart: set[str] = field(default_factory=set)
     # buffers whose kernels raise where eager does: they run, though nobody reads what they compute
     checks: set[str] = field(default_factory=set)
@@ -432,8 +435,8 @@ class Graph:
 
     @property
     def results(self) -> list[BufferView]:
-        """Views of buffers that are there when the call ends: outputs, and new values of what is
-        written."""
+        """All that must be in memory when the call ends: outputs, and the new values of mutated
+        inputs."""
         return buffer_views([self.outputs, self.mutations])
 
     def add(

@@ -1,4 +1,4 @@
-"""Scheduled nodes become kernels: written and built.
+"""Groups of the schedule become kernels: their source is written, then built.
 
 In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they were, and for each
       group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
@@ -8,9 +8,9 @@ In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they we
     >>> step.name, step.language, step.kernel.arguments
     ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
 
-Which generator writes a kernel is a matter of its device's language and of its kind (devices.py);
-C++ is registered here.  Mirrors the loop over nodes in torch/_inductor/scheduler.py (`codegen`) and
-codecache.py.
+Which generator writes a kernel follows from the language of its device and the class of its node
+(`Language.writers` in devices.py); C++ is registered here.  Mirrors the loop over nodes in
+torch/_inductor/scheduler.py (`codegen`) and codecache.py.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -179,7 +179,9 @@ def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
 def build_for(
     place: Place, steps: Sequence[KernelStep], names: dict[Callable, str], inputs: set[str]
 ) -> None:
-    """Build the kernels of one place, all at once, and name them: equal ones are one function."""
+    """Build the kernels of one place, all at once, and name them: equal ones are one function.
+
+    It sets `name` and `function` of each step, and adds to `names`."""
     functions = build_functions(*place, [s.kernel for s in steps], [s.moved for s in steps])
     for step, function in zip(steps, functions):
         name = f"{step.kernel.summary}_{len(names)}"

@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -40,8 +40,15 @@ from .runtime.program import ALIGNMENT
 from .sizes.intervals import is_nonnegative
 from .sizes.symbols import Size, expand, hint, sizes
 
-# (offset or slot, bytes, first step, last step, buffer)
-Occupied: TypeAlias = tuple[int, Size, int, int, str]
+
+class Occupied(NamedTuple):
+    """Bytes of the arena that a buffer has from its first step to its last."""
+
+    start: int  # offset; where sizes are symbols, the number of a slot
+    nbytes: Size
+    born: int
+    dies: int
+    name: str
 
 
 @dataclass
@@ -84,7 +91,7 @@ class MemoryPlanner:
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.device, self.record = device, record
         self.owned = are_owned(record)
-        # buffer -> the one whose memory it takes: a scatter's target, an input that is written, ...
+        # buffer -> the one whose memory it takes: a scatter's target, an input that is written
         self.memory_of = {**schedule.overwritten, **scatter_targets(steps)}
         self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
         self.pinned: set[str] = set()  # roots whose memory outlives the call, or may
@@ -187,7 +194,8 @@ class MemoryPlanner:
             return self.place_anew(name, nbytes, life)
         if dying in self.in_arena:
             slot, offset = self.in_arena[name] = self.in_arena[dying]
-            self.arena.append((slot if self.symbolic else offset, size, *life, name))
+            start = slot if self.symbolic else offset
+            self.arena.append(Occupied(start, size, *life, name))
         else:
             self.memory_of[name] = dying
             self.last_use[self.root(name)] = self.last_use.pop(name, position)
@@ -211,11 +219,11 @@ class MemoryPlanner:
             start, before = place_in_arena(self.arena, size, *life)
             self.slots[0] = max(self.slots[0], start + size)
             self.in_arena[name] = (0, start)
-        self.arena.append((start, size, *life, name))
+        self.arena.append(Occupied(start, size, *life, name))
         return f"reuse of {before}" if before else "new"
 
     def arena_bytes(self, nbytes: Size) -> int:
-        """What it takes of the arena, rounded up; of slots it takes a whole one."""
+        """What a buffer takes of the arena, rounded up; of slots it takes one."""
         return 1 if self.symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
@@ -224,7 +232,7 @@ class MemoryPlanner:
         single = math.inf
         if self.record.joint_graph is not None:
             single = about(self.device).single
-        # the eager kernel's own
+        # an eager kernel without an out= overload makes its result itself
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
         )
@@ -248,7 +256,7 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
 def may_alias(buffer: Any) -> bool:
     """Can the extern kernel's result share memory with its arguments?"""
     if isinstance(buffer, MultiOutput) or buffer.out_op is not None:
-        return False  # (its kernel was asked already)
+        return False  # of a MultiOutput, the kernel was asked; out= writes into memory of ours
     schema = getattr(buffer.op, "_schema", None)
     return schema is None or any(r.alias_info is not None for r in schema.returns)
 
@@ -276,14 +284,16 @@ def place_in_arena(
 ) -> tuple[int, str | None]:
     """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer
     that lay there."""
-    busy = sorted((o, n) for o, n, b, d, _ in arena if b <= dies and born <= d)
     offset = 0
-    for start, length in busy:
-        if start - offset >= size:
+    for other in sorted(other for other in arena if other.born <= dies and born <= other.dies):
+        if other.start - offset >= size:
             break
-        offset = max(offset, start + length)
+        offset = max(offset, other.start + other.nbytes)
+    end = offset + size
     before = [
-        name for o, n, b, d, name in arena if d < born and o < offset + size and offset < o + n
+        other.name
+        for other in arena
+        if other.dies < born and other.start < end and offset < other.start + other.nbytes
     ]
     return offset, before[-1] if before else None
 
@@ -294,10 +304,9 @@ def place_in_slot(
     """The same where bytes are expressions: a slot that is free during [born, dies] and as large
     for all sizes, or a new one."""
     for k, have in enumerate(slots):
-        users = [(b, d, name) for slot, _, b, d, name in arena if slot == k]
-        if all(d < born or dies < b for b, d, _ in users) and is_nonnegative(
-            sympy.sympify(have - nbytes)
-        ):
-            return k, max(users)[2]
+        users = [other for other in arena if other.start == k]
+        is_free = all(other.dies < born or dies < other.born for other in users)
+        if is_free and is_nonnegative(sympy.sympify(have - nbytes)):
+            return k, max(users, key=lambda other: other.born).name
     slots.append(nbytes)
     return len(slots) - 1, None

@@ -1,4 +1,4 @@
-"""What the scheduler orders and fuses: eager kernels, and groups of loop bodies; and their order.
+"""What the scheduler orders and fuses: eager kernels and groups of loop bodies.
 
 In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `NodeGraph` that says which of them
       must run before which.
@@ -133,11 +133,6 @@ def node_of(buffer: Any) -> ExternNode | Group:
     return Group([Node(buffer, body)], body.outer, body.inner)
 
 
-def buffers_of(graph: Graph) -> dict[str, Buffer]:
-    """Every buffer by its name: the graph's, its inputs (ints, too) and its operations."""
-    return {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-
-
 def buffer_bytes(buffer: Buffer) -> int:
     """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only
     serves the scores."""
@@ -146,8 +141,8 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def has_effect(buffer: Buffer) -> bool:
-    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay,
-    in their order; checks may raise."""
+    """Does the eager kernel do more than compute?  A random one advances the generator, and an
+    assertion may raise: they all run, in their order."""
     op = getattr(buffer, "op", None)
     schema = getattr(op, "_schema", None)
     if schema is None:
@@ -165,10 +160,12 @@ class NodeGraph:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.buffers = buffers_of(graph)
+        # every buffer by its name; inputs that are numbers, too
+        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
-        # name -> names that come before
+        # name -> names that come before: of eager kernels with an effect the one before it;
+        # speed/in_place.py adds the readers of the old value of an input that is overwritten
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
 
     def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
@@ -180,9 +177,8 @@ class NodeGraph:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of
-        its target; for an eager kernel with an effect, the one before it; where it overwrites an
-        input, the readers of the old value."""
+        """Names whose makers run before `node`: what it reads; if it is a scatter, the others that
+        read what its target held; and what `before` says of it."""
         names = node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )

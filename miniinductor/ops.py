@@ -1,7 +1,7 @@
 """The closed vocabulary of the loop IR: `ops`.
 
-In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, which names every
-      op.
+In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, the list of all
+      ops: one abstract method for each.
 
 A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler
 that is installed: printing, running with torch, collecting memory accesses, inferring dtypes,
@@ -12,9 +12,8 @@ writing C++ or Triton.
     ...     return ops.mul(ops.add(x, ops.constant(1, torch.float32)), x)
     >>> with set_handler(PrintHandler()) as printer:      # the same body, seen through one handler
     ...     result = body(sympy.Symbol("i"))
-    >>> printer.lines
-    ['tmp0 = load(x, i)', 'tmp1 = constant(1, float32)', 'tmp2 = add(tmp0, tmp1)', 'tmp3 = mul(tmp2,
-    tmp0)']
+    >>> print(*printer.lines, sep="; ")
+    tmp0 = load(x, i); tmp1 = constant(1, float32); tmp2 = add(tmp0, tmp1); tmp3 = mul(tmp2, tmp0)
 
 The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks
 that each handler has each op.  Families of ops with one shape of rule stand in the tables `UNARY`,
@@ -24,7 +23,6 @@ Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "d
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,8 +67,8 @@ class OpsHandler:
         """The element of buffer `name` at linear offset `index`."""
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        """Write; mode None, or how to combine with what is
-        there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
+        """Write `value` there.  mode: None, or how it is combined with the element that is there
+        already: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
 
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
@@ -129,23 +127,12 @@ def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
     return [n for n in OP_NAMES if n not in defined]
 
 
-@functools.cache
-def are_equal_ones_the_same(kind: type) -> bool:
-    """Not 0.0 and -0.0, nor the lists that hold them."""
-    return not issubclass(kind, (list, tuple, dict, float, complex))
-
-
 def exact_key(value: Any) -> Any:
-    """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and
-    -0.0.
+    """A hashable key of an op's argument, by which equal ops are found.
 
-    It makes equal keys of NaNs with one name, and leaves everything that is no Python number as it
-    is.
-    """
+    Python says that 1 == True == 1.0 and 0.0 == -0.0, but ops compute other things with them: the
+    key has a number's type, and a float's text, by which all NaNs are the same, too."""
     if isinstance(value, (list, tuple)):
-        kinds = tuple(map(type, value))
-        if all(map(are_equal_ones_the_same, kinds)):
-            return kinds, tuple(value)
         return tuple([exact_key(item) for item in value])
     if isinstance(value, dict):
         return tuple([(key, exact_key(item)) for key, item in value.items()])

@@ -18,10 +18,9 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * no path leads from one to the other through a third node (a cycle).
 
 After fusion, speed/in_place.py and speed/foreach.py decide what is written over existing memory and
-join alike kernels (`make_schedule` in compile.py calls all three).
-Mirrors torch/_inductor/scheduler.py.  Left out:
-templates (gpu/products.py fuses around them afterwards), reordering for communication,
-peak-memory reordering, fusing two pointwise nodes over loops of different order.
+join alike kernels (`make_schedule` in compile.py calls all three).  Mirrors
+torch/_inductor/scheduler.py.  Left out: templates (gpu/products.py fuses around them afterwards),
+reordering for communication or peak memory, fusing pointwise nodes whose loops differ in order.
 """
 
 import math
@@ -45,7 +44,7 @@ from .sizes.symbols import same
 
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes
-REACH = 16  # users of a buffer apart that two nodes may be to be asked at all
+REACH = 16  # a node is tried with this many next users of the same buffer, not with later ones
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
@@ -71,10 +70,7 @@ class Scheduler:
         self.rank: dict[ScheduledNode, int] = {}  # each node's place in this round's order
 
     def live_nodes(self) -> list[ScheduledNode]:
-        """A node for each operation, but for those whose results nobody uses.
-
-        A scatter writes into its target, so the target's other readers count as users of the
-        scatter only through its own name: lowering reads the new name."""
+        """A node for each operation whose result somebody uses, or that does more than compute."""
         wanted, kept = set(self.order.escaping), []
         for node in reversed([node_of(buffer) for buffer in self.graph.operations]):
             if self.must_stay(node) or any(name in wanted for name in node.names):
@@ -92,8 +88,7 @@ class Scheduler:
         return has_effect(node.buffer) or raises and isinstance(node.buffer, ExternKernel)
 
     def reaches(self, start: ScheduledNode, goal: ScheduledNode, makers: Makers) -> bool:
-        """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards
-        producers."""
+        """Does a path lead from `start` through other nodes to `goal`?  Walks back from `goal`."""
         stack, seen = [goal], {start}
         while stack:
             node = stack.pop()
@@ -108,8 +103,7 @@ class Scheduler:
 
     # -- fusion
     def fuse(self, nodes: list[ScheduledNode]) -> list[ScheduledNode]:
-        """Rounds of fusing, the best pairs first, until a round fuses nothing; pairs of one round
-        lie apart in the order of nodes."""
+        """Rounds of fusing, the best pairs first, until a round fuses nothing."""
         decided: Decisions = {}
         while fused := self.fuse_round(nodes, decided):
             nodes = list(dict.fromkeys(fused.get(node, node) for node in self.rank))
@@ -120,16 +114,18 @@ class Scheduler:
     def fuse_round(
         self, nodes: list[ScheduledNode], decided: Decisions
     ) -> dict[ScheduledNode, Group]:
-        """{node: the group that it became part of}; `rank` gives the nodes in their order."""
+        """{node: the group that it became part of}.  Sets `rank` to the nodes in their order.
+
+        After a fusion the graph is another one.  A pair that lies between or around the nodes that
+        were fused in this round is left to the next round, which looks at the new graph."""
         makers = self.order.makers(nodes)
         nodes = self.order.topological(nodes, makers)
         self.rank = {node: i for i, node in enumerate(nodes)}
         fused: dict[ScheduledNode, Group] = {}
-        intervals: list[tuple[int, int]] = []
+        intervals: list[tuple[int, int]] = []  # (first, last) ranks of the pairs that were fused
         for first, second, category, saved in self.candidates(nodes, decided):
             low, high = sorted((self.rank[first], self.rank[second]))
             if any(low <= b and a <= high for a, b in intervals):
-                # near a pair fused in this round: asked again in the next, over the new graph
                 continue
             try:
                 self.check_cycle(first, second, makers)
@@ -155,8 +151,10 @@ class Scheduler:
             )
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[tuple[str, list[Group]]]:
-        """(buffer, the nodes that make or read it in their order), for each that can be a reason to
-        fuse."""
+        """(buffer, the groups that make or read it, in their order), for each buffer.
+
+        One number that many kernels read, such as a learning rate, is no reason to fuse them: of
+        its users only those are given that compute a single number themselves."""
         touching: dict[str, list] = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
@@ -164,9 +162,7 @@ class Scheduler:
         for name, users in touching.items():
             layout = self.buffers[name].layout  # None: of several results
             if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
-                users = [
-                    u for u in users if not (isinstance(u, Group) and u.full)
-                ]  # sharing a learning rate is no reason to differ
+                users = [u for u in users if not (isinstance(u, Group) and u.full)]
             yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(
@@ -266,11 +262,11 @@ class Scheduler:
                         f"{access.name} is read at element {access.index} where {written.index} is "
                         "written"
                     )
+        # a body outside of the inner loop cannot read the many elements that one inside makes
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
-        for access in [
-            access for node in second.nodes if not node.body.inner for access in node.body.reads()
-        ]:
-            if access.name in inside:  # an outer body cannot take an inner body's many elements
+        outside = [n for n in second.nodes if not n.body.inner]
+        for access in [access for node in outside for access in node.body.reads()]:
+            if access.name in inside:
                 raise Refused(
                     f"{access.name} has many elements per outer iteration: element mismatch"
                 )
@@ -314,7 +310,7 @@ def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
 
 
 def clearest(reasons: Sequence[str]) -> str:
-    """Of several refusals the one that says most: which elements differ, then any."""
+    """The refusal that says most: one that names the elements that differ, else any."""
     about_elements = [reason for reason in reasons if "element" in reason]
     given = [reason for reason in reasons if reason]
     return [*about_elements, *given, "their loops differ"][0]

@@ -6,9 +6,9 @@ In:   `ir.Graph`.  Out: nothing; `BadGraph` names the buffer and what is wrong w
     >>> verify_graph(graph)
 
 Rules: names are unique; every buffer that is read was made before; the operands of each op have one
-dtype, and a body stores its buffer's dtype; a plain load stays inside its buffer; every view of an
-extern argument or output does too; a scatter's target is stored.  A rule broken here is a bug in a
-lowering, found before it becomes a wrong number.
+dtype, and a body stores its buffer's dtype; a load that no mask protects stays inside its buffer,
+and so does each view that an eager kernel or an output takes; a scatter's target is stored.  A rule
+broken here is a bug in a lowering, found before it becomes a wrong number.
 
 The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dtype_propagation.py.
 Left out: symbolic sizes (their bounds are not checked).
@@ -46,7 +46,7 @@ class _Verifier(DtypeHandler):
         super().__init__(lambda name: self.layout(name).dtype)
         self.known = known
         self.buffer = buffer
-        self.masks = 0  # how many surround what is read now
+        self.masks = 0  # how many `masked` bodies we are inside of
         self.ranges = loops(buffer.data)
         self.empty = any(n == 0 for n in self.ranges.values())
 
@@ -82,7 +82,7 @@ def verify_graph(graph: Graph) -> None:
     known = {
         name: given[name].layout for name in (*graph.inputs, *graph.constants) if name in given
     }
-    several = set()
+    several = set()  # eager kernels that return several tensors
     for buffer in graph.operations:
         if buffer.name in known or buffer.name in several:
             raise BadGraph(f"two buffers are called {buffer.name}")

@@ -1,4 +1,4 @@
-"""The Python function that runs a compiled graph, as text: every decision was made before.
+"""Prints the Python function that runs a compiled graph.  All decisions were made before.
 
 In:   the steps of a call and the memory plan.  Out: a `Wrapper`: the source, and what it names.
 
@@ -19,8 +19,8 @@ In:   the steps of a call and the memory plan.  Out: a `Wrapper`: the source, an
             set_grad_enabled(recording)
     <BLANKLINE>
 
-memory.py says what a workspace is, and what is written in place; runtime/program.py makes the
-callable.  Mirrors torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
+memory.py says what a workspace is; runtime/program.py makes the callable of the text.  Mirrors
+torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
 import math
@@ -84,7 +84,8 @@ def print_wrapper(
 ) -> Wrapper:
     """The function that runs these steps.
 
-    owned: its inputs are freed after their last use.  inference: its results are the program's."""
+    owned: the caller hands its inputs over in a list, so that each is freed after its last use.
+    inference: the results go to the program as they are, not through an autograd function."""
     writer = WrapperWriter(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
@@ -121,7 +122,7 @@ class WrapperWriter:
 
     # -- steps -------------------------------------------------------------------------------------
     def emit(self, step: Step, freed: Sequence[str]) -> None:
-        """The lines of one step, and the end of what it is the last to touch."""
+        """The lines of one step, and `del` for the names that it is the last to use."""
         if isinstance(step, KernelStep):
             self.emit_kernel(step)
         elif isinstance(step.buffer, MultiOutput):
@@ -146,7 +147,7 @@ class WrapperWriter:
         self.lines.append(f"{step.name}({', '.join(arguments)})")
 
     def allocate(self, name: str) -> None:
-        """A name for the memory of a kernel's result; what lies in the arena has one."""
+        """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""
         if name in self.memory.memory_of:
             self.lines.append(f"{name} = {self.memory.memory_of[name]}     # written in place")
         elif name not in self.memory.in_arena:
@@ -180,8 +181,8 @@ class WrapperWriter:
         self.lines.append(f"{name} = {call}")
 
     def checked(self, expression: str, buffer: Buffer) -> str:
-        """An eager kernel chooses its result's strides itself; the kernels that read it were
-        written for these."""
+        """The expression, copied at run time if the eager kernel chose other strides for its result
+        than those that our kernels were written for."""
         self.scope["in_layout"] = in_layout
         return f"in_layout({expression}, {self.tuple_of(buffer.layout.stride)})"
 
@@ -306,7 +307,8 @@ class WrapperWriter:
     def output(self, value: object) -> str:
         if isinstance(value, BufferView):
             text = self.view(value, exact=True)
-            # the program's tensor is no view; in training the autograd function sees to it
+            # eager's output is no view of another tensor (in training, the autograd function sees
+            # to that)
             fresh = self.inference and text.startswith("as_strided(")
             return f"{text}.detach()" if fresh else text
         if value is None or isinstance(value, (bool, float)):
@@ -371,7 +373,7 @@ class WrapperWriter:
         """Inputs get their new values when all outputs are there."""
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
         lines = []
-        if self.overwritten:  # as an eager kernel would: autograd notices writes by the version
+        if self.overwritten:  # as eager's in-place ops do: by the version autograd notices a write
             self.scope["increment_version"] = torch.autograd.graph.increment_version
             lines.append(f"increment_version(({', '.join(self.overwritten.values())},))")
         copies = [
@@ -402,7 +404,7 @@ class WrapperWriter:
         ]
 
     def workspace_list(self, symbols: str) -> list[str]:
-        """The line, if one is needed, that finds the list of workspaces for this call."""
+        """The line that finds the list of workspaces for this call; none where there is but one."""
         has_streams = about(self.device).streams is not None
         if symbols:  # one list of workspaces for the sizes of this call; a few are kept
             self.scope["workspaces_for"] = WorkspacesBySize()

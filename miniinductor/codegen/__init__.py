@@ -1,2 +1,1 @@
-"""Fused groups in, source code out: C++ kernels (`cpp`), the Python wrapper that calls them
-(`wrapper`)."""
+"""Fused groups in, source code of C++ kernels out (`cpp`)."""

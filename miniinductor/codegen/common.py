@@ -53,7 +53,7 @@ class Value:
     text: str
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
-    number: float | None = None  # what it is, where that is known
+    number: float | None = None  # its value, if it is a constant
 
     def __str__(self) -> str:
         return self.text
@@ -104,7 +104,7 @@ class Kernel:
     stored: list[str]  # names of the group whose values it writes to memory
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
-    reruns: bool = False  # it may read something again after it has written a result
+    reruns: bool = False  # it may run twice, and so read something after it has written a result
     launch: Any = None  # Triton: how many programs, and which block sizes to try
 
 
@@ -132,14 +132,13 @@ def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
 
 # --- comments -------------------------------------------------------------------------------------
 def in_graph_order(origins: Iterable[object], order: Mapping[str, int] | None) -> list[str]:
-    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters)
-    left out."""
+    """Names of the FX nodes, in the order of their graph, without inputs and parameters."""
     names = {str(o) for o in origins}
     return sorted(names) if order is None else sorted(names & order.keys(), key=order.__getitem__)
 
 
 def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limit: int = 8) -> str:
-    """ ": add, mul, ... (3 before)", for comments."""
+    """ ": 3 more, ..., add, mul": the last `limit` names, for comments."""
     names = in_graph_order(origins, order)
     more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
     return f": {more}{', '.join(names[-limit:])}" if names else ""

@@ -1,26 +1,30 @@
 """One fused group in, one C++ function out.
 
 In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
-      source, and which
-buffers and sizes it takes, in order.
+      source, and which buffers and sizes it takes, in order.
 
-    // buf0: softmax_1
-    extern "C" int softmax_kernel(void** args) {
-        const float* in0 = (const float*)args[0];
-        float* out0 = (float*)args[1];
-        int error = 0;
+    // computes buf0: sum_dim_int_list
+    extern "C" int NAME(void** args) {
+        const float* in0 = (const float*)args[0];    // arg0
+        float* out0 = (float*)args[1];    // buf0: sum_dim_int_list
         #pragma omp parallel for schedule(static)
         for (int64_t x0 = 0; x0 < 4096; x0++) {
-            float acc0 = -mini::inf;
-            #pragma omp simd reduction(mini::maximum:acc0)
+            float acc0 = 0;
+            #pragma omp simd reduction(+:acc0)
             for (int64_t r0 = 0; r0 < 1024; r0++) {
-                ...
+                const float tmp0 = in0[r0 + 1024*x0];
+                acc0 = acc0 + tmp0;
+            }
+            out0[x0] = acc0;
+        }
+        return 0;
+    }
 
 Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop
-(vector lanes) followed by statements per outer iteration.  A reduction ends a stage; what needs its
-result goes into the next.  A value made in one stage's inner loop and read in a later one lies in a
-small scratch array, which stays in the cache. Pointers are named by position, never by buffer, so
-that equal layers of a model give equal sources, compiled once.
+(vector lanes) followed by statements per outer iteration (plan.py).  A value made in one stage's
+inner loop and read in a later one lies in a small scratch array, which stays in the cache.
+Pointers are named by position, never by buffer, so that equal layers of a model give equal sources,
+compiled once.
 
 Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types
 (the compiler vectorises; see the prelude), GEMM templates.
@@ -41,7 +45,7 @@ from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import CHUNK, Accumulator, Sums, alone, declarations, longest, parts_of, bound
+from .cpp_reductions import CHUNK, Accumulator, Sums, bound, declarations, fence, longest, parts_of
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
 from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
@@ -67,9 +71,10 @@ class CppKernelWriter(CppExpressions):
         self.order, self.overwritten = order, overwritten
         self.pointers: dict[str, str] = {}  # buffer name -> C name
         self.sizes: list[sympy.Symbol] = []
-        self.names: set[sympy.Symbol] = set()  # of what the kernel computes, in its indices
-        self.values: dict[str, Value] = {}  # of buffers, now at hand
-        # of 16 bits: rounded value -> what it was; loaded value -> its element
+        self.names: set[sympy.Symbol] = set()  # indices that are variables of the kernel: tmp3
+        self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
+        # Values of 16 bits are floats in the kernel.  A rounded one -> the float that was rounded;
+        # a loaded one -> the element it came from.  A store then need not convert it twice.
         self.raw: dict[tuple[str, torch.dtype], str] = {}
         self.copies: dict[tuple[str, torch.dtype], str] = {}
         self.stored: list[str] = []
@@ -118,7 +123,8 @@ class CppKernelWriter(CppExpressions):
         self.keep |= self.crossings.stored
 
     def may_read_nan(self) -> bool:
-        """Does it read floats other than bfloat16 (of which a NaN stays one when it is cut off)?"""
+        """Does it read floats other than bfloat16?  Some of their NaNs are none any more when
+        rounding to bfloat16 cuts them off (see `rounded` in the prelude)."""
         floats = (torch.float16, torch.float32, torch.float64)
         made = {n.name for n in self.plan.nodes}
         return any(
@@ -201,10 +207,10 @@ class CppKernelWriter(CppExpressions):
         self.declare_scratch()
         for stage in self.plan.stages():
             inner_nodes = self.plan.inner_nodes(stage)
-            self.now = stage
+            self.current_stage = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
-            self.where_am_i(self.outside, ())
+            self.write_into(self.outside, ())
             for node in self.plan.outer_nodes(stage):
                 self.play(node)
         return self.outside.lines
@@ -223,7 +229,8 @@ class CppKernelWriter(CppExpressions):
                     f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});"
                 )
 
-    def where_am_i(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
+    def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
+        """From now on statements go to `scope`, which lies inside of the loops over these."""
         self.scope, self.inner_variables = scope, set(inner_variables)
 
     def play(self, node: Node, body: LoopBody | None = None) -> None:
@@ -233,13 +240,14 @@ class CppKernelWriter(CppExpressions):
         body.play(self)
 
     def write_inner_stage(self, nodes: Sequence[Node]) -> None:
-        for self.plan in self.ask("pieces") or [self.plan]:
+        for plan in self.ask("pieces") or [self.plan]:
+            self.plan = plan
             body = self.lane_body(nodes)
             if self.ask("begins_again", body):
                 body = self.lane_body(nodes)
             first = self.ask("first_in_lanes", body) or []
             self.outside.lines += self.inner_loop([*first, *body])
-        self.where_am_i(self.outside, ())
+        self.write_into(self.outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
@@ -249,7 +257,7 @@ class CppKernelWriter(CppExpressions):
         self.accumulators, self.deferred = [], []
         for one in self.strategies:
             one.begin_lanes()
-        self.where_am_i(inside, self.plan.r)
+        self.write_into(inside, self.plan.r)
         for node in nodes:
             self.play(node)
         for node in nodes:  # next stages, and other parts, cannot see values of this loop
@@ -263,7 +271,7 @@ class CppKernelWriter(CppExpressions):
         found = self.ask("inner_loop", lines, accumulators)
         if found is not None:
             return found
-        # first this: it decides the accumulators' types
+        # the loops come first: if they cut the sum into chunks, the accumulators become doubles
         loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
         return [*declarations(accumulators), *loops]
 
@@ -285,7 +293,7 @@ class CppKernelWriter(CppExpressions):
             if found is not None:
                 return found
             parts = parts_of(accumulators, "part")
-            # first this: it decides the parts' types
+            # the row comes first: it may make doubles of the parts
             row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
             added = [a.update(p.name) for a, p in zip(accumulators, parts)]
             lines = [*declarations(parts), *row, *added]
@@ -308,7 +316,7 @@ class CppKernelWriter(CppExpressions):
         if len(self.plan.r) > 1 and not accumulators:
             start, end = "0", self.size(self.plan.inner[-1])
         chunk = self.ask("longest_run", lines, accumulators)
-        if chunk is None:  # as many additions in a row: a vector's, or one
+        if chunk is None:  # a vector adds to 8 or so lanes in turn, a plain loop always to the same
             chunk = CHUNK if config.vectorize else CHUNK // 8
         if longest(self.plan.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = parts_of(accumulators, "chunk")
@@ -337,7 +345,7 @@ class CppKernelWriter(CppExpressions):
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         result: list[Statement] = [line for a in accumulators for line in a.before_lanes()]
         for start, end in parts:
-            result += alone(lines, lanes_of(start, end))
+            result += fence(lines, lanes_of(start, end))
             result += nest(lines, [(lane, start, end)], pragma)
         return [*result, *[line for a in accumulators for line in a.after_lanes()]]
 
@@ -391,7 +399,7 @@ class CppKernelWriter(CppExpressions):
         return self.pointers[name]
 
     def index(self, expr: sympy.Expr) -> str:
-        """Print an index; sizes in it become arguments."""
+        """The text of an index.  Sizes in it become arguments of the kernel."""
         for symbol in sorted(expr.free_symbols, key=str):
             if symbol not in (*self.sizes, *self.names) and not is_loop_variable(symbol):
                 self.sizes.append(symbol)
@@ -404,7 +412,7 @@ class CppKernelWriter(CppExpressions):
         return symbol
 
     def size(self, number: Size) -> str:
-        """Print the size of a loop."""
+        """The text of a loop's size."""
         return self.index(sympy.sympify(number))
 
     def changes_inside(self, expr: sympy.Expr) -> bool:
@@ -437,7 +445,7 @@ class CppKernelWriter(CppExpressions):
             place = f"{self.crossings.scratch[name]}[{self.flat_inner()}]"
             return self.temporary(place, dtype, True)
         if int_or_none(self.buffers[name].layout.numel) == 0:
-            return self.constant(0, dtype)  # no element to read: the index is out of range, too
+            return self.constant(0, dtype)  # it has no element; the check of the index raises
         if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)
         place = self.ask("place_of", name, index)
@@ -509,7 +517,7 @@ class CppKernelWriter(CppExpressions):
         return f"mini::to_{self.narrow(dtype)}({text})" if dtype in NARROW else text
 
     def narrow(self, dtype: torch.dtype) -> str:
-        """The end of the name of what converts to a type of 16 bits."""
+        """The rest of the name of a function of the prelude: bfloat16 of `mini::to_bfloat16`."""
         return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
 
     # -- reductions

@@ -1,8 +1,7 @@
 """Scalar ops in, C++ expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; what has to be computed
-      is named through
-`self.temporary`, what may go wrong sets `error` through `self.error_if`.
+In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An expression gets a
+      name by `self.temporary`; a check that fails sets a bit of `error` by `self.error_if`.
 
     >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))
     ...                                                 # const float tmp1 = tmp0 + 1.5f;
@@ -120,8 +119,8 @@ class CppExpressions(OpsHandler):
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     small: set[str]  # indices that 32 bits hold
     raw: dict[tuple[str, torch.dtype], str]  # rounded value of 16 bits -> what it was
-    may_run_again: bool  # speed/fast_forms.py: with exact functions, if it must
-    reruns: bool  # it may
+    may_run_again: bool  # would the kernel give the same if it were run a second time?
+    reruns: bool  # speed/fast_forms.py: it runs again, with exact functions, if it must
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
     local: Callable[[str], sympy.Symbol]
@@ -189,7 +188,7 @@ class CppExpressions(OpsHandler):
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
         if source is torch.bool and dtype.is_floating_point:
-            # nor is a cast of a bool a vector operation for gcc
+            # gcc does not vectorize a cast of a bool; a choice between two numbers it does
             text = f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}"
             return self.temporary(text, dtype, x.inner)
         if source.is_floating_point and not dtype.is_floating_point:
@@ -247,9 +246,9 @@ class CppExpressions(OpsHandler):
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
-        same = left_over(op, a, b)
-        if same is not None:
-            return same
+        unchanged = neutral_dropped(op, a, b)
+        if unchanged is not None:
+            return unchanged
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not b.number:
@@ -258,8 +257,8 @@ class CppExpressions(OpsHandler):
         return self.temporary(binary_text(op, a, b), dtype, inner)
 
 
-def left_over(op: str, a: Value, b: Value) -> Value | None:
-    """Of integers a + 0, a - 0, a * 1 is a."""
+def neutral_dropped(op: str, a: Value, b: Value) -> Value | None:
+    """a, for a + 0, a - 0 and a * 1 of integers (of floats, -0.0 + 0 is 0.0); b likewise."""
     neutral = {"add": 0, "sub": 0, "mul": 1}.get(op)
     if neutral is None or a.dtype.is_floating_point:
         return None
@@ -277,7 +276,7 @@ def binary_text(op: str, a: Value, b: Value) -> str:
         return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
     numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
     if op in ("maximum", "minimum") and any(numbers) and a.dtype != torch.bool:
-        # a number is no NaN: one comparison, which a NaN passes
+        # one operand is a number and no NaN: one comparison is enough, which lets a NaN through
         value, number = (b, a) if numbers[0] else (a, b)
         sign = "<" if op == "maximum" else ">"
         return f"{value} {sign} {number} ? {number} : {value}"

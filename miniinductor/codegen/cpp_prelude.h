@@ -1,7 +1,7 @@
 // The maths of generated kernels.  Self-contained: no standard header, so that a kernel compiles in 0.1 s.
 //
-// Everything is scalar.  `exp` is written without branches and calls, so that GCC turns it into vector code inside `#pragma omp simd`; what else
-// libm has, is libm's.  Overloads like that of `exp` are in speed/maths.h, further functions in the .h files beside what needs them.
+// Everything is scalar.  `exp` is written without branches and calls, so that GCC turns it into vector code inside `#pragma omp simd`;
+// the other functions call libm.  speed/maths.h has vectorizable forms of more of them; other .h files lie beside the .py that needs them.
 // Semantics are torch's: NaN goes through maximum/minimum, integer division by zero raises, shifts by too much are defined.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -28,21 +28,21 @@ OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
 template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 #endif
-template <class T> OP T horner(T, T p) { return p; }        // p*z^n + ... + the last
+template <class T> OP T horner(T, T p) { return p; }        // horner(z, a, b, c) = (a*z + b)*z + c
 template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
 
 // --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 OP uint32_t half_up(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }     // nearest, ties to even; NaN stays NaN
-// Rounding up 0x7fffffff, a NaN, gives 0.  Such a NaN comes from memory; where that holds none (`any` false: all of it is bfloat16 or integers)
-// those that arithmetic makes, or hands on, have a low half of zeros and round to themselves.
+// A NaN with bits in its low half can overflow when it is rounded up: 0x7fffffff becomes -0.0.  So a NaN is replaced by 0x7fc00000 first.
+// A kernel that reads no float32, float64 or float16 (`any` is false) cannot meet one: the NaNs of arithmetic have a low half of zeros.
 template <bool any = true> OP uint32_t rounded(float x) { return any && x != x ? 0x7fc00000u : half_up(bits<uint32_t>(x)); }
 template <bool any = true> OP bfloat16 to_bfloat16(float x) { return (bfloat16)(rounded<any>(x) >> 16); }
 template <bool any = true> OP float round_bfloat16(float x) { return bits<float>(rounded<any>(x) & 0xffff0000u); }    // and still a float
 
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
-// GCC before 13 makes trunc(x) of (float)(int)x, which keeps the sign of -0.5; of (float)(int)(trunc(x) + 0) it makes trunc(x) + 0.
+// GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
 OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
 OP double whole(double x) { return __builtin_trunc(x) + 0.; }
 template <class To, class From> OP To to_integer(From x) {
@@ -58,11 +58,11 @@ template <class To, class From> OP To to_integer(From x) {
 
 // --- exp -----------------------------------------------------------------------------------------------------------------
 constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-OP float times_power(float p, int32_t i) {      // p * 2^i in two steps, of the low bits of i: right among subnormals and up to inf
+OP float times_power(float p, int32_t i) {      // p * 2^i (of i the low bits count) in two steps: right among subnormals and up to inf
     int32_t half = i >> 1;
     return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
 }
-OP int32_t at_most_129(float t) {               // of a shifted number; two limits of floats would be made into branches
+OP int32_t at_most_129(float t) {               // t = n + SHIFT, as bits; n at most 129.  GCC would make a branch of a second float limit
     int32_t i = bits<int32_t>(t);
     return i > 0x4b400081 ? 0x4b400081 : i;
 }
@@ -77,7 +77,7 @@ OP double exp(double x) { return __builtin_exp(x); }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
-#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* those of integers are the integer */                     \
+#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) of an integer is 3 */                           \
     if constexpr (!is_float<T>) return x;                                                                                        \
     else if constexpr (sizeof(T) == 4) return __builtin_##theirs##f(x);                                                          \
     else return __builtin_##theirs(x);                                                                                           \

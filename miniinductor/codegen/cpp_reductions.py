@@ -1,6 +1,6 @@
 """Reductions in C++: accumulators.
 
-In:   what one iteration adds.  Out: declarations, updates, pragma clauses.
+In:   the value that one iteration adds.  Out: declarations, updates, pragma clauses.
 
     >>> Accumulator("acc0", "sum", torch.float32, term="tmp3").update("tmp3")
     Line(text='acc0 = acc0 + tmp3;', sets_error=False)
@@ -29,7 +29,7 @@ CHUNK = 512  # longest run of float additions into one accumulator; chunks are t
 # latencies overlap
 LANES = 64
 
-# kind -> (initial value, combining expression, OpenMP's name of it)
+# kind -> (initial value, combining expression, how `omp simd reduction(...)` calls it)
 REDUCERS = {
     "sum": ("0", "{a} + {b}", "+"),
     "prod": ("1", "{a} * {b}", "*"),
@@ -70,7 +70,7 @@ class Accumulator:
     def clause(self) -> str | None:
         operator = REDUCERS[self.kind][2]
         watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
-        return operator and f" reduction({operator}:{self.name}){watch}"
+        return f" reduction({operator}:{self.name}){watch}" if operator else None
 
     @property
     def nan_flag(self) -> str | None:
@@ -108,9 +108,8 @@ class Accumulator:
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
     def renamed(self, prefix: str) -> "Accumulator":
-        return Accumulator(
-            prefix + self.name.lstrip(ascii_lowercase), self.kind, self.dtype, self.term, self.at
-        )
+        name = prefix + self.name.lstrip(ascii_lowercase)  # acc3 -> part3
+        return Accumulator(name, self.kind, self.dtype, self.term, self.at)
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
@@ -135,7 +134,8 @@ Sums: TypeAlias = list[Accumulator]  # or products, maxima, ...
 
 
 def parts_of(accumulators: Sums, prefix: str) -> Sums:
-    """An accumulator for a part of what each adds up.  They themselves add up parts from now on."""
+    """For each accumulator one that adds up a part, such as a row.  The accumulators themselves are
+    changed: from now on they add up the parts."""
     parts = [a.renamed(prefix) for a in accumulators]
     for accumulator in accumulators:
         accumulator.over_chunks = True
@@ -152,7 +152,8 @@ def bound(name: str, wanted: str, end: str) -> Line:
 
 
 def longest(size: Size) -> int | float:
-    """Iterations that a loop may have: accuracy must not depend on the sizes of one run."""
+    """How many iterations a loop may have.  A symbolic size may be anything, whatever it was in the
+    run that is compiled: accuracy must not depend on that."""
     return size if isinstance(size, int) else math.inf
 
 
@@ -160,7 +161,7 @@ UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless
 BARRIER = Line('asm volatile("");')
 
 
-def alone(lines: Statements, count: int | str | None = None) -> list[Line]:
+def fence(lines: Statements, count: int | None = None) -> list[Line]:
     """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
     vectorised.
 
@@ -178,6 +179,6 @@ def alone(lines: Statements, count: int | str | None = None) -> list[Line]:
     each pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but of no
     loop around short lanes: unrolled, they are the loop above.  A loop with an empty `asm` in it is
     never vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops,
-    too.) count: how many lanes, where that is known."""
-    is_short = count is None or not isinstance(count, int) or count <= UNROLLED
+    too.)  count: how many lanes, where that is known."""
+    is_short = count is None or count <= UNROLLED
     return [BARRIER] if is_short and has_branch(lines) else []

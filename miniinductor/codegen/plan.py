@@ -1,4 +1,4 @@
-"""What a kernel does, before anybody writes a line of it: loops, order, stages, crossing values.
+"""The plan of a kernel, made before a line of it is written: loops, order of nodes, stages.
 
 In:   the nodes of one fused group.  Out: a `KernelPlan`; for C++ also `Crossings`.
 
@@ -10,12 +10,12 @@ In:   the nodes of one fused group.  Out: a `KernelPlan`; for C++ also `Crossing
 
 A kernel is outer loops and in them a sequence of *stages*.  A stage is one inner loop, run by the
 nodes with `is_inner`, and after it the nodes that run once per outer iteration.  A reduction ends a
-stage: who needs its result goes into the next one.  Stage -1 has no inner loop; it stands before
-the first.
+stage: a node that needs its result goes into the next one.  Stage -1 has no inner loop; it stands
+before the first.
 
-C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; pointwise
-groups take their last loop for lanes (`with_lanes`).  `plan_crossings` says where the elements wait
-that one inner loop makes and a later one reads.
+C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; in pointwise
+groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop makes and a
+later one reads *cross* stages; `plan_crossings` says where they lie meanwhile.
 
 Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
 `inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
@@ -155,8 +155,8 @@ def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
 def stages_of(
     ordered: Sequence[Node], is_inner: Mapping[str, bool], is_pointwise: bool
 ) -> dict[str, int]:
-    """In which inner loop (stage) each node runs, or right after which: a reduction ends a stage,
-    and so does what stands outside of the loop; -1: before the first."""
+    """The stage of each node: that of the latest node it reads, or one more if it runs in an inner
+    loop and cannot run in that one's: it reads a reduction, or what is computed after the loop."""
     makers = {n.name: n for n in ordered}
     stages: dict[str, int] = {}
     for node in ordered:
@@ -177,11 +177,11 @@ def stages_of(
 # --- values that cross stages ---------------------------------------------------------------------
 @dataclass
 class Crossings:
-    """Where elements wait that one inner loop makes and a later one reads."""
+    """Where elements lie between the inner loop that makes them and a later one that reads them."""
 
     scratch: dict[str, str] = field(default_factory=dict)  # buffer -> its array on the stack
     stored: set[str] = field(default_factory=set)  # too large for that: they lie in memory
-    # stored buffer -> the result whose memory it uses until that is written
+    # stored buffer -> a result of the kernel, whose memory it uses until the result is written
     guests: dict[str, str] = field(default_factory=dict)
 
 
@@ -194,7 +194,7 @@ def plan_crossings(
     room: int | None,
 ) -> Crossings:
     """keep: buffers that are stored anyway; overwritten: those that take the memory of an input;
-    nbytes: of one scratch array; room: bytes of all of them, None: there is no stack to use."""
+    nbytes: size of one scratch array; room: of all together, None: none may be on the stack."""
     crossings = Crossings()
     used = 0
     for node in plan.nodes:

@@ -32,8 +32,9 @@ Found: TypeAlias = list[Statement] | None
 
 
 class Strategy:
-    """One way to make kernels faster; one object for each kernel.  Each method is a question, asked
-    of those that apply, in their order; what is not None is taken."""
+    """One way to make kernels faster; one object for each kernel.  Each method is a question to the
+    strategies that apply; the first answer that is not None is taken.  *Lanes* are the iterations
+    of the innermost loop, which the compiler puts into vector registers."""
 
     writes_alone = False  # no other strategy is asked
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
@@ -48,8 +49,8 @@ class Strategy:
 
     # -- before anything is written ----------------------------------------------------------------
     def longer_lanes(self, bodies: list[LoopBody]) -> list[LoopBody] | None:
-        """The bodies of a pointwise kernel over other loops, of which the last becomes the lanes.
-        Asked before `applies`."""
+        """The bodies of a pointwise kernel over other loops, whose last one is longer.  Asked
+        before `applies`."""
         return None
 
     def applies(self) -> bool:
@@ -66,14 +67,14 @@ class Strategy:
         return None
 
     def pieces(self) -> "list[KernelPlan] | None":
-        """The plans of parts of the lanes, each of which becomes a loop."""
+        """The lanes cut into parts: a plan for each, which becomes a loop of its own."""
         return None
 
     def begin_lanes(self) -> None:
-        """What the lanes run is written now."""
+        """Told, not asked: the body of a loop over lanes is written from here on."""
 
     def begins_again(self, body: Statements) -> bool | None:
-        """Is `body` of no use, and to be written once more?"""
+        """Must `body`, which is complete now, be written once more, with what this learned?"""
         return None
 
     def first_in_lanes(self, body: Statements) -> Found:
@@ -98,25 +99,25 @@ class Strategy:
 
     # -- parts of a statement ----------------------------------------------------------------------
     def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
-        """The name of a value that is computed somewhere else, before `expression` is needed."""
+        """The name of `expression`, if this computes it in a loop further out."""
         return None
 
     def error_lines(self, condition: "Value") -> Found:
-        """Where a check of `condition` stands."""
+        """The statements to which a check of `condition` is added."""
         return None
 
     def place_of(self, name: str, index: sympy.Expr) -> sympy.Expr | None:
-        """Another form of the index of an element that is read."""
+        """The index of an element that is read, in another form that is cheaper to compute."""
         return None
 
     def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
-        """Where an element that is read lies, if not in `element` itself."""
+        """What is read in place of `element`: a copy of it in a small array."""
         return None
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> str | None:
-        """The float that stands for an element of 16 bits."""
+        """What is read or written in place of an element of 16 bits: its copy as a float."""
         return None
 
 

@@ -56,7 +56,7 @@ class Loop:
     """for (int64_t variable = start; variable < end; variable += step)"""
 
     variable: str
-    start: str | None  # None: the variable stands before the loop, and is read after it
+    start: str | None  # None: the variable is declared before the loop, and read after it
     end: str
     body: "Statements"
     step: int | str = 1
@@ -83,7 +83,7 @@ class Branch:
 
 @dataclass
 class Block:
-    """Names of its own."""
+    """{ ... }: what is declared in it ends with it."""
 
     body: "Statements"
     head: str = field(default="", init=False)
@@ -95,8 +95,8 @@ Statements: TypeAlias = Sequence[Statement]
 
 # --- making ---------------------------------------------------------------------------------------
 def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None) -> list[Statement]:
-    """`body` in loops of (variable, start, end) or (variable, start, end, step), the first
-    outermost; the pragma is that one's."""
+    """`body` in loops of (variable, start, end) or (variable, start, end, step).  The first is the
+    outermost loop, and the one that gets the pragma."""
     result = list(body)
     for number in reversed(range(len(loops))):
         variable, start, end, *step = loops[number]

@@ -1,5 +1,5 @@
-"""Lowering: ATen ops -> loop IR.  `lower_graph(gm, record)` is the entry; the other files hold the
-rules by family."""
+"""Lowering: ATen ops -> loop IR.  `lower_graph(gm, record)` is the entry; each of the other files
+holds the rules of one family of ops."""
 
 from .graph import lower_graph
 from .registry import LOWERINGS

@@ -1,11 +1,11 @@
-"""Eager kernels inside a compiled graph: extern kernels by choice, fallback kernels for want of a
-rule.
+"""Eager kernels inside a compiled graph: because the library is better, or because we have no rule.
 
 In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored
       buffers.
 
 Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention
-and sorting).  Whatever has no lowering does too, and is recorded as a fallback with its reason.
+and sorting).  An op without a lowering runs as its eager kernel, too; that is recorded as a
+fallback, with its reason.
 Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
@@ -33,7 +33,7 @@ PRODUCTS = (
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
     [
-        aten.bernoulli.default,  # eager's draws
+        aten.bernoulli.default,  # draws the numbers that eager draws
         aten.bernoulli.p,
         aten.binary_cross_entropy.default,  # it looks at each probability, and raises
     ]
@@ -69,17 +69,16 @@ def eager_kernel(
 
 
 def _argument(call: Call, box: TensorBox) -> BufferView:
-    """A stored view of `box`, in the strides eager gives it: many kernels let their arguments'
-    layout decide their result's.
+    """A stored view of `box`, in the strides eager gives it: many kernels choose the layout of
+    their result by that of their arguments.
 
-    Kernels with an out= overload are told the result's layout, so they take the argument as it
-    lies.
+    A kernel with an out= overload is given its result's memory, so its arguments may lie anyhow.
     """
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
     if call.node.target in COUNTS_PLACES:
-        # it counts from the start of eager's storage, and ours is shared by many buffers
+        # such as as_strided: it counts from the start of the storage, which ours shares with others
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
     if box.fake is None or not is_dense(box.fake):
         return box.as_buffer_view()

@@ -53,18 +53,21 @@ from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill t
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
-MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
-# the same where arithmetic is free and memory is not; but not in a backward half, whose kernels
-# read what they share at other loops
-FEW_READS = 2
+# An unrealized value is computed again in each of its users.  With several users it is stored
+# instead if one element of it takes more reads, or more operations, than these.
+MANY_READS = 4
 MANY_OPS = 16
+# MANY_READS on a GPU, whose kernels wait for memory and not for arithmetic.  Not in a backward
+# half, where the kernels that share a value run over different loops
+FEW_READS = 2
+HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
+# functions of sizes that kernels and wrappers can print
 KNOWN_FUNCTIONS = set(
     "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
 ) | {"Math_sqrt"}
-HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
-# (graph, is it a forward half) -> which calls that may raise must be computed whole.  A value that
-# is not stored is computed only where it is read: a position that nobody reads would not be looked
-# at.  So all of these calls are stored, unless coverage knows that what they give is read in full.
+# A value that is not stored is computed only where it is read: in weight[positions][0] only one
+# position would be checked, where eager checks all.  So the calls that may raise are stored, unless
+# one of these functions, (graph, is it a forward half) -> calls that still must, leaves them out.
 CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 
@@ -74,9 +77,8 @@ class LoweringError(Exception):
 
 
 class _Cost(OpsHandler):
-    """Counts what one element of a value costs; its values say whether they depend on something
-    that is read.  What depends on the index alone is cheap, being the same for a whole row or
-    column."""
+    """Counts what one element of a value costs.  Values are: does it depend on memory?  What
+    depends on the index alone is cheap: it is the same for a whole row or column."""
 
     def __init__(self) -> None:
         self.reads = self.operations = 0
@@ -119,13 +121,13 @@ def cost(box: TensorBox) -> tuple[int, int]:
 
 
 def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> bool:
-    """Store this value now?  A pointwise value if storing is cheaper than computing it in every
-    user."""
+    """Store this value now?  Yes if it is pointwise, and storing it is cheaper than computing it
+    in every user."""
     if not isinstance(box.data, Pointwise):
         return False
     if not config.inlining:
         return True
-    if users <= 1 and len(box.origins) < HUGE // 4:
+    if users <= 1 and len(box.origins) < HUGE // 4:  # too few FX nodes to be huge: not counted
         return False
     reads, operations = cost(box)
     return operations > HUGE or users > 1 and (reads > many_reads or operations > MANY_OPS)
@@ -136,16 +138,16 @@ class GraphLowering(fx.Interpreter):
 
     def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
         super().__init__(gm, garbage_collect_values=False)
-        self.extra_traceback = False  # what is raised keeps its own words
+        self.extra_traceback = False  # fx adds no text of its own to what a rule raises
         self.lowered, self.record = Graph(), record
+        # without training, or the half of a joint graph whose meta says how many results it has
         self.is_forward = record.joint_graph is None or "results" in gm.meta
         self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
         for still_needed in CHECKS:
             self.checks &= still_needed(gm.graph, self.is_forward)
 
     def settle_base(self, box: TensorBox) -> None:
-        """The value, or what a view looks at, is stored as eager has it, if it is not stored
-        yet."""
+        """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""
         base = box.base
         if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
             base.realize(tuple(base.fake.stride()))
@@ -168,7 +170,7 @@ class GraphLowering(fx.Interpreter):
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
-        """A handle on what is there before the graph runs."""
+        """A handle on an input or constant, which is there before the graph runs."""
         self.lowered.buffers[buffer.name] = buffer
         box = TensorBox(buffer)
         box.fake = described(self.current.meta["val"])
@@ -192,8 +194,7 @@ class GraphLowering(fx.Interpreter):
         return result
 
     def keep_checks(self, boxes: list[TensorBox], before: int) -> None:
-        """The node's results are stored, all of them: what its kernels look at may make them
-        raise."""
+        """Store all results of a node that may raise, and mark its buffers: they must run."""
         for base in [box.base for box in boxes]:
             if isinstance(base.data, Pointwise):
                 base.realize()
@@ -210,10 +211,9 @@ class GraphLowering(fx.Interpreter):
                 f"{tuple(value.shape)} ({node.meta.get('source_line', '')})"
             )
         box.fake = value
-        uses = sum(
-            1 + (user.args.count(node) > 1) + (user.target in READ_SEVERAL_TIMES)
-            for user in node.users
-        )
+        uses = len(node.users)  # of a user that reads each element several times, two or three
+        uses += sum(user.args.count(node) > 1 for user in node.users)
+        uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
         many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
         if base.fake is not None and should_realize(base, uses, many_reads):
@@ -257,16 +257,14 @@ class GraphLowering(fx.Interpreter):
         if is_complex and not is_view(target) and target is not aten._unsafe_view.default:
             raise NotLowered("complex numbers")
 
-    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return args[0]
-
 
 def _as_size(leaf: Any) -> Any:
     return size(leaf) if isinstance(leaf, SYMBOLIC) else leaf
 
 
 def _is_eager_by_choice(target: Any) -> bool:
-    """A library kernel; a random op, which draws from torch's generator as eager does; a check."""
+    """Is it a library kernel; a random op, which draws from torch's generator as eager does; or an
+    assertion, which returns nothing?"""
     is_random = torch.Tag.nondeterministic_seeded in target.tags
     return target in EXTERN or is_random or not target._schema.returns
 
@@ -276,8 +274,8 @@ def _is_empty(value: Any) -> bool:
 
 
 def _is_real_or_seen(box: TensorBox) -> bool:
-    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen
-    through views, no more."""
+    """Our kernels have no complex numbers: an eager kernel makes them, and only views of its result
+    are possible."""
     is_stored = not box.dtype.is_complex or isinstance(box.data, Buffer)
     return is_stored or box._affine_view() is not None
 
@@ -319,9 +317,9 @@ def _output_view(
 ) -> BufferView:
     """An output in eager's strides.  A value that is not stored yet is stored that way at once.
 
-    Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)`
-    is a copy in eager, though it is index maths here.  owners: buffer -> the node that made it, as
-    far as views were followed.
+    Outputs share memory with each other, or with an input, only where eager's do: `x.repeat(1)` is
+    a copy in eager, though it is a view here.  owners: buffer -> the node whose memory an earlier
+    output shows; it gets this one's.
     """
     fake = described(node.meta["val"])
     stride = None  # expanded or overlapping: whatever layout is natural
@@ -332,11 +330,15 @@ def _output_view(
     maker = _maker(node)
     graph = lowering.lowered
     is_given = view.name in graph.inputs or view.name in graph.constants
-    if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
+    is_fresh = maker.op == "call_function"  # in eager a tensor of its own
+    if is_given and is_fresh:
+        view = _copied(box, stride)
+    elif owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
     if stride is None and 0 not in view.size:
         return view
-    return replace(view, stride=tuple(fake.stride()))  # of nothing, strides can be seen as well
+    # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask for them
+    return replace(view, stride=tuple(fake.stride()))
 
 
 def _maker(node: fx.Node) -> fx.Node:

@@ -21,6 +21,7 @@ from ..sizes.symbols import maximum
 from ..sizes.symbols import size as as_size
 from .pointwise import full
 from .registry import (
+    NARROW,
     Call,
     NotLowered,
     aten,
@@ -33,7 +34,6 @@ from .registry import (
     view,
 )
 
-LOW_PRECISION = (torch.float16, torch.bfloat16)
 EXTREMES = ("max", "min", "argmax", "argmin")
 
 
@@ -55,8 +55,8 @@ def reduce(
     produced = torch.int64 if kind.startswith("arg") else compute
     if kind in EXTREMES and 0 in reduced:
         raise NotLowered("nothing has no extreme: the eager kernel says so")
-    # a sum begins with 0.0, so that the sum of a single -0.0 is 0.0: loops over one element are
-    # left out later
+    # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
+    # element, and so no accumulator that starts at 0.0: it is added here.
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
 
     def inner(index: Index, rindex: Index) -> Value:
@@ -83,7 +83,7 @@ def with_ones(call: Call, box: TensorBox, dims: Sequence[int]) -> TensorBox:
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in LOW_PRECISION else dtype
+    return torch.float32 if dtype in NARROW else dtype
 
 
 @lower(aten.sum, aten.prod)
@@ -118,7 +118,7 @@ def divided(
 
 
 def corrected(count: Size, correction: float) -> Size:
-    """The divisor of a variance: how many there are, less the correction, or 0."""
+    """The divisor of a variance: the number of elements less the correction, at least 0."""
     if isinstance(correction, float) and correction.is_integer():
         correction = int(correction)
     if isinstance(count, sympy.Expr) and isinstance(correction, float):
@@ -151,7 +151,8 @@ def mean(
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> TensorBox:
     compute = torch.uint8 if x.dtype == torch.bool else x.dtype
-    return reduce(call, x, dims, keepdim, call.name[-3:], compute, x.dtype)
+    kind = call.name.removeprefix("a")
+    return reduce(call, x, dims, keepdim, kind, compute, x.dtype)
 
 
 @lower(aten.var_mean.correction)

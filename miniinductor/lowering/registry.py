@@ -56,7 +56,7 @@ class Call:
 
     @property
     def first(self) -> Any:
-        """The fake result, of several the first."""
+        """The fake result, or the first one of several."""
         return self.value[0] if isinstance(self.value, (tuple, list)) else self.value
 
     @property
@@ -92,8 +92,8 @@ def made(
     dtype: torch.dtype | None = None,
     size: Sequence[Size] | None = None,
 ) -> TensorBox:
-    """body(index) for every index of the call's (first) result; sources: the boxes that it reads.
-    dtype, size: if not the result's."""
+    """The value body(index) for every index of the call's (first) result.  sources: the boxes that
+    `body` reads; dtype, size: where they are not the result's."""
     value = call.first
     origins = call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])
     ranges = list(value.shape if size is None else size)
@@ -122,10 +122,11 @@ def broadcast_loader(box: TensorBox, size: Sequence[Size]) -> Loader:
     """A loader that takes an index into the broadcast shape `size`."""
     own, load = box.get_size(), box.make_loader()
     skip = len(size) - len(own)
-    fixed = [n == 1 and m != 1 for n, m in zip(own, size[skip:])]
-    if not skip and not any(fixed):
+    is_repeated = [n == 1 and m != 1 for n, m in zip(own, size[skip:])]
+    if not skip and not any(is_repeated):
         return load
-    return lambda index: load([sympy.Integer(0) if f else i for f, i in zip(fixed, index[skip:])])
+    zero = sympy.Integer(0)
+    return lambda index: load([zero if r else i for r, i in zip(is_repeated, index[skip:])])
 
 
 def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
@@ -164,9 +165,9 @@ def pointwise(
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation
     dtype of torch's promotion rule; the result has the dtype that eager gives it.
 
-    Numbers and tensors of another dtype are rounded to float16 or bfloat16 where that is the common
-    dtype, as eager does it; wide_second: but not the second argument, if it is a scalar (eager's
-    mul and div).
+    Where the common dtype is float16 or bfloat16, eager rounds numbers, and tensors of other
+    dtypes, to it before it computes in float32.  So do we; except (wide_second) for a scalar second
+    argument of mul and div, which eager does not round.
     """
     size, result = tuple(call.value.shape), call.value.dtype
     compute = promoted(promotion, *args)

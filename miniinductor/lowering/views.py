@@ -43,12 +43,12 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
 
     def reindex(index: Index) -> Index:
         result = [sympy.Integer(0)] * len(old)
-        for these, those in groups:
+        for old_dims, new_dims in groups:
             flat = sympy.Integer(0)
-            for k in those:
+            for k in new_dims:
                 flat = flat * new[k] + index[k]
-            rest = sympy.expand(flat) if len(those) > 1 else flat
-            inside = [k for k in these if old[k] != 1]
+            rest = sympy.expand(flat) if len(new_dims) > 1 else flat
+            inside = [k for k in old_dims if old[k] != 1]
             for k in reversed(inside[1:]):
                 result[k] = Mod(rest, old[k])
                 rest = FloorDiv(rest, old[k])
@@ -67,20 +67,20 @@ def _groups_of_equal_product(
     groups = []
     i = j = 0
     while i < len(old) and j < len(new):
-        these, those = [i], [j]
+        old_dims, new_dims = [i], [j]
         size_old, size_new = old[i], new[j]
         i, j = i + 1, j + 1
         while not same(size_old, size_new) and (i < len(old) or j < len(new)):
             is_behind = i < len(old) and hint(size_old, 1) < hint(size_new, 1)
             if is_behind or j == len(new):
-                these.append(i)
+                old_dims.append(i)
                 size_old = size_old * old[i]
                 i += 1
             else:
-                those.append(j)
+                new_dims.append(j)
                 size_new = size_new * new[j]
                 j += 1
-        groups.append((these, those))
+        groups.append((old_dims, new_dims))
     # dimensions of size 1 at the end
     return [*groups, (list(range(i, len(old))), list(range(j, len(new))))]
 

@@ -15,8 +15,8 @@ import torch
 
 from .. import config
 from ..ir import Index, Reduction, Scan, TensorBox
-from ..lowering.reductions import LOW_PRECISION, accumulate_dtype
-from ..lowering.registry import Call, NotLowered, aten, cast, lower, mapped, normalize_dim
+from ..lowering.reductions import accumulate_dtype
+from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
 from ..ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import hint, nearest_divisor
@@ -36,7 +36,7 @@ def cumulative(
         return mapped(call, x, lambda v: cast(v, x.dtype, result), result)
     parallel = x.device.type != "cpu" or config.cpu_backend != "cpp"
     compute = torch.float64 if result.is_floating_point else torch.int64
-    if result in LOW_PRECISION and kind != "logaddexp" or parallel and result.is_floating_point:
+    if result in NARROW and kind != "logaddexp" or parallel and result.is_floating_point:
         compute = accumulate_dtype(result)
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
     whole = lambda index, rindex: [*index[:dim], rindex[0], *index[dim:]]  # noqa: E731

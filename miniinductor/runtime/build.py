@@ -1,8 +1,9 @@
 """C++ sources in, callable kernels out.
 
-In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.  Equal
-      sources are
-compiled once; shared objects are kept on disk under a key of everything they depend on.
+In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.
+
+Equal sources are compiled once, and shared objects are kept on disk under a key of everything they
+depend on.
 
     >>> add_1 = 'extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }'
     >>> [kernel] = build_kernels([(add_1, "add")])
@@ -15,6 +16,9 @@ whole file or none, and two processes that build the same thing at once both end
 Each file ends with its own SHA-256: one that was cut short or damaged is never loaded (mapping a
 truncated library can kill the process) and is rebuilt.  What cannot be built or written raises
 CompilerError, on which `compile_fx` runs the graph eagerly and records the message.
+
+A signal may arrive at any time, and its handler may raise.  `except ours(OSError)` catches the
+operating system's errors, and lets the handler's pass, of whatever class they are (foreign.py).
 
 Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude
 has no need of them), remote caches, cross compilation.
@@ -43,11 +47,10 @@ from ..exceptions import CompilerError
 from ..foreign import ours
 from .launch import LAUNCH
 
-# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that
-# changes a result:
-# -ffast-math would, and linking with it sets flush-to-zero in the whole process.
-# -ffp-contract=off: `a*b + c` rounds
-# twice, as eager does.  -fwrapv: integer overflow wraps, as torch's does.
+# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
+# -ffp-contract=off: `a*b + c` rounds twice, as eager does.
+# -fwrapv: integer overflow wraps, as torch's does.
+# Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
 FLAGS = (
     "-std=c++17",
     "-O3",
@@ -63,15 +66,14 @@ FLAGS = (
 # what stands before generated kernels; coverage adds files of its own
 PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
 KERNELS_PER_FILE = 6
-
-
-# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for over 20 minutes
+# characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
+# kept g++ busy for over 20 minutes
 LONGEST_SOURCE = 2_000_000
 
 
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
-    """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer
-    than the compiler can take in time, ..."""
+    """[(source, name)] -> callables, in the same order.  Raises CompilerError if one is too long,
+    or the compiler refuses it, or its result cannot be written."""
     sources = list(sources)
     unique: dict[str, tuple[str, str]] = {}
     for source, name in sources:
@@ -101,14 +103,15 @@ def build_shared_objects(sources: Sequence[str]) -> list[Any]:
     libraries = [load(path) for path in paths]
     missing = [number for number, library in enumerate(libraries) if library is None]
     if missing:
-        # A name that is known before the folder is there: whatever interrupts the build, it goes.
+        # The name is chosen before the folder is made, so that we can remove the folder whenever a
+        # signal interrupts the build: even between its creation and the next instruction.
         place = os.path.join(folder, f"build-{os.getpid()}-{threading.get_ident()}-{next(_builds)}")
         try:
             try:
                 compile_sources({paths[n]: sources[n] for n in missing}, place, command)
             finally:
                 remove_folder(place)
-        except BaseException:  # perhaps one that came in the middle of that
+        except BaseException:  # a signal may have interrupted remove_folder
             remove_folder(place)
             raise
     for number in missing:
@@ -142,15 +145,15 @@ def compile_sources(sources: dict[str, str], place: str, command: list[str]) -> 
         except ours(OSError) as error:
             raise cannot_write(place, error) from error
     finally:
-        for _, _, process in running:  # nothing where all went well
+        for _, _, process in running:  # all have ended, unless one failed or we were interrupted
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
 def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
-    """A process group of its own, since a compiler starts others, which must end with it; what
-    they leave lies beside their result."""
+    """The compiler, in a process group of its own, so that the processes it starts can be killed
+    with it.  Their temporary files lie beside the result."""
     return subprocess.Popen(
         [*command, temporary + ".cpp", "-o", temporary + ".so", "-lm"],
         stdout=subprocess.DEVNULL,
@@ -161,8 +164,8 @@ def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
 
 
 def remove_folder(path: str) -> None:
-    """A folder of files, if it is there.  (shutil.rmtree would answer a TimeoutError of a signal's
-    handler, too.)"""
+    """Remove a folder of files, if it is there.  (shutil.rmtree would swallow a TimeoutError of a
+    signal's handler: it is an OSError, too.)"""
     try:
         for name in os.listdir(path):
             os.unlink(os.path.join(path, name))
@@ -172,7 +175,7 @@ def remove_folder(path: str) -> None:
 
 
 def remove_file(path: str) -> None:
-    """If it is there."""
+    """Remove a file, if it is there."""
     try:
         os.unlink(path)
     except ours(OSError):
@@ -187,8 +190,8 @@ def cannot_write(path: str, error: OSError) -> CompilerError:
 
 
 def compiler_message(errors: str, command: list[str], source: str, path: str) -> str:
-    """What to tell; the source of what was refused is kept beside where the shared object would
-    lie."""
+    """The text of the CompilerError.  The refused source is kept, where the shared object would
+    have been."""
     if "No space left" in errors:
         return f"the disk of {os.path.dirname(path)} is full: free space or set MINIINDUCTOR_CACHE"
     kept = path.removesuffix(".so") + ".cpp"
@@ -210,8 +213,7 @@ def write_whole(path: str, content: bytes) -> None:
 
 
 def sign(path: str) -> None:
-    """Append the file's SHA-256 (the loader of shared objects ignores what follows their
-    sections)."""
+    """Append the file's SHA-256.  (The loader ignores what follows a library's sections.)"""
     with open(path, "r+b") as file:
         digest = hashlib.sha256(file.read()).digest()
         file.write(digest)
@@ -238,7 +240,7 @@ def strip_comments(source: str, sign: str = "//") -> str:
 
 
 def digest(*parts: object) -> str:
-    """A name for these texts, or for things by their texts."""
+    """A file name for these things: a hash of their texts."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
@@ -285,16 +287,12 @@ def cache_folder() -> str:
 def compiler_command() -> list[str]:
     compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
     if platform.machine() == "x86_64":
-        # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug
-        # 109780)
+        # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's bug
+        # 109780
         flags.append("-mno-red-zone")
-    # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread
-    # there
-    flags.append(
-        "-fopenmp"
-        if config.openmp and "clang" not in os.path.basename(compiler)
-        else "-fopenmp-simd"
-    )
+    # clang has its own OpenMP runtime, which does not know torch's number of threads: one thread
+    has_threads = config.openmp and "clang" not in os.path.basename(compiler)
+    flags.append("-fopenmp" if has_threads else "-fopenmp-simd")
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
     return [compiler, *flags]
@@ -323,22 +321,19 @@ def compiler_version(path: str) -> str:
 def cpu_flags() -> frozenset[str]:
     try:
         with open("/proc/cpuinfo") as file:
-            return frozenset(
-                next((line for line in file if line.startswith(("flags", "Features"))), "").split()
-            )  # x86, Arm
+            found = [line for line in file if line.startswith(("flags", "Features"))]  # x86, Arm
+            return frozenset(found[0].split() if found else ())
     except ours(OSError):
         return frozenset()
 
 
 @functools.lru_cache(None)
 def cpu_name() -> str:
-    return (
-        platform.machine() + hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
-    )
+    return platform.machine() + digest(*sorted(cpu_flags()))
 
 
 def vector_bits() -> int:
-    return 512 if "avx512f" in cpu_flags() else 256 if "avx2" in cpu_flags() else 128
+    return 512 if "avx512f" in cpu_flags() else 256
 
 
 def prelude() -> str:

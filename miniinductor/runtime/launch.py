@@ -43,7 +43,8 @@ def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) ->
 
 @dataclass
 class Launch:
-    """What a call of a compiled graph uses most; speed/launcher.py puts functions of C here.
+    """The two functions that a call of a compiled graph uses most; speed/launcher.py puts functions
+    written in C here.
 
     kernel: (address, name) -> the kernel.  empty_cpu: () -> what makes a wrapper's tensors."""
 

@@ -1,13 +1,14 @@
-"""A generated wrapper as plain data, and the function that is made of it.
+"""A compiled graph as plain data, and the function that is made of it.
 
-In:   what wrapper.py printed.  Out: a `Program`: it can be kept on disk (graph_cache.py),
-      and `start()` gives the callable, whose kernels are built then, or found on disk.
+In:   what wrapper.py printed.  Out: a `Program`: it can be pickled, and `start()` gives the
+      callable.  Kernels that are not built yet are built then, or found on disk.
 
     >>> program = build_program(graph, record)                  # (graph_cache.py pickles it)
     >>> call = program.start()
     >>> [out] = call(x)
 
-A graph that was just compiled goes the same way: what is read from disk cannot do anything else.
+A graph that was just compiled and one that graph_cache.py has read from disk become functions in
+the same way.  The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
 Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 """
 
@@ -35,7 +36,9 @@ ALIGNMENT = 64
 
 @dataclass
 class Program:
-    source: str
+    """All that it takes to run a compiled graph, in this process or another."""
+
+    source: str  # of the wrapper
     # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
     scope: dict[str, object]
     kernels: list[tuple]  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
@@ -112,7 +115,7 @@ class NewWorkspace:
 
 
 class WorkspacesBySize(dict):
-    """sizes -> the list of workspaces for them; those of the sizes met first are let go."""
+    """sizes -> the list of workspaces for them.  Beyond `most`, the oldest sizes are forgotten."""
 
     def __call__(self, *sizes: int, most: int = 4) -> list:
         workspaces = self.get(sizes)
@@ -138,8 +141,8 @@ def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
 
 
 def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
-    """A graph that writes is only right if no two of its tensors share memory: look at every
-    call."""
+    """`run`, the function of a graph that writes to its inputs, which is right only if no two of
+    its tensors share memory: each call looks, and runs the FX graph eagerly if two do."""
     record.notes.append(
         "writes to tensors: each call first checks that no two of the graph's tensors share memory"
     )

@@ -98,7 +98,7 @@ class LaneSums(Strategy):
         writer, plan = self.writer, self.writer.plan
         only_reads = self.only_reads()
         last = plan.last_stage if only_reads else plan.last_stage - 1
-        if last <= 0 or writer.now != last or not plan.outer:
+        if last <= 0 or writer.current_stage != last or not plan.outer:
             return []
         if any(isinstance(one, Spread) for one in writer.strategies):
             return []

@@ -30,7 +30,7 @@ import torch
 from .. import config
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import LANES, Sums, alone, bound, longest
+from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
@@ -172,12 +172,12 @@ class Rows(RowInvariants):
             for name, array in self.arrays.items()
         }
         writer.outside = scope
-        writer.where_am_i(scope, inner_variables)
+        writer.write_into(scope, inner_variables)
         return scope
 
     def columns_loop(self, lines: Statements) -> list[Statement]:
         pragma = Pragma(simd=True) if config.vectorize else None
-        return alone(lines) + nest(lines, [self.columns], pragma)
+        return fence(lines) + nest(lines, [self.columns], pragma)
 
     # -- one stage ---------------------------------------------------------------------------------
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:

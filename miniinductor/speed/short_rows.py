@@ -5,7 +5,7 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 """
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, LANES, Sums, alone, bound, longest, parts_of
+from ..codegen.cpp_reductions import CHUNK, LANES, Sums, fence, bound, longest, parts_of
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Pragma, Statements, nest
 from .arrays import array_declarations
@@ -37,7 +37,7 @@ class ShortRows(Strategy):
         lines = [
             *stop,
             *array_declarations(parts, count),
-            *nest([*alone(body), *lanes], [rows]),
+            *nest([*fence(body), *lanes], [rows]),
             *nest(put_together, [("k", "0", count)]),
         ]
         return nest(lines, outer) if outer else [Block(lines)]

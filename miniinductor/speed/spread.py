@@ -15,7 +15,7 @@ In:   a stage's inner loop.  Out: a loop over blocks of it, shared by the thread
 """
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, bound, declarations, parts_of, Sums
+from ..codegen.cpp_reductions import CHUNK, Sums, bound, declarations, parts_of
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.strategy import Strategy, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
@@ -54,7 +54,7 @@ class Spread(Strategy):
             ]
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = parts_of(accumulators, "block")
-        # first this: it decides the accumulators' types
+        # the loops come first: they may make doubles of the accumulators
         loops = self.writer.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [
             Line(f"const int64_t {first}_block = block * {rows};"),

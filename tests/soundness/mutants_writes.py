@@ -132,7 +132,7 @@ def lives() -> None:
 @mutant("arena: a buffer that is read by the kernel that makes another", CPU)
 def last_reader() -> None:
     def place_in_arena(arena: Any, size: int, born: int, dies: int) -> tuple:
-        earlier = [(o, n, b, d - 1, name) for o, n, b, d, name in arena]
+        earlier = [other._replace(dies=other.dies - 1) for other in arena]
         return original(earlier, size, born, dies)
 
     original = memory.place_in_arena
@@ -276,4 +276,4 @@ def triton_masked() -> None:
 # --- the compiler ---------------------------------------------------------------------------------
 @mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
 def loops_around_lanes() -> None:
-    cpp.alone = lambda lines, count=None: []
+    cpp.fence = lambda lines, count=None: []
