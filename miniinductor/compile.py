@@ -141,6 +141,8 @@ class Compilation:
             if not getattr(error, "needs_data", False):
                 raise
             reason = str(error).split("\n")[0]
+        finally:
+            self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
         return CompiledGraph(self.gm.forward, self.record)
 

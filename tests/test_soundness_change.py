@@ -209,8 +209,8 @@ def test_absence_costs_one_guard_for_a_dictionary():
 # ---- the memo of the guards
 def remembers() -> bool:
     """Does the memo of the last entry stand for its guards?"""
-    namespace = last_compiled().guard_function.namespace
-    return namespace["memo"](*namespace["watched"])
+    names = last_compiled().guard_function.namespace
+    return names["memo"](*names["watched"])
 
 
 def test_the_memo_stands_for_modules_with_hooks():

@@ -80,6 +80,8 @@ class ModuleVar(ObjectVar):
         if any(hooks.values()):
             if self.value._backward_hooks or self.value._backward_pre_hooks:
                 raise Break("module", f"backward hooks of {self.cls.__name__}")
+            if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
+                raise Break("module", f"hooks of {self.cls.__name__} that are always called")
             return super().call(tx, args, kwargs)  # torch's own code runs the hooks
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)

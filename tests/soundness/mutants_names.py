@@ -101,9 +101,10 @@ def replaced_methods() -> None:
 
 @mutant("functions: graphs call by name", "functions --modes eager")
 def by_name() -> None:
-    from minidynamo import graph_capture
+    from minidynamo import hooks
+    from minidynamo.extras import replaced_functions
 
-    graph_capture.call_by_object = lambda made: None
+    hooks.GRAPH_MODULES.remove(replaced_functions.call_by_object)
 
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")

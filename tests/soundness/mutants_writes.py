@@ -36,7 +36,7 @@ from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph
 from miniinductor.speed import foreach, in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import lane_sums, tiles, whole_vectors
+from miniinductor.speed import halves, lane_sums, rows, tiles, whole_vectors
 
 from .mutants import mutant
 
@@ -217,16 +217,16 @@ def tail_of_vectors() -> None:
 
 @mutant("tail: of a reduction along memory", CPU)
 def tail_of_lanes() -> None:
-    original = lane_sums.LaneSums.lane_loop
-    lane_sums.LaneSums.lane_loop = lambda self, lines, accumulators, start, end: original(
+    original = lane_sums.LaneSums.innermost
+    lane_sums.LaneSums.innermost = lambda self, lines, accumulators, start, end: original(
         self, lines, accumulators, start, whole(end, lane_sums.LANES)
     )
 
 
 @mutant("tail: of a reduction by rows", CPU)
 def tail_of_rows() -> None:
-    original = cpp.CppKernelWriter.rows
-    cpp.CppKernelWriter.rows = lambda self, accumulators, start, end: original(
+    original = rows.Rows.rows
+    rows.Rows.rows = lambda self, accumulators, start, end: original(
         self, accumulators, start, whole(end, len(self.steps))
     )
 
@@ -238,28 +238,25 @@ def whole(end: str, step: int) -> str:
 
 @mutant("tail: of a tile", CPU)
 def tail_of_tiles() -> None:
-    original = tiles.Tiles.tiled_nest
+    original = tiles.Tiles.loop_nest
 
-    def tiled_nest(self: Any, lines: list, number: int) -> list:
+    def loop_nest(self: Any, lines: list) -> list:
         writer, size = self.writer, self.writer.size
         writer.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
         try:
-            return original(self, lines, number)
+            return original(self, lines)
         finally:
             del writer.size
 
-    tiles.Tiles.tiled_nest = tiled_nest
+    tiles.Tiles.loop_nest = loop_nest
 
 
 @mutant("tail: of a float16 block", CPU)
 def tail_of_blocks() -> None:
-    original = cpp.CppKernelWriter.in_blocks
-
-    def in_blocks(self: Any, head: list, loop: list, start: str, end: str) -> list:
-        shorter = str(int(end) // 16 * 16) if end.isdigit() else end
-        return original(self, head, loop, start, shorter)
-
-    cpp.CppKernelWriter.in_blocks = in_blocks
+    original = halves.Halves.innermost
+    halves.Halves.innermost = lambda self, lines, accumulators, start, end: original(
+        self, lines, accumulators, start, whole(end, 16)
+    )
 
 
 @mutant("mask: Triton's blocks", TRITON)
@@ -272,7 +269,7 @@ def triton_masks() -> None:
 @mutant("mask: Triton's masked blocks", TRITON)
 def triton_masked() -> None:
     triton.TritonKernelWriter.mask_text = lambda self, axes: " & ".join(
-        axis.mask for axis in self.axes if axis.mask and axis.name in axes
+        axis.mask for axis in self.plan.axes if axis.mask and axis.name in axes
     )
 
 
