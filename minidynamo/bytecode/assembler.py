@@ -1,9 +1,9 @@
 """Read and write CPython bytecode: code object <-> list of `Instruction`.
 
-In:   a code object (3.11-3.13).  Out: instructions whose arguments are resolved (names, constants,
-      variable names, jump
-targets), so that a list may be edited freely; `assemble` recomputes indices, jumps, EXTENDED_ARGs,
-the exception table and the line table.
+In:   a code object (3.11-3.13).
+Out:  instructions whose arguments are resolved (names, constants, variable names, jump targets), so
+      that a list may be edited freely; `assemble` recomputes indices, jumps, EXTENDED_ARGs, the
+      exception table and the line table.
 
     >>> body = disassemble(f.__code__)
     >>> body.insert(0, Instruction("NOP", pos=body[0].pos))
@@ -63,6 +63,7 @@ class Instruction:
     flags: the low bits of LOAD_GLOBAL (push NULL), LOAD_ATTR (method) and LOAD_SUPER_ATTR.
     exc:   None or (handler Instruction, stack depth, push the last instruction's offset).
     pos:   (line, end line, column, end column); None: that of the instruction before it.
+    end:   the offset behind its bytes, in the code that it was read from.
     """
 
     __slots__ = ("op", "arg", "flags", "exc", "pos", "end")
@@ -74,13 +75,14 @@ class Instruction:
         flags: int = 0,
         exc: ExceptionEntry | None = None,
         pos: Position | None = None,
+        end: int = 0,
     ) -> None:
         self.op = op
         self.arg = arg
         self.flags = flags
         self.exc = exc
         self.pos = pos
-        self.end = 0  # where its bytes end
+        self.end = end
 
     def __repr__(self) -> str:
         text = self.op
@@ -137,18 +139,16 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
 def _decoded(
     code: types.CodeType, variables: Sequence[str], op: int, arg: int, end: int, pos: Position
 ) -> list[Instruction]:
-    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset
-    still. The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
+    """The native instruction that ends at byte `end`, its argument resolved (that of a jump is an
+    offset still); 3.13's pairs (LOAD_FAST_LOAD_FAST) give two."""
     if op in PAIRS:
-        pair = [
-            Instruction(PAIRS[op][0], variables[arg >> 4], pos=pos),
-            Instruction(PAIRS[op][1], variables[arg & 15], pos=pos),
+        first, second = PAIRS[op]
+        return [
+            Instruction(first, variables[arg >> 4], pos=pos, end=end),
+            Instruction(second, variables[arg & 15], pos=pos, end=end),
         ]
-        for ins in pair:
-            ins.end = end
-        return pair
-    ins = Instruction(dis.opname[op], arg if op >= dis.HAVE_ARGUMENT else None, pos=pos)
-    ins.end = end
+    known = arg if op >= dis.HAVE_ARGUMENT else None
+    ins = Instruction(dis.opname[op], known, pos=pos, end=end)
     if op in FLAG_BITS:
         ins.flags = arg & ((1 << FLAG_BITS[op]) - 1)
         arg >>= FLAG_BITS[op]
@@ -177,7 +177,7 @@ def assemble(
     """A code object like `code` that executes `instructions`.
 
     varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to
-    `code.replace`. Raises ValueError for a jump whose direction its opcode cannot express.
+    `code.replace`.  Raises ValueError for a jump whose direction its opcode cannot express.
     """
     varnames = tuple(code.co_varnames if varnames is None else varnames)
     new = code.replace(
@@ -188,14 +188,14 @@ def assemble(
         **replace,
     )
     tables = _Tables(code, slots(new))
-    todo = [_Unit(ins, OPCODE[ins.op], tables.argument(ins)) for ins in instructions]
-    _resolve_jumps(todo)
+    units = [_Unit(ins, OPCODE[ins.op], tables.argument(ins)) for ins in instructions]
+    _resolve_jumps(units)
     return new.replace(
-        co_code=_written(todo),
+        co_code=_written(units),
         co_consts=tuple(tables.constants),
         co_names=tuple(tables.names),
-        co_exceptiontable=write_exception_table(_exception_entries(todo)),
-        co_linetable=_line_table(todo, code.co_firstlineno),
+        co_exceptiontable=write_exception_table(_exception_entries(units)),
+        co_linetable=_line_table(units, code.co_firstlineno),
         co_stacksize=code.co_stacksize if stacksize is None else stacksize,
     )
 
@@ -214,7 +214,8 @@ class _Unit:
 
 
 class _Tables:
-    """Where names, constants and variables stand.  Those of the original keep their numbers."""
+    """The tables of a code object, in which an argument is an index: constants, names, variables.
+    Those of the original keep their places."""
 
     def __init__(self, code: types.CodeType, variables: Sequence[str]) -> None:
         self.constants: list[Any] = list(code.co_consts)
@@ -244,31 +245,31 @@ class _Tables:
         return self.constant_index[id(value)]
 
 
-def _written(todo: list[_Unit]) -> bytes:
+def _written(units: list[_Unit]) -> bytes:
     """The code itself, with EXTENDED_ARGs and room for inline caches."""
     raw = bytearray()
-    for unit in todo:
+    for unit in units:
         for k in range(unit.width - 1, 0, -1):
             raw += bytes((OPCODE["EXTENDED_ARG"], unit.arg >> 8 * k & 255))
         raw += bytes((unit.op, unit.arg & 255)) + bytes(2 * CACHES[unit.op])
     return bytes(raw)
 
 
-def _line_table(todo: list[_Unit], line: int) -> bytes:
+def _line_table(units: list[_Unit], line: int) -> bytes:
     lines = bytearray()
     pos: Position = (line, line, None, None)
-    for unit in todo:
+    for unit in units:
         pos = unit.ins.pos or pos
         line = write_position(lines, pos, unit.end - unit.start, line)
     return bytes(lines)
 
 
-def _exception_entries(todo: list[_Unit]) -> list[list[int]]:
+def _exception_entries(units: list[_Unit]) -> list[list[int]]:
     """Entries (start, stop, target, depth, lasti) in code units; neighbours with one handler are
     one entry."""
-    where = {id(unit.ins): unit.start for unit in todo}
+    where = {id(unit.ins): unit.start for unit in units}
     table: list[list[int]] = []
-    for unit in todo:
+    for unit in units:
         if not unit.ins.exc:
             continue
         handler, depth, lasti = unit.ins.exc
@@ -280,15 +281,15 @@ def _exception_entries(todo: list[_Unit]) -> list[list[int]]:
     return table
 
 
-def _resolve_jumps(todo: list[_Unit]) -> None:
+def _resolve_jumps(units: list[_Unit]) -> None:
     """Fill in jump distances, and where each unit lies.
 
     A longer distance may need an EXTENDED_ARG, which moves what lies behind it: widths grow until
     nothing changes.
     """
-    unit_of = {id(unit.ins): unit for unit in todo}
-    while _lay_out(todo):
-        for unit in todo:
+    unit_of = {id(unit.ins): unit for unit in units}
+    while _lay_out(units):
+        for unit in units:
             if unit.op in HAS_JUMP:
                 distance = unit_of[id(unit.ins.arg)].start - unit.end
                 unit.arg = -distance if unit.op in JUMPS_BACK else distance
@@ -296,11 +297,11 @@ def _resolve_jumps(todo: list[_Unit]) -> None:
                     raise ValueError(f"{unit.ins} jumps the wrong way")
 
 
-def _lay_out(todo: list[_Unit]) -> bool:
+def _lay_out(units: list[_Unit]) -> bool:
     """Set `start` and `end` of each unit; has one of them moved?"""
     moved = False
     position = 0
-    for unit in todo:
+    for unit in units:
         unit.width = max(unit.width, (unit.arg.bit_length() + 7) // 8)
         start, position = position, position + unit.width + CACHES[unit.op]
         moved |= (unit.start, unit.end) != (start, position)

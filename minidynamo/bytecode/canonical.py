@@ -1,16 +1,15 @@
 """One canonical operation set for all CPython versions.
 
-In:   native instructions.  Out: `CanonicalOp`s, named as in CPython 3.13, with jump arguments as
-      indices into the
-canonical list.  Each is linked to the native instruction it came from, where a resume function may
-start.
+In:   native instructions.
+Out:  `CanonicalOp`s, named as in CPython 3.13; the argument of a jump is an index in their list.
+      Each knows the native instruction that it came from, where a resume function may start.
 
     >>> ops, first = canonical(disassemble((lambda a, b: a or b).__code__))
     >>> [op.op for op in ops]
     ['LOAD_FAST', 'COPY', 'POP_JUMP_IF_TRUE', 'POP_TOP', 'LOAD_FAST', 'RETURN_VALUE']
 
 Mirrors the version checks spread through torch/_dynamo/symbolic_convert.py; here the evaluator
-never asks for a version. Generators' operations are CPython's own: an exhausted SEND leaves the
+never asks for a version.  Generators' operations are CPython's own: an exhausted SEND leaves the
 result on the stack (3.12+: above the receiver, which END_SEND removes) and jumps.  Left out:
 coroutines and exception groups (such frames run as plain Python).
 """
@@ -23,8 +22,8 @@ from .assembler import VERSION, Instruction
 
 
 class CanonicalOp:
-    """op, arg: the operation.  instruction: the native one it belongs to.  exc: None or (handler
-    index, depth, lasti)."""
+    """op, arg: the operation.  instruction: the native one that it belongs to.  exc: the handler of
+    what it raises, or None: (index, stack depth, push the last instruction's offset)."""
 
     __slots__ = ("op", "arg", "instruction", "exc")
 
@@ -53,7 +52,8 @@ INTRINSICS: dict[int, tuple[str, Any]] = {
 }  # CALL_INTRINSIC_1 of 3.12+
 BINARY_SYMBOLS = [symbol for _, symbol in getattr(dis, "_nb_ops")]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
-END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)  # what FOR_ITER's exit skips
+# So many instructions at a loop's exit (END_FOR, POP_TOP) only drop what FOR_ITER has left there.
+END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)
 
 
 def translate(ins: Instruction) -> list[tuple[str, Any]]:
@@ -128,10 +128,10 @@ def canonical(instructions: Sequence[Instruction]) -> tuple[list[CanonicalOp], d
             keyword_names = None
         else:
             result += [CanonicalOp(op, arg, ins) for op, arg in translate(ins)]
-    index = {id(ins): n for n, ins in enumerate(instructions)}
+    position = {id(ins): n for n, ins in enumerate(instructions)}
     for op in result:
-        if isinstance(op.arg, Instruction):
-            target = index[id(op.arg)]
+        if isinstance(op.arg, Instruction):  # a jump's target
+            target = position[id(op.arg)]
             if op.op == "FOR_ITER":
                 target += END_FOR_OPS
             op.arg = first[id(instructions[target])]

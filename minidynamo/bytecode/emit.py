@@ -55,8 +55,7 @@ def call_n(count: int) -> Piece:
 def make_function(code: types.CodeType, cells: Sequence[str]) -> Piece:
     """Push a function of `code` that closes over the cells of the variables named in `cells`."""
     if not cells:
-        flag = None if VERSION >= (3, 13) else 0
-        return load_const(code) + [Instruction("MAKE_FUNCTION", flag)]
+        return load_const(code) + [Instruction("MAKE_FUNCTION", 0 if VERSION < (3, 13) else None)]
     closure = [ins for name in cells for ins in load_cell(name)] + build_tuple(len(cells))
     if VERSION < (3, 13):
         return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8)]

@@ -17,7 +17,7 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, refused, rule, taking
+from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, checked, refused, rule
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
@@ -195,9 +195,13 @@ def _of_constant(tx, descriptor, self, rest, kwargs):
 
 
 # ---- methods of `object`, on any object
+def _not_equal(tx, self, other):
+    if lookup(self.python_type(), "__eq__")[1] is not object.__eq__:
+        raise Break("compare", "object.__ne__(), which asks the class's own __eq__")
+    return False if self.identity() is other.identity() else NotImplemented
 
 
-OBJECT_METHODS = {
+METHODS_OF_OBJECT = {
     "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, name_of(name)),
     "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, name_of(name), value),
     "__delattr__": lambda tx, self, name: self.generic_delattr(tx, name_of(name)),
@@ -208,17 +212,11 @@ OBJECT_METHODS = {
     "__eq__": lambda tx, self, other: (
         True if self.identity() is other.identity() else NotImplemented
     ),
-    "__ne__": lambda tx, self, other: (
-        refused("compare", "object.__ne__(), which asks the class's own __eq__")(tx)
-        if lookup(self.python_type(), "__eq__")[1] is not object.__eq__
-        else (False if self.identity() is other.identity() else NotImplemented)
-    ),
+    "__ne__": _not_equal,
     "__repr__": lambda tx, self: text(tx, self, "repr"),
     "__str__": lambda tx, self: text(tx, self, "str"),
 }
-
-
-OBJECT_METHODS = {name: taking(name, handler) for name, handler in OBJECT_METHODS.items()}
+OBJECT_METHODS = {name: checked(name, handler) for name, handler in METHODS_OF_OBJECT.items()}
 
 
 # ---- functions of C that are bound to a class or a text

@@ -6,11 +6,13 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
+import array
 import collections
 import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 import logging
 import operator
 import os
@@ -28,12 +30,16 @@ from ..variables.classes import ClassVar
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
-from ..variables.lookup import lookup, trusted
+from ..variables.lookup import DOTTED, lookup, trusted
 from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
 from . import polyfills
+
+DOTTED.update(value for value in vars(itertools).values() if isinstance(value, type))
+DOTTED.update((functools.partial, collections.deque, collections.defaultdict, array.array))
+DOTTED.update((operator.itemgetter, operator.attrgetter, operator.methodcaller))
 
 
 def traced(function: Callable) -> Callable:

@@ -14,17 +14,29 @@ from typing import Any
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
-from ..variables.base import RealVar, Variable
+from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.functions import BOUND, BoundMethodVar, CallableVar, DeferredVar, MethodVar
+from ..variables.functions import BoundMethodVar, CallableVar, MethodVar
 from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
 from ..variables.modules import PyModuleVar
 from ..variables.more.container_methods import dict_pairs
+from ..variables.more.functions import BOUND
 from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar
 from .polyfills import NOTHING
+
+
+class DeferredVar(MethodVar):
+    """An attribute that tracing could not read: reading is put off to the call, where the graph can
+    break."""
+
+    native = False
+    broken: Break
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        raise self.broken
 
 
 @opcode
@@ -53,7 +65,7 @@ def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
     elif isinstance(owner, RealVar):
         inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
     else:
-        inherited = isinstance(found, (MethodVar, DeferredVar))
+        inherited = isinstance(found, MethodVar)
     if not inherited:
         return None
     try:

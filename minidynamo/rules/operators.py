@@ -39,8 +39,8 @@ from ..variables.containers import (
     DictViewVar,
     ListVar,
     SequenceVar,
-    SequenceVar_of,
     TupleVar,
+    sequence_of,
 )
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
@@ -138,7 +138,7 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if isinstance(a, ListVar) != isinstance(b, ListVar):
         first, second = a.cls.__name__, b.cls.__name__
         tx.raise_(TypeError, f'can only concatenate {first} (not "{second}") to {first}')
-    return SequenceVar_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
+    return sequence_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
 
 
 def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:
@@ -155,7 +155,7 @@ def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | 
         a.items[:] = items
         a._changed()
         return a
-    return SequenceVar_of(a.cls, items)
+    return sequence_of(a.cls, items)
 
 
 def check_deque(operator: Operator, a: Variable, b: Variable) -> None:

@@ -4,10 +4,11 @@ In:   the function or class, and its arguments as variables.   Out: a variable; 
 
     >>> call_c(tx, math.sqrt, [ConstantVar(4)], {})         # constant 2.0
 
-`call_c` asks in this order: the rule of this very function (`rule`); is it torch's, and goes into
-the graph; what things of its type do (`callable_of_type`); is it pure, and its arguments known: it
-is called now.  `call_class` asks the rule of the class, then its bases (`class_with_base`; that of
-`object` traces `__new__` and `__init__`).  Mirrors torch/_dynamo/variables/builtin.py.
+`call_c` goes through four answers: the rule of this very function (`rule`); torch's functions
+become nodes of the graph; a rule for callables of this type (`callable_of_type`); a pure function
+of known arguments is called now.  `call_class` asks the rule of the class, then those of its bases
+(`class_with_base`; the rule of `object` traces `__new__` and `__init__`).
+Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import types
@@ -72,7 +73,8 @@ def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) 
 
 
 def computed(tx: "Frame", function: Callable, args: Arguments, kwargs: Named, read: str) -> Any:
-    """The result now, or an expression of a symbol."""
+    """The result of a pure call: an expression, where its argument is a symbol, else a constant.
+    `read`: how the arguments become real, see `on_host`."""
     value = args[0] if len(args) == 1 else None
     if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
         result = apply(tx, CALLS[function], value)

@@ -2,9 +2,11 @@
 while it lives.
 
 In:   a code object.
-Out:  `CodeInfo`: `ops` (handler, argument, exception entry, line) per canonical operation, `groups`
-      (operation -> first operation of its native instruction), `natives` (operation -> index of the
-      native instruction where a split may start).
+Out:  `CodeInfo`, whose lists have one entry for each canonical operation, and questions about which
+      variables are read later.
+
+    >>> code_info(f.__code__).live_before(0)        # frozenset({"x"}): `y` is written first
+
 Mirrors torch/_dynamo/bytecode_analysis.py (liveness) and the per-frame set-up of
 symbolic_convert.py.
 """
@@ -18,9 +20,11 @@ from typing import Any
 from ..bytecode import CanonicalOp, canonical, disassemble
 from . import opcodes
 
-PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")  # belong to the CALL that follows
+CALL_PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")  # they belong to the CALL that follows
+# Paths of torch's files and of ours: a graph break names the line of the program that called them.
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-LOOKING = {"locals", "vars", "eval", "exec", "dir"}
+# Code with these names may read any of its variables, whatever its instructions say.
+READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
 _CACHE: dict[int, "CodeInfo"] = {}
 
 
@@ -30,9 +34,12 @@ class CodeInfo:
     def __init__(self, code: types.CodeType) -> None:
         natives = disassemble(code)
         self.operations, _ = canonical(natives)
-        # (handler, argument, exception entry, line) of each operation
+        # The same, ready to be run: handler, argument, exception entry, line.
         self.ops: list[tuple[Any, Any, Any, int]] = []
+        # The first operation that belongs to the same native instruction.
         self.groups: list[int] = []
+        # That instruction's index, behind the index of the first of its prefixes: a split may
+        # start there.
         self.natives: list[tuple[int, int]] = []
         index = {id(native): n for n, native in enumerate(natives)}
         line = code.co_firstlineno
@@ -47,7 +54,7 @@ class CodeInfo:
             continues = n > 0 and self.operations[n - 1].instruction is native
             self.groups.append(self.groups[n - 1] if continues else n)
             start = index[id(native)]
-            while start and natives[start - 1].op in PREFIXES:
+            while start and natives[start - 1].op in CALL_PREFIXES:
                 start -= 1
             self.natives.append((start, index[id(native)]))
         self.internal = any(part in code.co_filename for part in INTERNAL)
@@ -56,22 +63,22 @@ class CodeInfo:
         if "__class__" in code.co_freevars and code.co_argcount:
             self.super_reads = code.co_varnames[0]
         self._live: list[frozenset[str]] | None = None
-        self.names: frozenset[str] | None = None  # all locals, if the code may ask for them
-        if LOOKING & set(code.co_names):
-            self.names = frozenset(code.co_varnames)
+        self.always_live: frozenset[str] | None = None
+        if READERS_OF_ALL & set(code.co_names):
+            self.always_live = frozenset(code.co_varnames)
 
     def live_before(self, position: int) -> frozenset[str]:
         """Names of locals that may be read from canonical operation `position` on: all, if the code
         asks for `locals()`."""
-        if self.names is not None:
-            return self.names
+        if self.always_live is not None:
+            return self.always_live
         if self._live is None:
             self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES, self.super_reads)
         return self._live[position]
 
-    def moves(self, position: int) -> bool:
-        """Does a resume function, in front of `position`, put the value of a loop's next turn back
-        on the stack, to be stored at once?"""
+    def stores_at_once(self, position: int) -> bool:
+        """Does the code at `position` jump to a STORE_FAST, as a resume function does behind the
+        head of a loop?"""
         ops = self.operations
         while ops[position].op == "DELETE_FAST":
             position += 1
@@ -83,8 +90,8 @@ class CodeInfo:
         return name in liveness(self.operations, CELL_READS, CELL_WRITES)[position]
 
     def may_be_deleted(self, position: int, name: str) -> bool:
-        """May an instruction from `position` on delete the cell variable `name`, and another one
-        read it then?"""
+        """May an instruction from `position` on delete the cell variable `name`, so that another
+        one finds it unbound?"""
         delete = "DELETE_DEREF"
         places = [n for n, op in enumerate(self.operations) if (op.op, op.arg) == (delete, name)]
         if not any(self.may_be_unbound(n + 1, name) for n in places):
@@ -93,7 +100,7 @@ class CodeInfo:
 
 
 def successors(operation: CanonicalOp, n: int) -> list[int]:
-    """Where control may go after operation `n` that does not raise."""
+    """Where control may go behind operation `n`, if that does not raise."""
     op = operation.op
     after = []
     if op not in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"):
@@ -114,8 +121,10 @@ def liveness(
     writes: Set[str],
     in_super: str | None = None,
 ) -> list[frozenset[str]]:
-    """Backward dataflow: before each operation, the variables that an opcode of `reads` may ask for
-    later, with none of `writes` in between.  `in_super`: what super() without arguments reads."""
+    """Before each operation: the variables that an opcode of `reads` may ask for later, with no
+    opcode of `writes` in between.  `in_super`: the variable that super() without arguments reads.
+
+    It goes backwards through the code, and again until nothing changes: loops jump back."""
     live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
     changed = True
     while changed:

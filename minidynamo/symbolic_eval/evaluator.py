@@ -8,9 +8,9 @@ In:   a function variable and its bound parameters.   Out: the returned variable
     >>> frame.run()                     # -> the returned variable, or a signal of `exceptions.py`
 
 Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it
-into a `Restart` that knows the step to split at, so that a half-done inlined call leaves nothing
-behind. Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and
-3.7).
+into a `Restart`: the frame is traced again from its start, and ends at the instruction that broke,
+so that a half-done inlined call leaves nothing behind.
+Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and 3.7).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
-LASTI = ConstantVar(0)  # on the stack of a handler: where the exception was raised
+# Some handlers find on the stack where the exception was raised; only a RERAISE looks at it.
+LASTI = ConstantVar(0)
 
 
 class Frame(Operations):
-    """One activation: `locals` name -> variable, `cells` name -> CellVar, `stack`, `handled`
-    (exceptions being handled)."""
+    """One activation of a Python function, as CPython's frames are."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Frame(Operations):
         self.parent = parent
         self.info = code_info(code)
         self.globals = output.globals_of(function.globals)
-        self.locals = bound
+        self.locals = bound  # name -> variable
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, function.closure))
         self.stack: list[Any] = []
-        self.handled: list[Any] = []
-        self.pc = 0
+        self.handled: list[Any] = []  # the exceptions that are being handled, the innermost last
+        self.pc = 0  # the operation that comes next
         self.returned: Any = None
         self.yielded: Any = None
         self.depth: int = parent.depth + 1 if parent is not None else 0
@@ -169,7 +169,11 @@ class Frame(Operations):
 
 
 class RootFrame(Frame):
-    """The frame that is compiled: counts its steps and stops where the speculation log says so."""
+    """The frame that is compiled.  It counts its steps, and stops at those that broke in an earlier
+    attempt (`forced`: step -> reason): the graph ends there, and plain Python goes on.
+
+    >>> frame.split             # after run(): None, or (operation to go on at, reason)
+    """
 
     def __init__(
         self,
@@ -182,9 +186,9 @@ class RootFrame(Frame):
         self.bound = dict(bound)
         self.forced = forced
         self.step = 0
-        self.group_step = 0
+        self.group_step = 0  # the step at which this native instruction began
         self.split: tuple[int, Break] | None = None
-        self.kept: Any = ()
+        self.kept: Any = ()  # dead variables that the replacement code keeps, too
         output.root = self
 
     def loop(self) -> None:
@@ -216,19 +220,23 @@ class RootFrame(Frame):
                 self.break_at(data_dependent(error))
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Trace again, splitting at this instruction; where an exception is handled that was raised
-        while tracing, at the instruction that raised: plain Python must make the traceback, and the
-        handler is a continuation."""
+        """Trace again, splitting at `step`, or at this native instruction.
+
+        Where an exception is being handled that was raised while tracing, the frame is split at the
+        instruction that raised: plain Python must make the traceback, and the handler lies in the
+        continuation."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
-        step = next((at for at in map(raised_at, self.handled) if at), step or self.group_step)
+        step = step or self.group_step
+        for exception in reversed(self.handled):  # the outermost decides
+            step = raised_at(exception) or step
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
-        # its frames, and those of its context, would keep the arguments alive
+        # The frames of its traceback, and of its context, would keep the arguments alive.
         self.forced[step] = reason.with_traceback(None)
         reason.__context__ = None
         raise Restart()

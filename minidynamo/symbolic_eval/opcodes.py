@@ -1,7 +1,7 @@
-"""One function per canonical opcode (names as in CPython 3.13).  A function returns True, and
-nothing else that is true, when the frame is left.
+"""One function for each canonical opcode (named as in CPython 3.13).
 
-In:   the frame and the opcode's argument.   Out: the frame's stack, locals and program counter.
+In:   the frame and the opcode's argument.
+Out:  the frame's stack, locals and program counter are changed; True where the frame is left.
 
     >>> HANDLERS["BINARY_OP"](frame, "+")
 
@@ -73,19 +73,24 @@ def unbound(frame: Frame, name: str) -> NoReturn:
 def LOAD_FAST(frame: Frame, name: str) -> None:
     value = frame.locals.get(name)
     if value is None:
-        if name in frame.cells:
-            frame.stack.append(frame.cells[name])
-            return
-        unbound(frame, name)
-    if type(value) is Lazy and not (name[0] == "." and frame.info.moves(frame.pc)):
+        if name not in frame.cells:
+            unbound(frame, name)
+        value = frame.cells[name]  # 3.13 loads a cell for a closure with this opcode, too
+    elif type(value) is Lazy and not only_moved(frame, name):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
+
+
+def only_moved(frame: Frame, name: str) -> bool:
+    """Is this a resume function that puts the value of a loop's next turn back on the stack, to be
+    stored at once?  Nobody has looked at the value then: it needs no guard yet."""
+    return name.startswith(".") and frame.info.stores_at_once(frame.pc)
 
 
 @opcode
 def STORE_FAST(frame: Frame, name: str) -> None:
     value = frame.stack.pop()
-    if value is NULL:
+    if value is NULL:  # behind an inlined comprehension, see LOAD_FAST_AND_CLEAR
         frame.locals.pop(name, None)
     elif type(value) is CellVar and name in frame.code.co_cellvars:
         frame.cells[name] = value
@@ -101,6 +106,8 @@ def DELETE_FAST(frame: Frame, name: str) -> None:
 
 @opcode
 def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
+    """In front of a comprehension that is inlined (3.12): its variable hides one of the frame's,
+    which waits on the stack, NULL if it is unbound, until a STORE_FAST puts it back."""
     if name in frame.cells and name in frame.code.co_cellvars:
         frame.stack.append(frame.cells.pop(name))
         return
@@ -130,7 +137,8 @@ def LOAD_METHOD(frame: Frame, name: str) -> None:
 
 
 def push_callable(frame: Frame, found: Variable) -> None:
-    """A callable and NULL in this version's order: after a split the real CALL finds them."""
+    """A callable and NULL, in this version's order: behind a graph break the real CALL takes
+    them."""
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
@@ -141,15 +149,29 @@ def slice_of(parts: list[Any]) -> Variable:
     return SliceVar(parts)
 
 
-# ---- what pushes nothing, what pushes one value, and what jumps.  (Python evaluates from left to
-# right: owners are popped first.)
+def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
+    return container.getitem(frame, key)
+
+
+def contains(frame: Frame, item: Variable, container: Variable) -> bool:
+    return container.contains(frame, item)
+
+
+def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
+    made = DictVar({})
+    for key, value in zip(keys, values):
+        made.store(frame, key, value)
+    return made
+
+
+def dict_of_pairs(frame: Frame, keys_and_values: list[Variable]) -> DictVar:
+    return dict_of(frame, keys_and_values[::2], keys_and_values[1::2])
+
+
+# ---- what pushes nothing, what pushes one value, and what jumps
 EFFECTS: dict[str, Handler] = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
-    "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
-    "STORE_SUBSCR": lambda frame, _: frame.stack.pop(-2).setitem(
-        frame, frame.stack.pop(), frame.stack.pop()
-    ),
     "END_FOR": lambda frame, _: frame.stack.pop(),
 }
 PUSHES = {
@@ -162,15 +184,15 @@ PUSHES = {
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
-    "BINARY_SUBSCR": lambda frame, _: frame.stack.pop(-2).getitem(frame, frame.stack.pop()),
+    "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
     "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
     "CONTAINS_OP": lambda frame, invert: ConstantVar(
-        frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)
+        contains(frame, *frame.popn(2)) != bool(invert)
     ),
     "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
-    "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
+    "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
         frame, frame.stack.pop().iterate(frame), frame.popn(n)
     ),
@@ -206,22 +228,29 @@ pushes(PUSHES)
 HANDLERS.update({op: _jump_if(test) for op, test in JUMPS.items()})
 
 
-def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
-    made = DictVar({})
-    for key, value in zip(keys, values):
-        made.store(frame, key, value)
-    return made
+# ---- writes
+@opcode
+def STORE_ATTR(frame: Frame, name: str) -> None:
+    value, owner = frame.popn(2)
+    owner.setattr(frame, name, value)
+
+
+@opcode
+def STORE_SUBSCR(frame: Frame, _: Any) -> None:
+    value, container, key = frame.popn(3)
+    container.setitem(frame, key, value)
 
 
 # ---- containers
 def _into(op: str, method: str, count: int = 1, needed: str = "") -> None:
-    """The values on top of the stack go into the container `n` below them, perhaps one from before
-    a graph break.  `needed`: without this method the operation complains in words of its own."""
+    """An opcode that puts the `count` values on top of the stack into the container `n` below them,
+    as a call of its `method` does.  Values without the method `needed` break the graph: CPython
+    complains of them in words that the method does not use."""
 
     def handler(frame: Frame, n: int) -> None:
         values = frame.popn(count)
         if needed and not hasattr(values[0].python_type(), needed):
-            raise Break("arguments", f"{op} of {values[0]}")  # plain Python says what is wrong
+            raise Break("arguments", f"{op} of {values[0]}")
         frame.stack[-n].call_method(frame, method, values, {})
 
     HANDLERS[op] = handler
@@ -283,11 +312,14 @@ def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     frame.stack.append(function.call(frame, args, kwargs))
 
 
+DEFAULTS, NAMED_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8  # what lies below the code
+
+
 @opcode
 def MAKE_FUNCTION(frame: Frame, flags: int) -> None:
     code = frame.stack.pop().value
     made = FunctionVar(None, code, frame.function.globals, code.co_qualname)
-    for bit in (8, 4, 2, 1):
+    for bit in (CLOSURE, ANNOTATIONS, NAMED_DEFAULTS, DEFAULTS):  # the closure lies on top
         if flags and flags & bit:
             function_attribute(frame, made, bit, frame.stack.pop())
     frame.stack.append(made)
@@ -301,13 +333,12 @@ def SET_FUNCTION_ATTRIBUTE(frame: Frame, bit: int) -> None:
 
 
 def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
-    if bit == 1:
+    if bit == DEFAULTS:
         made.defaults = tuple(value.iterate(frame))
-    elif bit == 2:
+    elif bit == NAMED_DEFAULTS:
         made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
-    elif bit == 4:
-        parts = list(value.iterate(frame))
-        made.annotations = dict_of(frame, parts[::2], parts[1::2])
+    elif bit == ANNOTATIONS:
+        made.annotations = dict_of_pairs(frame, list(value.iterate(frame)))
     else:
         made.closure = tuple(value.items)
 

@@ -30,13 +30,15 @@ from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
+# The type of the descriptors `first` and `second`; each knows the index of its item.
 FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 
 
 def on_host(
     function: Callable, args: Iterable[Variable], kwargs: dict[str, Variable], read: str = "real"
 ) -> functools.partial:
-    """The call of a function on what `read` ("real", "as_constant") gives for its arguments."""
+    """The call of a function on real arguments: those that the variables' method `read` gives
+    ("real" or "as_constant")."""
     named = {name: getattr(value, read)() for name, value in kwargs.items()}
     return functools.partial(function, *[getattr(value, read)() for value in args], **named)
 
@@ -45,7 +47,8 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
-    raised: Callable  # these are added by minidynamo/rules
+    # Methods that minidynamo/rules/ adds, for type checkers.
+    raised: Callable
     run_c: Callable
     sorted: Callable
     has_attr: Callable
@@ -74,7 +77,7 @@ class Operations:
             self.raise_(type(error), *(error.args if plain else [str(error)]))
 
     def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-        """The constant (or container of constants) that a call gives."""
+        """The constant, or container of constants, that a call gives when it is run now."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
     def node(self: Any, function: Callable, args: Any, kwargs: Any = None) -> Variable:
@@ -105,8 +108,8 @@ class Operations:
         return first is second
 
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
-        """Guard whether the two are one object: the guards of two of the same type would let
-        another answer through."""
+        """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
+        `a` and `b` do where they differ."""
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
             return
@@ -116,9 +119,9 @@ class Operations:
         if len(sources) == 2:
             self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
             return
-        found = second if a.source is sources[0] else first
-        if not isinstance(found, Variable):  # one that was made here is another one
-            self.output.guard(sources[0], ("SAME", id(found)), f"{{0}} {word} {{pin}}", found)
+        other = second if a.source is sources[0] else first
+        if not isinstance(other, Variable):  # an object made in this frame is never the one outside
+            self.output.guard(sources[0], ("SAME", id(other)), f"{{0}} {word} {{pin}}", other)
 
     def equal(self: Any, a: Variable, b: Variable) -> bool:
         """bool(a == b) on the host."""
@@ -155,16 +158,16 @@ class Operations:
         return list(items)
 
     def length_hint(self: Any, values: Any) -> None:
-        """CPython asks how many to expect: a length of the program's own is called
-        (minidynamo/rules/iteration.py asks what else it asks)."""
+        """CPython asks how many items to expect, and calls a `__len__` of the program's own
+        (minidynamo/rules/iteration.py adds the rest of the protocol)."""
         method = values.special(self, "__len__") if isinstance(values, ObjectVar) else None
         if isinstance(method, BoundMethodVar):
             method.call(self, [], {})
 
     # ---- attributes
     def method_of(self: Any, variable: Any, name: str) -> Variable:
-        """What a variable has by its type, as a value: methods that are natively implemented, and
-        all that a C type inherits."""
+        """The attribute that a variable has by its type: a method that the variable implements
+        itself (`method_append`), or what its class and their bases define."""
         if name == "__class__":
             return self.output.wrap_pinned(variable.python_type())
         kind = variable.python_type()
@@ -173,7 +176,8 @@ class Operations:
             text = f"'{type_text(kind)}' object has no attribute '{name}'"
             self.raise_(AttributeError, text)
         if type(found) is FIELD and isinstance(variable, TupleVar):
-            return variable.item(self, found.__reduce__()[1][0])
+            _, (index, _) = found.__reduce__()
+            return variable.item(self, index)
         native = in_c_or_library(found) and hasattr(variable, "method_" + name)
         if native or isinstance(variable, TensorVar):
             return MethodVar(variable, name)

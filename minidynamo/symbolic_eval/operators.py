@@ -38,26 +38,22 @@ class Operator(NamedTuple):
     in_place: bool
 
 
-PLAIN = dict(
-    zip(
-        "+ - * / // % ** @ & | ^ << >>".split(),
-        "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split(),
-    )
-)
+SYMBOLS = "+ - * / // % ** @ & | ^ << >>".split()
+NAMES = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 OPERATORS: dict[str, Operator] = {}
-for _plain, _name in PLAIN.items():
+for _plain, _name in zip(SYMBOLS, NAMES):
     _function, _updating = getattr(host, f"__{_name}__"), getattr(host, f"__i{_name}__")
     OPERATORS[_plain] = Operator(_plain, _plain, _name, _function, False)
     OPERATORS[_plain + "="] = Operator(_plain + "=", _plain, _name, _updating, True)
-COMPARING = (host.lt, host.le, host.eq, host.ne, host.gt, host.ge)
-COMPARISONS = dict(zip("< <= == != > >=".split(), COMPARING))
+COMPARISONS: dict[str, Callable] = {"<": host.lt, "<=": host.le, "==": host.eq}
+COMPARISONS |= {"!=": host.ne, ">": host.gt, ">=": host.ge}
 UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
 
-# class of a variable -> handler(tx, operator, a, b) of binary operators
+# Binary operators: handler(tx, operator, a, b)
 left_operand, right_operand, in_place, last_operand = ByClass(), ByClass(), ByClass(), ByClass()
-# -> handler(tx, symbol, a, b): one of the two is of the class
+# Comparisons: handler(tx, symbol, a, b); `a` or `b` is of the class
 comparison, last_comparison = ByClass(), ByClass()
-unary_operand = ByClass()  # -> handler(tx, symbol, a)
+unary_operand = ByClass()  # handler(tx, symbol, a)
 
 
 # ---- who is asked
@@ -122,7 +118,8 @@ def _compare_constants(tx, symbol, a, b):
 @left_operand(SymVar)
 @right_operand(SymVar)
 def _symbols(tx, operator, a, b):
-    """Symbolic where torch computes so; what is neither tensor nor object needs the number."""
+    """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
+    object, the symbol becomes the number of this run."""
     result = apply(tx, operator.function, a, b)
     if result is not None or isinstance(a, (TensorVar, ObjectVar)):
         return result
@@ -164,10 +161,10 @@ def _tensor_right(tx, operator, a, b):
 def _compare_tensors(tx, symbol, a, b):
     other = b if isinstance(a, TensorVar) else a
     if isinstance(other, ObjectVar) or isinstance(other, Unpinned) and type(other) is not SymVar:
-        return None  # they know better
-    a_value = isinstance(other, (TensorVar, ConstantVar, SymVar)) and other.identity() is not None
-    if not a_value and symbol in ("==", "!="):
-        return ConstantVar(symbol == "!=")
+        return None  # their own handlers know better
+    comparable = isinstance(other, (TensorVar, ConstantVar, SymVar))
+    if symbol in ("==", "!=") and (not comparable or other.identity() is None):
+        return ConstantVar(symbol == "!=")  # `tensor == None` is False
     return tx.node(COMPARISONS[symbol], [a, b])
 
 

@@ -41,22 +41,23 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
     def register(handler: Callable) -> Callable:
         for function in functions:
             if function is not None:
-                RULES[function] = taking(getattr(function, "__name__", function), handler)
+                name = getattr(function, "__name__", function)
+                RULES[function] = checked(name, handler)
         return handler
 
     return register
 
 
-def taking(name: str, handler: Callable) -> Callable:
-    """The handler, given positional and named arguments as two containers."""
+def checked(name: str, handler: Callable) -> Callable:
+    """The handler, called with a list of positional and a dict of named arguments.  Where they do
+    not fit its parameters, the graph breaks, and plain Python says what is wrong with them."""
 
     def call(tx, args, kwargs):
         try:
             result = handler(tx, *args, **kwargs)
         except ours(TypeError) as error:
-            if error.__traceback__.tb_next is not None:
+            if error.__traceback__.tb_next is not None:  # the handler had begun to run
                 raise
-            # plain Python says what is wrong with them
             raise Break("arguments", f"the arguments of {name}()") from None
         return result if isinstance(result, Variable) else ConstantVar(result)
 

@@ -47,7 +47,7 @@ def is_leaf(fn: Any) -> bool:
     """Does `fn` become one node?"""
     known = _LEAVES.get(id(fn))
     if known is not fn and _decide(fn):
-        known = _LEAVES[id(fn)] = fn  # torch's own, which live anyway
+        known = _LEAVES[id(fn)] = fn  # an id that stays: the table holds `fn`
     return known is fn
 
 
@@ -58,13 +58,15 @@ def _decide(fn: Any) -> bool:
     if isinstance(fn, types.FunctionType):
         if not made_by_torch(fn):
             return False  # the program's, which `functools.wraps` has given a name of torch's
+        if module in LEAF_MODULES:
+            return True
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
-        return (
-            module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
-        )
-    return isinstance(fn, types.BuiltinFunctionType) and (
-        module in LEAF_MODULES or getattr(torch._C._VariableFunctions, fn.__name__, None) == fn
-    )
+        return owner is not None and getattr(owner, fn.__name__, None) is fn
+    if not isinstance(fn, types.BuiltinFunctionType):
+        return False
+    if module in LEAF_MODULES:
+        return True
+    return getattr(torch._C._VariableFunctions, fn.__name__, None) == fn
 
 
 def refuse(fn: Any) -> None:

@@ -56,9 +56,9 @@ class Variable(Fields):
     source: Any = field(default=None, kw_only=True)  # a Source, or None
     mutated: bool = field(default=False, init=False)
     cls = cast(Any, None)  # its Python type, if that is known
-    native = False  # a method that the variable itself implements
+    native = False  # is it a method that the instance's variable implements?
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
-    payload = cast(Any, None)  # of an instance of a subclass of list, dict...: what it contains
+    payload = cast(Any, None)  # what an instance of a subclass of list, dict... contains
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -101,7 +101,7 @@ class Variable(Fields):
     def delattr(self, tx: Frame, name: str) -> None:
         raise Break("attribute", f"deleting .{name} of {self} is not traced")
 
-    # what object.__setattr__(self, name, value) and __delattr__ come to
+    # object.__setattr__ and object.__delattr__, called by name
     generic_setattr, generic_delattr = setattr, delattr
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
@@ -114,12 +114,12 @@ class Variable(Fields):
                 result = method(tx, *args, **kwargs)
                 return tx.NONE if result is None else result
             except ours(TypeError) as error:
-                if error.__traceback__.tb_next is not None:
+                if error.__traceback__.tb_next is not None:  # the method had begun to run
                     raise
-                # Plain Python says what is wrong with them.
+                # The arguments do not fit its parameters: plain Python says what is wrong.
                 raise Break("method", f"the arguments of .{name}() of {self}") from None
         found: Any = self.getattr(tx, name)
-        if found.native and found.instance is self:  # the method's call would come back here
+        if found.native and found.instance is self:  # calling it would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")
         return found.call(tx, args, kwargs)
 
@@ -152,7 +152,8 @@ class Variable(Fields):
 
     # ---- in the graph
     def argument(self, part: Callable[[Variable], Any]) -> Any:
-        """What a call in the graph is given for it; `part` gives that of an item it contains."""
+        """What stands for it among the arguments of a node of the graph; `part` says what stands
+        for an item that it contains."""
         raise Break("argument", f"{self} as an argument of a torch function")
 
     # ---- rebuilding
@@ -171,7 +172,7 @@ class Variable(Fields):
 
 
 def extends(cls: type) -> Callable[[type], type]:
-    """A decorator for files beside the core: what the class below it defines, `cls` has, too."""
+    """A decorator for coverage: the methods of the class below it are added to `cls`."""
 
     def add(methods: type) -> type:
         for name, method in vars(methods).items():
@@ -210,7 +211,7 @@ class RealVar(Variable):
 
 
 class Lazy(Variable):
-    """A real value with its source that was not looked at: no guard yet."""
+    """A real value and its source.  Nobody has looked at it yet, so there is no guard on it."""
 
     def __init__(self, value: Any, source: Source) -> None:
         self.value, self.source = value, source
@@ -224,14 +225,12 @@ class Lazy(Variable):
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return part(self.realize(current()))
 
-    def peek(self) -> Variable:
-        """The variable if somebody looked, else self."""
-        return self if self.variable is None else self.variable
-
 
 def peek(variable: Variable) -> Variable:
-    """The variable that somebody has looked at, if it is one."""
-    return variable.peek() if type(variable) is Lazy else variable
+    """What stands behind a Lazy at which somebody has looked; else the variable itself."""
+    if type(variable) is Lazy and variable.variable is not None:
+        return variable.variable
+    return variable
 
 
 class OpaqueVar(RealVar):
@@ -263,7 +262,8 @@ class Null(Variable):
 
 
 class Handled(Variable):
-    """What PUSH_EXC_INFO puts below `exception`, for POP_EXCEPT to restore (None: it has)."""
+    """What PUSH_EXC_INFO leaves below an exception that is being handled: POP_EXCEPT takes it, and
+    sets `exception` to None."""
 
     exception: Any
 

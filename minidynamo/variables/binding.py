@@ -30,12 +30,12 @@ def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[st
     by_position, extra = parameters[:count], args[count:]
     bound: dict[str, Any] = dict(zip(by_position, args))
     rest = {}
-    fits = True
+    given_once = True
     for name, value in kwargs.items():
         if name not in parameters[code.co_posonlyargcount :]:
             rest[name] = value
         else:
-            fits = fits and name not in bound
+            given_once = given_once and name not in bound
             bound[name] = value
     if code.co_flags & inspect.CO_VARARGS:
         bound[next(stars)] = TupleVar(list(extra))
@@ -48,7 +48,7 @@ def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[st
     for name in parameters:
         if name not in bound and name in defaults:
             bound[name] = defaults[name]
-    if not fits or extra or rest or not bound.keys() >= {*parameters}:
+    if not given_once or extra or rest or not bound.keys() >= {*parameters}:
         refuse(tx, function, args, kwargs)
     return bound
 

@@ -46,7 +46,7 @@ class Builder:
             return rule(self, value, source)
         known = self.memo.get(id(value))
         if known is not None:
-            self.guard_same(known[0], value, source)
+            self.guard_alias(known[0], value, source)
             return known[0]
         try:
             variable = self.wrap_shared(value, source)
@@ -65,8 +65,9 @@ class Builder:
         rule: Rule = SHARED.of(value) or wrap_object
         return rule(self, value, source)
 
-    def guard_same(self, variable: Variable, value: Any, source: Source) -> None:
-        """An object that has a variable lies at this source, too: it does so in later calls."""
+    def guard_alias(self, variable: Variable, value: Any, source: Source) -> None:
+        """An object that has a variable lies at this source, too: guard that it does in later
+        calls."""
         known = variable.source
         if known is None:
             return

@@ -4,7 +4,8 @@ on them.
 In:   a Python value that is immutable and compared by value or is a singleton.
 Out:  operations run for real; their exceptions become the traced program's exceptions.
 
-    >>> ConstantVar(3).binary(...)      # the evaluator: operator.add(3, 4) -> ConstantVar(7)
+    >>> tx.binary("+", ConstantVar(3), ConstantVar(4))      # ConstantVar(7)
+
 Mirrors torch/_dynamo/variables/constant.py.
 """
 
@@ -60,9 +61,11 @@ def argument_of(value: Any) -> Any:
 
 
 def has_text(value: Any) -> bool:
-    """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0,
-    0.0), not a negative NaN."""
-    again = eval(repr(value), {"nan": math.nan, "inf": math.inf})  # complex(0, -1) is -0.0 - 1j
+    """Does `repr`, which stands in the graph's code, give this very number again?
+
+    That of a negative NaN does not, nor that of complex(-0.0, 0.0): `(-0+0j)` is a sum, whose real
+    part is 0.0."""
+    again = eval(repr(value), {"nan": math.nan, "inf": math.inf})
     return bits(again) == bits(value)
 
 
@@ -130,7 +133,7 @@ BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 
 @BY_VALUE.rule(*CONSTANT_TYPES - {slice}, test=is_constant_value, order=10)
 def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A constant at `source`; an int that the policy of sizes says so, as a symbol."""
+    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")
         return builder.symbolic_int(value, source)

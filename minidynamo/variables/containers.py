@@ -1,12 +1,12 @@
 """Containers: list, tuple, torch.Size, named tuples; dict, OrderedDict, defaultdict; dict views.
 
-In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
+In:   lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
-    >>> ListVar([a, b]).call_method(tx, "append", [c], {})    # replayed after the graph, if it was
-    ...                                                       # the user's list
+    >>> ListVar([a, b]).call_method(tx, "append", [c], {})
 
-A container with a source fills itself lazily and guards only what was read: the length of a list,
-one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
+Items of a container with a source are looked at when they are read, and only what was read is
+guarded: the length of a list, one key of a dict.  What the program writes is repeated behind the
+graph (`replay`).  Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from .symbolic import SymVar
 
 
 class Container(Variable):
-    """What all of them have: the special methods by name, and no hash where Python gives none."""
+    """The base of all: more/container_methods.py gives it the special methods by name."""
 
     shared = True
 
 
 class SequenceVar(Container):
-    """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more
-    than another item in a place."""
+    """Items in order."""
 
     items: list
-    cls: Any
-    resized: int = field(default=0, init=False)
+    cls: Any  # the exact Python type
+    resized: int = field(default=0, init=False)  # how often items were added, removed or moved
 
     def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]
@@ -70,10 +69,12 @@ class SequenceVar(Container):
             self.check_unchanged(tx, resized)
 
     def check_unchanged(self, tx: Frame, resized: int) -> None:
-        """Asked at each step of a walk: it was `resized` so often when the walk began."""
+        """Asked at each step of a walk, with the value that `self.resized` had when it began: a
+        deque must not change meanwhile, a list may."""
 
     def exhausted(self) -> SequenceVar:
-        """What an iterator at its end goes on with: it stays there, though the list may grow."""
+        """What an iterator holds once it has reached the end, where it stays: nothing, so that it
+        does not see a list grow."""
         return ListVar([]) if isinstance(self, ListVar) else TupleVar([])
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
@@ -93,7 +94,7 @@ class SequenceVar(Container):
             return self.item(tx, index)
         if self.cls is tuple and found == self.items:
             return self  # CPython makes no copy
-        return SequenceVar_of(self.cls, found)
+        return sequence_of(self.cls, found)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
@@ -168,7 +169,7 @@ class ListVar(SequenceVar):
             cg.commit_item(self, cg.constant(slice(None)), items)
 
 
-def SequenceVar_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
+def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
     """A new sequence of exactly this type."""
     if cls is list:
         return ListVar(list(items))
@@ -176,16 +177,15 @@ def SequenceVar_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
 
 
 class DictVar(Container):
-    """`items`: host key -> (key variable, value variable).  `cls`: dict, OrderedDict or defaultdict
-    (with `factory`).
+    """A dict, OrderedDict or defaultdict (with `factory`).
 
     With a source, a key that was read is guarded alone; walking the dict or asking its length
-    guards all keys.  Writes are kept in `written` and `deleted`, so that replay can store just the
-    keys that changed."""
+    guards all keys.  The replay stores the keys in `written`, or everything, if `rewritten`."""
 
-    items: dict
+    items: dict  # host key -> (key variable, value variable)
     cls: type = dict
     factory: Any = None
+    # host key -> the variable that the program wrote with first; True: it has removed the key
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     rewritten: bool = field(default=False, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
@@ -208,10 +208,8 @@ class DictVar(Container):
             tx.output.guard(self.source, "KEYS", check, pin)
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
-        """That `host` is among the keys (PRESENT) or is not (ABSENT).
-
-        Where it is no real key: that the keys are these.
-        """
+        """Guard that `host` is among the keys (PRESENT) or is not (ABSENT); where a guard cannot
+        name it, that the keys are all the same."""
         if isinstance(host, (Variable, tuple)):
             self.guard_keys(tx)
         elif "KEYS" in self.source.guards:
@@ -237,23 +235,21 @@ class DictVar(Container):
         if type(value) is Lazy:
             read, value = value.source, value.realize(tx)
             self.items[host] = (pair[0], value)
-            if (
-                self.source is not None
-                and not read.guards
-                and not read.children
-                and read.alias_of is None
-            ):
+            guarded = read.guards or read.children or read.alias_of is not None
+            if self.source is not None and not guarded:  # a guard on the value implies the key
                 self.guard_key(tx, "PRESENT", host)
         return value
 
     def store(self, tx: Frame, key: Variable, value: Variable) -> None:
         host = key.hash_key(tx)
-        old = self.items.get(host)
-        self.items[host] = (old[0] if old else key, value)
-        if (
-            self.written.get(host, True) is True
-        ):  # the first key stays: 1.0, perhaps, where 1 is written later, or where the dict has 1
-            self.written[host] = key  # (the next one that this entry meets may not have it)
+        if host in self.items:  # `d[1.0] = 0` behind `d[1] = 0` leaves the key 1, as in Python
+            self.items[host] = (self.items[host][0], value)
+        else:
+            self.items[host] = (key, value)
+        # The replay writes with the program's key, though this dict may have an equal one: in a
+        # later call it may have none.
+        if self.written.get(host, True) is True:
+            self.written[host] = key
         self.mutated = True
 
     def truth(self, tx: Frame) -> bool:
@@ -333,9 +329,8 @@ class DictVar(Container):
         if self.rewritten:
             cg.commit_call(runtime.replace_dict, self, cg.emitter(self.contents))
             return
-        for host, key in reversed(
-            self.written.items()
-        ):  # the last first: new keys keep their order
+        # What is pushed last is stored first: so new keys come in their order.
+        for host, key in reversed(self.written.items()):
             cg.commit_item(self, key, self.items[host][1])
 
 

@@ -4,6 +4,7 @@ In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rule
       give.
 
     >>> builder.wrap_pinned(fn).call(tx, [x], {})      # traces fn's bytecode in place
+
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 """
 
@@ -28,7 +29,7 @@ class CellVar(Variable):
 
     cls = types.CellType
     content: Any = None
-    cell: Any = None  # the real one; of the frame that is compiled: its name
+    cell: Any = None  # the real cell, or the name of a cell variable of the compiled frame
 
     def load(self, tx: Frame) -> Any:
         if type(self.content) is Lazy:
@@ -78,11 +79,6 @@ class BoundMethodVar(Variable):
     instance: Variable
     cls: type = types.MethodType
 
-    @classmethod
-    def of_descriptor(cls, found: Any, instance: Variable) -> BoundMethodVar:
-        """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
-        return cls(CallableVar(found), instance, cls=BOUND.get(type(found), types.MethodType))
-
     getattr = Variable.generic_getattr
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
@@ -90,12 +86,6 @@ class BoundMethodVar(Variable):
 
     def __repr__(self) -> str:
         return f"the method {getattr(self.function, 'name', self.function)}"
-
-
-BOUND = {  # descriptors of C types -> what binding them makes
-    types.MethodDescriptorType: types.BuiltinMethodType,
-    types.WrapperDescriptorType: types.MethodWrapperType,
-}
 
 
 class MethodVar(Variable):
@@ -115,22 +105,6 @@ class MethodVar(Variable):
 
     def __repr__(self) -> str:
         return f"the method .{self.name} of {self.instance}"
-
-
-class DeferredVar(Variable):
-    """An attribute that tracing could not read: reading is put off to the call, where the graph can
-    break."""
-
-    instance: Variable
-    name: str
-    broken: Break
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        raise self.broken
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.instance)
-        cg.load_attr(self.name)
 
 
 class CallableVar(RealVar):
@@ -161,7 +135,8 @@ C_CALLABLES = (
 
 @BY_VALUE.rule(types.FunctionType)
 def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A Python function: by its code, its defaults are read where they are used."""
+    """A Python function: one that lies in a fixed object is guarded by its identity; others by
+    their code, and by their defaults where those are used."""
     if source.root().kind == "pinned" or source.kind == "pinned":
         if source.kind != "pinned":
             builder.guard(source, "ID", "{0} is {pin}", value)
@@ -222,7 +197,7 @@ def pinned_function(builder: OutputGraph, value: Any) -> Variable:
 
 
 def constant_at_once(default: Lazy) -> Variable:
-    """`guard_function` holds the tuple of the defaults fast: its constants need no guard."""
+    """`guard_function` guards which tuple the defaults are: constants in it need no guard."""
     return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 

@@ -4,6 +4,7 @@ break.
 In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct` rebuilds the rest.
 
     >>> SequenceIterator(list_variable).next(tx)
+
 Mirrors torch/_dynamo/variables/iter.py.
 """
 
@@ -116,8 +117,8 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of a tensor, a reversed dictionary.  What is left is rebuilt as
-    an iterator of the same class, where `more/iterators.py` knows how, else as a tuple's."""
+    """Over values that are known: those of a tensor, of a reversed dictionary (`more/iterators.py`
+    rebuilds what is left)."""
 
     left: Iterator[Variable]
     cls: type
@@ -155,10 +156,10 @@ class KeysIterator(IteratorVar):
         raise SkipFrame("a dictionary or set that changes while it is walked")
 
     def next(self, tx: Frame) -> Variable | None:
-        if self.walked is not None and self.state() != self.before:
-            self.changed(tx)
-        if self.walked is None:
+        if self.walked is None:  # it was at the end already
             return None
+        if self.state() != self.before:
+            self.changed(tx)
         value = next(self.left, None)
         self.taken += 1
         if value is None:
@@ -176,7 +177,6 @@ ITERATORS.update(
         DictViewVar: KeysIterator,
     }
 )
-IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")  # no `try`
 
 
 class GeneratorVar(IteratorVar):
@@ -209,17 +209,3 @@ class GeneratorVar(IteratorVar):
         self.started = True
         self.done = yielded is None
         return yielded
-
-    def must_be_closed(self) -> bool:
-        """Would closing it run more of its body?"""
-        if not self.started or self.done:
-            return False
-        operations = self.frame.info.operations
-        entry = self.frame.info.ops[self.frame.pc - 1][2]
-        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
-            return False
-        return not self.passes_by(operations, entry[0])
-
-    def passes_by(self, operations: list, place: int) -> bool:
-        """Does the handler at `place` let the GeneratorExit of closing pass?"""
-        return False

@@ -13,11 +13,7 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable.looku
 
 from __future__ import annotations
 
-import array
 import collections
-import functools
-import itertools
-import operator
 import types
 import weakref
 from collections.abc import Iterable
@@ -46,15 +42,14 @@ DESCRIPTORS_OF_C = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-# Types of C that are made like Python's own: their module is said, too.
-DOTTED = {functools.partial, *(t for t in vars(itertools).values() if isinstance(t, type))}
-DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
-DOTTED |= {operator.attrgetter, operator.methodcaller, array.array}
+# Types of C that look like classes made in Python; but messages name their module, too.  The
+# types themselves are coverage.
+DOTTED: set[type] = set()
 
 
 def trusted(module_name: str | None) -> bool:
-    """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by
-    skip lists."""
+    """Is this module taken as unchangeable (torch, the standard library)?"""
+    # PyTorch: the same, by skip lists.
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
 
 

@@ -6,6 +6,7 @@ Out:  values, guarded by name.  What torch and the standard library have under a
       replayed after the graph.
 
     >>> output.globals_of(function.globals).load(tx, "CONFIG")
+
 Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py
 (LOAD_GLOBAL).
 """
@@ -29,22 +30,18 @@ class PyModuleVar(RealVar):
         if name not in self.value.__dict__ and not trusted(self.value.__name__):
             return self.other(tx, name)
         value = tx.run_now(getattr, self.value, name)
-        if (
-            trusted(self.value.__name__) and self.value is not sys
-        ):  # whose stdout, path, argv... are replaced
-            if (
-                name in type(self.value).__dict__
-            ):  # a switch such as torch.backends.cudnn.enabled, a property of the module
+        globals_ = tx.output.globals_of(self.value.__dict__)
+        # Programs replace sys.stdout, sys.path, sys.argv...
+        if trusted(self.value.__name__) and self.value is not sys:
+            # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
+            if name in type(self.value).__dict__:
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
             if name in self.value.__dict__:
-                globals_ = tx.output.globals_of(self.value.__dict__)
                 tx.output.guard_fixed(globals_.source.item(name), value)
             return tx.output.wrap_pinned(value)
-        pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
-        written = tx.output.globals_of(self.value.__dict__).written
-        if name in written:
-            return written[name]
-        return tx.output.wrap(value, pin.item(name))
+        if name in globals_.written:
+            return globals_.written[name]
+        return tx.output.wrap(value, globals_.source.item(name))
 
     def other(self, tx: Frame, name: str) -> Variable:
         raise Break("attribute", f"{self}.{name}, which is not among its globals")

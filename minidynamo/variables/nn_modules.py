@@ -53,7 +53,8 @@ class ModuleVar(ObjectVar):
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
-        # The same as below, without raising the AttributeError that leads to __getattr__.
+        # As the base class does it, but without raising the AttributeError that leads to
+        # __getattr__: parameters and submodules are found there.
         if (
             lookup(self.cls, name)[1] is MISSING
             and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
@@ -65,26 +66,29 @@ class ModuleVar(ObjectVar):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
-        output = tx.output
-        output.guard_no_global_hooks()
-        hooks = {}
+        tx.output.guard_no_global_hooks()
+        if not self.has_hooks(tx):
+            with tx.output.inside_module(self):
+                return self.getattr(tx, "forward").call(tx, args, kwargs)
+        if self.value._backward_hooks or self.value._backward_pre_hooks:
+            raise Break("module", f"backward hooks of {self.cls.__name__}")
+        if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
+            raise Break("module", f"hooks of {self.cls.__name__} that are always called")
+        return super().call(tx, args, kwargs)  # torch's own code runs the hooks
+
+    def has_hooks(self, tx: Frame) -> bool:
+        """Has the program registered hooks?  Those tables that are empty are guarded."""
+        found = False
         for name in HOOKS:
             if name not in self.fields.items:
                 raise Break("module", f"a {self.cls.__name__} without {name}")
             if lookup(self.cls, name)[0] is not None:
                 raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
-            hooks[name] = self.value.__dict__[name]
-        for name in hooks:
-            if not hooks[name]:
-                output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
-        if any(hooks.values()):
-            if self.value._backward_hooks or self.value._backward_pre_hooks:
-                raise Break("module", f"backward hooks of {self.cls.__name__}")
-            if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
-                raise Break("module", f"hooks of {self.cls.__name__} that are always called")
-            return super().call(tx, args, kwargs)  # torch's own code runs the hooks
-        with output.inside_module(self):
-            return self.getattr(tx, "forward").call(tx, args, kwargs)
+            if self.value.__dict__[name]:
+                found = True
+            else:
+                tx.output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
+        return found
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)

@@ -121,7 +121,7 @@ class ObjectVar(Variable):
             return method_of_class(tx, owner, found, name, self.receiver(), cls)
         if hasattr(type(found), "__get__"):
             return self.bind_descriptor(tx, found, name)
-        lookup(type(found), "__get__")  # guards that it gets none
+        lookup(type(found), "__get__")  # guards that its class does not become a descriptor
         return tx.output.wrap_class_attribute(owner, found, name)
 
     # Other descriptors: slots, fields that C code keeps, those of Python classes (coverage).
@@ -161,13 +161,10 @@ class ObjectVar(Variable):
     def special(self, tx: Frame, name: str) -> Variable | None:
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
-        if (
-            found is MISSING
-            or found is None
-            or isinstance(found, types.WrapperDescriptorType)
-            and found.__objclass__ is object
-        ):
+        if found is MISSING or found is None:
             return None
+        if isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
+            return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:

@@ -42,8 +42,8 @@ CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
 
 
 class Unpinned(Variable):
-    """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets
-    the constant, which pins them."""
+    """A value made of symbolic numbers.  What a subclass does not know is asked of the constant
+    that the value is in this run, and that is guarded."""
 
     def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
@@ -109,18 +109,19 @@ def is_number(variable: Variable) -> bool:
 
 
 def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | None:
-    """`function` on symbolic and constant numbers: symbolic where torch computes so, else on the
-    pinned numbers."""
-    if function is not None and all(map(is_number, variables)):
-        try:
-            value = function(*[variable.value for variable in variables])
-            symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
-            if symbolic or type(value) in (int, float, bool):
-                return tx.output.wrap_result(value)
-        except DataDependentDecision as error:
-            raise data_dependent(error) from None
-        except ours(Exception):
-            pass  # an error of the program (division by zero), or torch has no symbols for it
+    """What `function` gives for symbolic and constant numbers; None where torch cannot compute it
+    with symbols, or where it raises (a division by zero): the caller computes with numbers then."""
+    if function is None or not all(map(is_number, variables)):
+        return None
+    try:
+        value = function(*[variable.value for variable in variables])
+        symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
+        if symbolic or type(value) in (int, float, bool):
+            return tx.output.wrap_result(value)
+    except DataDependentDecision as error:
+        raise data_dependent(error) from None
+    except ours(Exception):
+        pass
     return None
 
 

@@ -6,6 +6,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
       breaks the graph.
 
     >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
+
 Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 """
 
@@ -89,10 +90,10 @@ class TensorVar(Variable):
         return self.fake.shape[0]
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
+        return tx.node(operator.getitem, [self, key])
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
+        tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         replaced = self.replaced(tx, name)
@@ -104,7 +105,7 @@ class TensorVar(Variable):
         if name in METADATA:
             return self._metadata(tx, name)
         if name in VIEWS:
-            return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
+            return tx.node(getattr, [self, ConstantVar(name)])
         return self._other_attribute(tx, name)
 
     def get_shape(self, tx: Frame) -> Variable:
@@ -115,13 +116,13 @@ class TensorVar(Variable):
         return tx.output.wrap_pinned(self.cls)
 
     def _metadata(self, tx: Frame, name: str) -> Variable:
-        """What a fake tensor tells, too: no node."""
+        """An attribute that the fake tensor has, too: no node."""
         if name in UNGUARDED and self.value is not None:
             found = getattr(self.value, name)
             tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", found)
             if name == "retains_grad":  # fake tensors do not carry it
                 return ConstantVar(found)
-        return tx.output.wrap_result(self._told(tx, name))
+        return tx.output.wrap_result(self.of_fake(tx, name))
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         """A method, or what the program has put on the tensor."""
@@ -139,9 +140,9 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
-    def _told(self, tx: Frame, name: str) -> Any:
-        """An attribute that autograd may refuse to tell: of a view that was written in another
-        mode."""
+    def of_fake(self, tx: Frame, name: str) -> Any:
+        """The fake tensor's attribute; of a view that was written in another mode, autograd may
+        refuse to tell it."""
         if id(self.fake) in tx.output.untold and name in HISTORY:
             raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
         try:
@@ -188,7 +189,7 @@ class TensorVar(Variable):
             raise Break("tensor method", f"Tensor.{name}() is not traced")
         if not callable(
             getattr(torch.Tensor, name, None)
-        ):  # an attribute of the tensor's own, or a property
+        ):  # an attribute of its own, or a property
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 

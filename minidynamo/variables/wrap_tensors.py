@@ -126,47 +126,43 @@ def guard_tensor(
     source: Source,
     symbolic: Collection[int] | None = None,
 ) -> None:
+    """What is assumed of an input.  `symbolic`: dimensions whose sizes are symbols; `guard_strides`
+    and the ShapeEnv guard those, and the strides."""
     row = LAYOUT if symbolic is None and value.layout is torch.strided else None
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
     builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
-    if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
+    if symbolic is not None:
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
         fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
         if fixed:
             builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
     else:
         builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
-    if symbolic is None and value.layout is torch.strided:
-        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
-    elif symbolic is None:
-        builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
+        if row is not None:
+            builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
+        else:
+            builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
     builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}", row=row)
-    guard_place(builder, value, source, row)
+    if value.is_cpu:
+        builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
+    else:
+        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
     builder.guard(source, "VIEW_BITS", view_bits_check(value), row=row)
 
 
 def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     """Strides that follow the symbolic sizes."""
-    symbols = sorted(
-        set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]),
-        key=str,
-    )
+    strides = fake.stride()
+    symbolic = [n.node.expr for n in strides if type(n) is torch.SymInt]
+    symbols = sorted(set().union(*[expr.free_symbols for expr in symbolic]), key=str)
     names = {symbol: f"{{{n}}}" for n, symbol in enumerate(symbols, 1)}
     steps = [
-        python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n)
-        for n in fake.stride()
+        python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n) for n in strides
     ]
-    check = f"{{0}}.stride() == ({', '.join(steps)}{',' * (len(steps) == 1)})"
-    builder.pair_guards.append(
-        Guard("STRIDE", (source, *[builder.shape_env.table[s].sources[0] for s in symbols]), check)
-    )
-
-
-def guard_place(builder: OutputGraph, value: Any, source: Source, row: str | None = None) -> None:
-    if value.is_cpu:
-        builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
-    else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
+    comma = "," if len(steps) == 1 else ""
+    check = f"{{0}}.stride() == ({', '.join(steps)}{comma})"
+    sources = [builder.shape_env.table[symbol].sources[0] for symbol in symbols]
+    builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
 
 
 def module_name(source: Any) -> str:

@@ -3,8 +3,8 @@
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import c_methods, classes, opcodes
 from minidynamo.symbolic_eval import operations
-from minidynamo.variables import containers, functions, iterators
-from minidynamo.variables.more import bounds, container_methods, deques, partials, sets
+from minidynamo.variables import containers, iterators
+from minidynamo.variables.more import bounds, container_methods, deques, functions, partials, sets
 
 from .mutants import mutant
 

@@ -16,6 +16,7 @@ from ..classes import ClassVar
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from ..objects import method_of_class
+from .functions import bound_descriptor
 from .object_operations import truth_by_methods
 
 OF_EVERY_CLASS = frozenset(
@@ -48,7 +49,7 @@ class ClassAttributes(ClassVar):
                 if not hasattr(type(meta), "__get__"):
                     return tx.output.wrap_class_attribute(meta_owner, meta, name)
                 if callable(meta):
-                    return BoundMethodVar.of_descriptor(meta, self)
+                    return bound_descriptor(meta, self)
                 return self.own_attribute(tx, name)
             tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         if isinstance(found, METHODS):

@@ -20,6 +20,7 @@ from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import HEAP_TYPE, lookup, type_text
 from ..objects import ObjectVar
+from .functions import bound_descriptor
 
 
 @extends(ObjectVar)
@@ -51,7 +52,7 @@ class Descriptors(ObjectVar):
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar.of_descriptor(found, self.receiver())
+            return bound_descriptor(found, self.receiver())
         if isinstance(lookup(type(found), "__get__")[1], types.FunctionType):
             return self.got(tx, found)
         if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):

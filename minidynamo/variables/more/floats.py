@@ -83,7 +83,7 @@ class FloatVar(Unpinned):
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
         tensors = [v.tensor if isinstance(v, FloatVar) else v for v in operands]
-        made: Any = tx.output.call_graph(tx, "call_function", operation, tensors, {})
+        made: Any = tx.node(operation, tensors)
         value = operation(*[v.value for v in operands])
         return FloatVar(value, made, lambda: [v.pin() for v in floats])
 
@@ -111,7 +111,7 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     ):
         # x + alpha * y
         multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
-        product = tx.output.call_graph(tx, "call_function", multiply, [args[1], alpha], {})
+        product = tx.node(multiply, [args[1], alpha])
         args, kwargs = [args[0], product], {}
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]

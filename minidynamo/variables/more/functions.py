@@ -21,7 +21,6 @@ from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..functions import (
-    BOUND,
     C_CALLABLES,
     BoundMethodVar,
     CallableVar,
@@ -33,6 +32,17 @@ from ..functions import (
 )
 from ..lookup import trusted
 from ..registry import BY_VALUE, PINNED, SHARED
+
+BOUND = {  # descriptors of C types -> what binding them makes
+    types.MethodDescriptorType: types.BuiltinMethodType,
+    types.WrapperDescriptorType: types.MethodWrapperType,
+}
+
+
+def bound_descriptor(found: Any, instance: Variable) -> BoundMethodVar:
+    """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
+    made = BOUND.get(type(found), types.MethodType)
+    return BoundMethodVar(CallableVar(found), instance, cls=made)
 
 
 def new_function(

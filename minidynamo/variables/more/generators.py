@@ -15,6 +15,9 @@ from ..base import NULL, Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
+# Handlers that the compiler puts around every generator's body, without a `try`.
+IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
+
 
 @extends(GeneratorVar)
 class GeneratorMethods(GeneratorVar):
@@ -73,6 +76,16 @@ class GeneratorMethods(GeneratorVar):
         if yielded is None:
             tx.raise_(StopIteration)
         return yielded
+
+    def must_be_closed(self) -> bool:
+        """Would closing it run more of its body?"""
+        if not self.started or self.done:
+            return False
+        operations = self.frame.info.operations
+        entry = self.frame.info.ops[self.frame.pc - 1][2]
+        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
+            return False
+        return not self.passes_by(operations, entry[0])
 
     def passes_by(self, operations: list, place: int) -> bool:
         """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?

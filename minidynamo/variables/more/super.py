@@ -15,9 +15,10 @@ from typing import Any
 from ...exceptions import Break
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
-from ..functions import BOUND, BoundMethodVar
+from ..functions import BoundMethodVar
 from ..lookup import METHODS, MISSING, lookup_in
 from ..objects import ObjectVar, method_of_class
+from .functions import BOUND, bound_descriptor
 
 
 class SuperVar(Variable):
@@ -53,7 +54,7 @@ class SuperVar(Variable):
         if bound_to_class:
             return tx.output.wrap_pinned(found)
         if type(found) in BOUND:
-            return BoundMethodVar.of_descriptor(found, self.object)
+            return bound_descriptor(found, self.object)
         return BoundMethodVar(tx.output.wrap_pinned(found), self.object)
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -24,12 +24,12 @@ class TensorMethods(TensorVar):
     def get_grad(self, tx: Frame) -> Variable:
         if self.value is not None:
             return tx.output.wrap(self.value.grad, self.source.attr("grad"))
-        if self._told(tx, "requires_grad") and self._told(tx, "is_leaf"):
+        if self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf"):
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return ConstantVar(None)
 
     def get_grad_fn(self, tx: Frame) -> Variable:
-        if self._told(tx, "grad_fn") is not None:
+        if self.of_fake(tx, "grad_fn") is not None:
             return self._other_attribute(tx, "grad_fn")
         if self.value is not None:
             tx.output.guard(self.source, ("FLAG", "grad_fn"), "{0}.grad_fn is None")
@@ -44,13 +44,13 @@ class TensorMethods(TensorVar):
 
     def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         tensor = self.fake if self.value is None else self.value
-        self._told(tx, "requires_grad")
+        self.of_fake(tx, "requires_grad")
         if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
             raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
 
     def method_detach_(self, tx: Frame) -> Any:
-        self._told(tx, "requires_grad")  # eager refuses a view
+        self.of_fake(tx, "requires_grad")  # eager refuses a view
         return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
 
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
