@@ -67,7 +67,7 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.constants: dict[int, Any] = {}  # id of a variable -> the literal that stands for it
+        self.constants: dict[Variable, Any] = {}  # the literals that stand for containers
         self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # ids of variables that are the contents of an object: what an instance of a subclass of

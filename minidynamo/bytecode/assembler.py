@@ -123,7 +123,7 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
         end = offset + 2 + 2 * CACHES[op]
         read = _decoded(code, variables, op, arg, end, positions[offset // 2])
         for unit in range(begin, offset + 2, 2):  # a jump may aim at the EXTENDED_ARG
-            at_offset[unit] = read[-1]
+            at_offset[unit] = read[0]
         result += read
         offset = begin = end
     for ins in result:

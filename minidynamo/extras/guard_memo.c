@@ -95,8 +95,8 @@ row_of(PyObject *object, Row *row)
     }
     if (PyType_Check(object)) {
         PyTypeObject *type = (PyTypeObject *)object;
-        if (!type->tp_dict)         /* 3.12: builtin classes, which do not change */
-            return 0;
+        if (!type->tp_dict)         /* 3.12: a builtin class, which does not change */
+            return 1;
         *row = (Row){object, type->tp_mro, (void **)&type->tp_dict, type->tp_dict, {version_of(type->tp_dict)}, CLASS};
     }
     else if (PyFunction_Check(object)) {

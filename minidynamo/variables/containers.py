@@ -135,7 +135,7 @@ class TupleVar(SequenceVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.constants.setdefault(id(self), self.as_constant()))
+            cg.load_const(cg.constants.setdefault(self, self.as_constant()))
         elif self.cls is tuple:
             self.contents(cg)
         elif hasattr(self.cls, "_fields"):

@@ -123,9 +123,9 @@ class ListMethods(ListVar):
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         index = self.index_of(tx, key)
         if isinstance(index, slice):
-            before, index = len(self.items), self._place(index)
+            before = len(self.items)
             assigned: Any = tx.listed_fast(value)
-            if index.step not in (None, 1) and len(self.items) != before:
+            if len(self.items) != before:  # 3.13 looks where the slice lies afterwards, not before
                 raise Break("item", "a list that changes while a slice of it is assigned")
         else:
             assigned = value
@@ -134,14 +134,6 @@ class ListMethods(ListVar):
         except ours(IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
         self.mutated = True
-
-    def _place(self, index: slice) -> slice:
-        """Where a slice lies: CPython looks before it walks the values, which may change the
-        list."""
-        if index.step not in (None, 1):
-            return index
-        start, stop, _ = index.indices(len(self.items))
-        return slice(start, max(start, stop))
 
     def method_extend(self, tx: Frame, values: Variable, /) -> None:
         # Each item is there before the next is asked for: the iterator may look, or raise.

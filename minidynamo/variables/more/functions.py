@@ -174,6 +174,8 @@ MADE_HERE = {  # attributes of a function that was made in this frame
     "__annotations__": annotations_of,
     "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
 }
+if hasattr(types.FunctionType, "__type_params__"):  # 3.12; `def f[T]()` breaks the graph
+    MADE_HERE["__type_params__"] = lambda f: TupleVar([])
 
 
 @extends(CellVar)
