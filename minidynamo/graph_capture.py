@@ -233,8 +233,9 @@ class OutputGraph(Builder):
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
-        kind = "ALIAS" if check == "{0} is {1}" else "DISTINCT"
-        self.pair_guards.append(Guard(kind, sources, check, {}, self.line()))
+        alike = check == "{0} is {1}"
+        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
+        self.pair_guards.append(guard)
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
