@@ -116,11 +116,13 @@ class CompiledModule(torch.nn.Module):
         delattr(self._orig_mod, name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        compiler = self._compiler
         options = dict(
-            backend=self._compiler.backend_name,
-            fullgraph=self._compiler.fullgraph,
-            dynamic=self._compiler.dynamic,
-            mode=self._compiler.mode,
+            # one that was given itself is found again as pickle finds functions
+            backend=compiler.backend_name if compiler.registered else compiler.backend,
+            fullgraph=compiler.fullgraph,
+            dynamic=compiler.dynamic,
+            mode=compiler.mode,
         )
         return functools.partial(compile, **options), (self._orig_mod,)
 

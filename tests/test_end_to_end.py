@@ -1,12 +1,13 @@
 """Whole programs through the whole system: real models, and a function that breaks three times."""
 
 import contextlib
+import copy
 import io
 import marshal
+import pickle
 
 import pytest
 import torch
-
 from record_helpers import last_compiled
 
 import minidynamo
@@ -325,3 +326,20 @@ def test_vectors_on_the_stack_are_aligned():
 
     x, places = torch.randn(5, 40, dtype=torch.float64), torch.tensor([1, 4, 0, -2, 3])
     torch.testing.assert_close(minidynamo.compile(function)(x, places), function(x, places))
+
+
+# ---- copies --------------------------------------------------------------------------------------
+def graph_itself(gm, example_inputs):
+    return gm.forward
+
+
+@pytest.mark.parametrize("backend", ["eager", graph_itself])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+)
+def test_a_copy_of_a_compiled_module_is_compiled_alike(backend, again):
+    model, x = minidynamo.compile(torch.nn.Linear(3, 2), backend=backend), torch.randn(4, 3)
+    expected, made = model(x), again(model)
+    minidynamo.reset()
+    assert torch.equal(made(x), expected)
+    assert type(made) is type(model) and made._compiler is model._compiler
