@@ -29,6 +29,7 @@ RAISES = {
     "class too large": (lambda i: F.one_hot(i, 8), positions(1, 9)),
     "class negative": (lambda i: F.one_hot(i, 8), positions(1, -1)),
     "index_add": (lambda x, i: x.index_add(0, i, x[:2]), grid, positions(1, -1)),
+    "index_add of other slices": (lambda x, i: x.index_add(0, i, x[0, :2]), grid, positions(1, 0)),
     "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), grid, positions(1, -1)),
     "index_fill": (lambda x, i: x.index_fill(0, i, 1.0), grid, positions(1, 5)),
     "index_select": (

@@ -30,6 +30,7 @@ from ..lowering.registry import (
     view,
 )
 from ..ops import Value, ops
+from ..sizes.symbols import same_sizes
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
@@ -124,6 +125,9 @@ def index_add(
     if not x.get_size() or not source.get_size():
         raise NotLowered("a tensor of no dimensions")
     dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
+    slices = [[*t.get_size()[:dim], *t.get_size()[dim + 1 :]] for t in (x, source)]
+    if not same_sizes(*slices):
+        raise NotLowered("slices of another shape, which the kernel refuses")
     position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
     load = source.make_loader()
 
