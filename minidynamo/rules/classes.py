@@ -110,7 +110,7 @@ def by_type(tx, value, cls):
     return any(cls in kind.__mro__ for kind in classes_of(tx, value))
 
 
-def is_registered(tx, kind, cls):
+def is_registered(tx, kind, cls) -> bool:
     """issubclass(kind, cls) of an abstract class, which may learn of `kind` later."""
     if cls in kind.__mro__:
         return True
@@ -130,14 +130,16 @@ def folded_check(tx, kind, cls):
         raise Break("class", f"isinstance() with {cls}") from None
 
 
-def is_legacy_tensor(tx, value, cls):
+def is_legacy_tensor(tx, value, cls) -> bool:
     """torch.FloatTensor, torch.cuda.HalfTensor...: names for a dtype on a kind of device."""
     if isinstance(value, OpaqueVar) and isinstance(value.value, torch.Tensor):
         raise value.broken
     if not isinstance(value, TensorVar):
         return False
     fake = value.fake
-    device = "cuda" if cls.is_cuda else "xpu" if getattr(cls, "is_xpu", False) else "cpu"
+    device = "cuda" if cls.is_cuda else "cpu"
+    if getattr(cls, "is_xpu", False):
+        device = "xpu"
     found = (fake.dtype, fake.layout, fake.device.type) == (cls.dtype, cls.layout, device)
     if value.value is not None and value.source is not None:
         word = "" if found else "not "

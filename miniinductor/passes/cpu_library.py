@@ -57,7 +57,7 @@ def is_float_on_cpu(node):
     return all(type(n) is int for n in value.shape)
 
 
-def is_image(node):
+def is_image(node) -> bool:
     """Is it a convolution that gives images?"""
     return node.target is aten.convolution.default and node.meta["val"].dim() == 4
 

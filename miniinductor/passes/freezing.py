@@ -47,7 +47,7 @@ class Constants:
             self.known[node] = self.is_constant(node)
         return self.known[node]
 
-    def is_constant(self, node):
+    def is_constant(self, node) -> bool:
         if node.op == "get_attr":
             is_inference = operator.attrgetter(node.target)(self.gm).is_inference()
             return node.target not in self.written and not is_inference
@@ -113,7 +113,7 @@ def affine_chain(node, constants):
         node = user
 
 
-def is_per_channel(constant, node):
+def is_per_channel(constant, node) -> bool:
     """Has it one element for each channel of `node`?"""
     shape, (_, channels, *image) = list(value_of(constant).shape), value_of(node).shape
     wanted = [channels] + [1] * len(image)
@@ -209,7 +209,7 @@ def freeze(gm, constants, record):
     return frozen
 
 
-def is_worth_keeping(node, constants):
+def is_worth_keeping(node, constants) -> bool:
     """Is it computed, and read by what is no constant?  (A parameter seen through views is not
     frozen, it is read as it is.)"""
     if value_of(node) is None or all(user in constants for user in node.users):

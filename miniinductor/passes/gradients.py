@@ -52,11 +52,11 @@ def accumulate_in_place(gm):
     return sum(added_to_sum(gm.graph, put) or in_lazy_zeros(gm.graph, put) for put in puts)
 
 
-def accumulates(node):
+def accumulates(node) -> bool:
     return (list(node.args[3:]) or [node.kwargs.get("accumulate")]) == [True]
 
 
-def is_zeros(node):
+def is_zeros(node) -> bool:
     """A fresh contiguous tensor of zeros that only one node reads."""
     if not isinstance(node, fx.Node) or len(node.users) > 1:
         return False
@@ -112,5 +112,5 @@ def sum_with(node):
     return (place, other) if alike(node.meta["val"], other.meta["val"]) else None
 
 
-def is_turned(node):
+def is_turned(node) -> bool:
     return isinstance(node, fx.Node) and node.target is aten.t.default

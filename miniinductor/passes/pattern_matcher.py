@@ -139,7 +139,7 @@ class Rewriter:
             self.traces[key] = traced(function, values, self.decompositions, mode)
         return self.traces[key]
 
-    def rewrite_at(self, rewrite, node):
+    def rewrite_at(self, rewrite, node) -> bool:
         """Rewrite the match whose output is `node`, if there is one."""
         if not node.users or not rewrite.at(node):
             return False
@@ -149,7 +149,7 @@ class Rewriter:
             rewrite.patterns.append(traced(rewrite.search, values, self.decompositions, mode))
         return any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
 
-    def match(self, rewrite, pattern, node):
+    def match(self, rewrite, pattern, node) -> bool:
         guess = Matcher(pattern, exact=False)
         if not guess.same(pattern.result, node) or len(guess.bound) < len(pattern.arguments):
             return False
@@ -200,7 +200,7 @@ class Rewriter:
         node.replace_all_uses_with(result)
 
 
-def makes_contiguous(node):
+def makes_contiguous(node) -> bool:
     is_clone = node.target is aten.clone.default
     return is_clone and node.kwargs.get("memory_format") is torch.contiguous_format
 
@@ -212,7 +212,7 @@ class Matcher:
     def __init__(self, pattern, exact):
         self.pattern, self.exact, self.bound, self.met = pattern, exact, {}, {}
 
-    def same(self, p, n):
+    def same(self, p, n) -> bool:
         """Does pattern value `p` stand for graph value `n`?"""
         if isinstance(p, fx.Node):
             if not isinstance(n, fx.Node):
@@ -230,11 +230,11 @@ class Matcher:
             return type(n) is int
         return (type(p) is type(n) or {type(p), type(n)} == {int, float}) and p == n
 
-    def bind(self, position, value):
+    def bind(self, position, value) -> bool:
         known = self.bound.setdefault(position, value)
         return known is value or isinstance(value, float) and known == value
 
-    def same_node(self, p, n):
+    def same_node(self, p, n) -> bool:
         if p.op == "placeholder":
             return self.bind(self.pattern.position[p.target], n)
         if p in self.met:
@@ -257,7 +257,7 @@ class Matcher:
         return False
 
 
-def source(node, exact=True):
+def source(node, exact=True) -> fx.Node:
     """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not
     `exact`, to any type)."""
     while node.op == "call_function" and node.target in CHANGES_NOTHING:
@@ -268,7 +268,7 @@ def source(node, exact=True):
     return node
 
 
-def without_copies(node):
+def without_copies(node) -> fx.Node:
     """The node that computes what `node` copies, casts or reshapes."""
     while node.target in CHANGES_NOTHING:
         node = node.args[0]
@@ -308,7 +308,7 @@ def from_front(node, args):
     return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
 
 
-def leaks(node, inside):
+def leaks(node, inside) -> bool:
     """Is the value of `node`, or a copy or reshape of it, used by a node that is not `inside`?"""
     return any(
         user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside))

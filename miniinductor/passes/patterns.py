@@ -36,7 +36,7 @@ ALIGNED = 8  # GPU: numbers at multiples of which the rows of a mask begin
 
 
 # ---- attention -----------------------------------------------------------------------------------
-def flash(q, kt, v, mask, scale):
+def flash(q, kt, v, mask, scale) -> torch.Tensor:
     """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
     rank = q.dim()
     q, k, v = (x.unsqueeze(0) if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
@@ -49,18 +49,18 @@ def flash(q, kt, v, mask, scale):
     return out.squeeze(0) if rank == 3 else out
 
 
-def copied_plain(x):
+def copied_plain(x) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format)
 
 
-def with_aligned_rows(mask):
+def with_aligned_rows(mask) -> torch.Tensor:
     """Here and not in the kernel's call: layers that share a mask share the copy."""
     mask = F.pad(mask, (0, -mask.shape[-1] % ALIGNED)) if mask.shape[-1] % ALIGNED else mask
     fits = mask.stride(-1) == 1 and not any(s % ALIGNED for s in mask.stride()[:-1])
     return mask if fits else copied_plain(mask)
 
 
-def may_be_flash(q, kt, v, *masks):
+def may_be_flash(q, kt, v, *masks) -> bool:
     kinds = {(t.dim(), t.dtype, t.device, t.shape[:-2]) for t in (q, kt, v)}
     if len(kinds) > 1 or 0 in (*q.shape, *kt.shape) or v.shape[-1] != q.shape[-1]:
         return False
@@ -73,14 +73,14 @@ def may_be_flash(q, kt, v, *masks):
     return pays(q, *scores[-2:])
 
 
-def is_worth_it(q, queries, keys):
+def is_worth_it(q, queries, keys) -> bool:
     """Are there so many scores that not storing them is faster?"""
     if q.device.type == "cpu":
         return queries * keys >= LEAST_SCORES
     return min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
 
 
-def pays(q, queries, keys):
+def pays(q, queries, keys) -> bool:
     """Is there a kernel for such heads, and is it faster?"""
     size, dtype = q.shape[-1], q.dtype
     if not is_worth_it(q, queries, keys):
@@ -116,12 +116,12 @@ def attention(scaling, count, precision):
         mask = functools.reduce(torch.add, masks) if masks else None
         return flash(q, kt, v, mask, 1 / scale if scaling == "divided" else scale)
 
-    def when(*values):
+    def when(*values) -> bool:
         q, kt, v, masks, scale = take(values)
         is_wide = precision and q.dtype.itemsize > 2
         return scale > 0 and not is_wide and may_be_flash(q, kt, v, *masks)
 
-    def at(node):
+    def at(node) -> bool:
         product = without_copies(node)
         if product.target is not aten.bmm.default:
             return False
@@ -133,13 +133,13 @@ def attention(scaling, count, precision):
     examples = []
     for batch in ((2, 3), (6,)):
         shapes = (*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8)
-        examples.append([*shapes, *[(5, 7)] * count, *[SCALE] * bool(scaling)])
+        examples.append([*shapes, *[(5, 7)] * count, *([SCALE] if scaling else [])])
     needs = [aten.bmm.default, aten.exp.default, aten.amax.default]
     return Rewrite("attention", search, replace, examples, needs, when, at)
 
 
 # ---- products ------------------------------------------------------------------------------------
-def may_be_addmm(x, w, bias):
+def may_be_addmm(x, w, bias) -> bool:
     is_row = bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
     return is_row and gains_by_onednn(x, w)
 

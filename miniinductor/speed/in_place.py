@@ -1,8 +1,9 @@
 """Results that are written over memory that is there already, instead of into new memory and then
 copied.
 
-In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by memory.py,
-      the buffer that dies in the kernel that makes a result, whose memory the result takes.
+In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, for the
+      planner of memory.py, the buffer that dies in the kernel that makes a result, whose memory
+      the result takes.
 
     >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}

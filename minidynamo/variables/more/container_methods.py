@@ -245,8 +245,8 @@ class DictMethods(DictVar):
 class ContainerMethods(Container):
     def hash_key(self, tx: Frame) -> Any:
         if self.cls.__hash__ is None:
-            name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
-            tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
+            home = "collections." if self.cls.__module__ == "collections" else ""
+            tx.raise_(TypeError, f"unhashable type: '{home}{self.cls.__name__}'")
         return Variable.hash_key(self, tx)
 
     def method___len__(self, tx: Frame) -> Any:
