@@ -17,9 +17,10 @@ What is promised of foreign exceptions (foreign.py says which these are):
 
 Not promised: an exception that arrives where Python itself can only print it (a finalizer, a
 callback of a weak reference: the same in plain Python); one that torch, sympy or the standard
-library catches; a handler that is a C function and raises a fault's class with words; StopIteration
-that another thread sets.  And one that arrives while C++ asks a tensor without data for its device
-(`prim.device`) ends the process: torch's function for it is `noexcept`.
+library catches; one at the first instruction of a function that C++ calls, before its `try`, which
+torch takes for a wrong argument; a handler that is a C function and raises a fault's class with
+words; StopIteration that another thread sets.  And one that arrives while C++ asks a tensor without
+data for its device (`prim.device`) ends the process: torch's function for it is `noexcept`.
 """
 
 import functools

@@ -17,6 +17,7 @@ little.
 import atexit
 import contextlib
 import ctypes
+import dis
 import functools
 import gc
 import linecache
@@ -65,6 +66,8 @@ PHASES = ("first", "build", "warm", "shape", "guards", "calls")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
 STEADY = 0.02  # seconds for which calls are repeated
 DEVICE = torch.ops.prim.device.default
+REMEMBERED = miniinductor.foreign.remembered(len).__code__
+FIRST = next(at.offset for at in dis.get_instructions(REMEMBERED) if at.opname == "RESUME")
 COMPILING = ("first", "build", "warm", "shape")  # phases that compile something
 
 
@@ -175,7 +178,10 @@ def is_not_promised(frame: types.FrameType | None) -> bool:
 
     C++ asks a tensor without data for its device: what is raised there ends the process, since
     torch's function is `noexcept`.  Or Python's linecache reads a file: it takes an OSError
-    (TimeoutError is one) for a file that is gone, and a MemoryError for too long a file."""
+    (TimeoutError is one) for a file that is gone, and a MemoryError for too long a file.  Or C++
+    has just called a `remembered` function, which stands before its `try`."""
+    if frame is not None and frame.f_code is REMEMBERED and frame.f_lasti <= FIRST:
+        return True
     while frame is not None:
         if frame.f_code.co_filename == linecache.__file__:
             return True
