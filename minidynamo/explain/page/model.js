@@ -1,0 +1,235 @@
+// The document that Python wrote, with an index over every object in it.
+//
+// Each object has an id and the ids that it came from (`origins`).  A source line is an object, too:
+// "file0:12".  Following origins from a line of a kernel ends in source lines; following them
+// backwards (`results`) from a source line ends in lines of kernels.
+
+import { many, shortPath } from "./dom.js";
+
+/**
+ * @typedef {{file: string, line: number}} Place
+ * @typedef {Object} Thing  anything that can be chosen
+ * @property {string} id
+ * @property {string} kind  "line", "node", "guard", "break", "kernel", ...
+ * @property {string} label
+ * @property {string} detail
+ * @property {string[]} origins
+ * @property {string} entry  id of the entry that it belongs to, or ""
+ * @property {string} stage  id of its stage, or ""
+ * @property {any} data  as it stands in the document
+ */
+
+export const KIND_NAMES = {
+  line: "source line", node: "operation", guard: "guard", break: "graph break", kernel: "kernel",
+  fusion: "fusion decision", saved: "saved for backward", life: "buffer in memory",
+  eager: "eager kernel", row: "line of text", frame: "frame", entry: "compiled entry",
+};
+
+/** The text in the page -> the document. @returns {Promise<any>} */
+export async function unpack(text) {
+  const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+
+export const lineId = (/** @type {Place|null} */ place) =>
+  place ? `${place.file}:${place.line}` : "";
+
+/** Everything that is known of a run. */
+export class Model {
+  constructor(content) {
+    this.content = content;
+    this.layouts = content.layouts || { pictures: [], stages: {} };
+    /** @type {Map<string, Thing>} */
+    this.things = new Map();
+    /** @type {Map<string, string[]>} */
+    this.results = new Map();
+    this.files = new Map(content.files.map((file) => [file.id, this.withLines(file)]));
+    this.frames = content.frames;
+    this.entries = new Map();
+    this.stages = new Map();
+    for (const frame of this.frames) this.addFrame(frame);
+    for (const thing of [...this.things.values()]) this.addResults(thing);
+    this.heats = new Map();
+  }
+
+  withLines(file) {
+    return { ...file, lines: file.text.split("\n") };
+  }
+
+  addFrame(frame) {
+    const where = frame.file ? [`${frame.file}:${frame.first_line}`] : [];
+    this.add(frame.id, "frame", frame.function, frame.skipped || frame.error, where, "", "", frame);
+    for (const found of frame.breaks) {
+      const lines = found.stack.filter((call) => call.file).map(lineId);
+      this.add(found.id, "break", found.reason, found.hint, lines.slice(-1), "", "", found);
+    }
+    for (const entry of frame.entries) this.addEntry(frame, entry);
+  }
+
+  addEntry(frame, entry) {
+    this.entries.set(entry.id, { ...entry, frame });
+    this.add(entry.id, "entry", `${frame.function}, ${entry.id}`, "", [], entry.id, "", entry);
+    for (const guard of entry.guards) {
+      const from = guard.origins?.length ? guard.origins : [lineId(guard.line)];
+      this.add(guard.id, "guard", shortPath(guard.code), guard.kind, from, entry.id, "", guard);
+    }
+    for (const stage of entry.stages) this.addStage(entry, stage);
+    for (const found of entry.kernels) {
+      const moved = found.bytes_read + found.bytes_written;
+      this.add(found.id, "kernel", found.name, `${moved} bytes`, found.nodes, entry.id, found.stage, found);
+    }
+    for (const found of entry.fusions) {
+      const from = [...this.buffers(found.first, found.id), ...this.buffers(found.second, found.id)];
+      const label = `${this.names(found.first)} + ${this.names(found.second)}`;
+      this.add(found.id, "fusion", label, found.reason, from, entry.id, "", found);
+    }
+    for (const found of entry.saved) {
+      this.add(found.id, "saved", this.name(found.node), found.reason, [found.node], entry.id, "", found);
+    }
+    for (const plan of entry.memory) {
+      for (const found of plan.lives) {
+        const from = this.buffers(found.buffer, found.id);
+        this.add(found.id, "life", this.names(found.buffer), `${found.bytes} bytes`, from, entry.id, "", found);
+      }
+    }
+    for (const found of entry.eager_kernels) {
+      const from = found.origins.length ? found.origins : [lineId(found.place)];
+      this.add(found.id, "eager", found.op, found.reason, from, entry.id, "", found);
+    }
+  }
+
+  addStage(entry, stage) {
+    const lines = stage.text.split("\n");
+    this.stages.set(stage.id, { ...stage, texts: lines, entry: entry.id });
+    for (const node of stage.nodes) {
+      const from = node.origins.length ? node.origins : [lineId(node.place)];
+      const detail = [node.op, node.shape, node.reason].filter(Boolean).join(" · ");
+      this.add(node.id, "node", node.name, detail, from, entry.id, stage.id, node);
+    }
+  }
+
+  add(id, kind, label, detail, from, entry, stage, data) {
+    const origins = from.filter(Boolean);
+    this.things.set(id, { id, kind, label, detail, origins, entry, stage, data });
+  }
+
+  addResults(thing) {
+    for (const origin of thing.origins) {
+      if (!this.results.has(origin)) this.results.set(origin, []);
+      this.results.get(origin).push(thing.id);
+      if (!this.things.has(origin)) this.addLine(origin);
+    }
+  }
+
+  addLine(id) {
+    const place = this.place(id);
+    if (!place) return;
+    const label = `${place.file.path}:${place.line}`;
+    this.add(id, "line", label, place.text.trim(), [], "", "", place);
+  }
+
+  /** "file0:12" -> its file, line and text. */
+  place(id) {
+    const [name, line] = id.split(":");
+    const file = this.files.get(name);
+    if (!file || !line) return null;
+    const text = file.lines[Number(line) - file.first_line] ?? "";
+    return { file, line: Number(line), text };
+  }
+
+  name(id) {
+    return this.things.get(id)?.label ?? id.split("/").pop();
+  }
+
+  /** "buf1+buf2", or ids of buffers joined by "+", without what stands before their names. */
+  names(text) {
+    return text.split("+").map((part) => this.name(part)).join("+");
+  }
+
+  /** The ids of buffers that a fusion decision or the plan of memory (`id`) names: ids already, or
+   *  names within the loop IR of the same half ("f0.0/forward"). */
+  buffers(text, id) {
+    const half = id.slice(0, id.lastIndexOf("/"));
+    return text.split("+").map((part) => (this.things.has(part) ? part : `${half}/loop_ir/${part}`));
+  }
+
+  /** What is called `id`; a line of a stage's text ("stage#4") and a source line are made when asked
+   *  for. @returns {Thing|undefined} */
+  thing(id) {
+    const known = this.things.get(id);
+    if (known) return known;
+    const [stage, index] = id.split("#");
+    if (index !== undefined && this.stages.has(stage)) {
+      const { texts, lines, entry, title } = this.stages.get(stage);
+      const label = `${title}, line ${Number(index) + 1}`;
+      this.add(id, "row", label, texts[index].trim(), lines[index] ?? [], entry, stage, null);
+    } else {
+      this.addLine(id);
+    }
+    return this.things.get(id);
+  }
+
+  /** All that can be reached from `id`, without it. @returns {Set<string>} */
+  reached(id, neighbours) {
+    const found = new Set();
+    const waiting = [...neighbours(id)];
+    while (waiting.length) {
+      const next = waiting.pop();
+      if (found.has(next)) continue;
+      found.add(next);
+      waiting.push(...neighbours(next));
+    }
+    return found;
+  }
+
+  originsOf(id) {
+    return this.reached(id, (each) => this.thing(each)?.origins ?? []);
+  }
+
+  /** What lights up with `id`: itself, what it came from, and what came of it. */
+  linked(id) {
+    const results = this.reached(id, (each) => this.results.get(each) ?? []);
+    return new Set([id, ...this.originsOf(id), ...results]);
+  }
+
+  /** The source lines that `id` came from. @returns {string[]} */
+  linesOf(id) {
+    return [...this.originsOf(id)].filter((origin) => this.things.get(origin)?.kind === "line");
+  }
+
+  /** Which source lines cost what in an entry: line -> {bytes, seconds, operations, breaks}. */
+  heat(entryId) {
+    if (this.heats.has(entryId)) return this.heats.get(entryId);
+    const heat = new Map();
+    const give = (line, what, amount) => {
+      if (!heat.has(line)) heat.set(line, { bytes: 0, seconds: 0, operations: 0, breaks: 0 });
+      heat.get(line)[what] += amount;
+    };
+    const share = (ids, what, amount) => {
+      for (const id of ids) {
+        const lines = this.linesOf(id);
+        for (const line of lines) give(line, what, amount / ids.length / lines.length);
+      }
+    };
+    const entry = this.entries.get(entryId);
+    for (const kernel of entry?.kernels ?? []) {
+      share(kernel.nodes, "bytes", kernel.bytes_read + kernel.bytes_written);
+      if (kernel.seconds) share(kernel.nodes, "seconds", kernel.seconds);
+    }
+    const graph = entry?.stages.find((stage) => stage.kind === "fx");
+    const operations = graph?.nodes.filter((node) => !node.reason) ?? [];
+    for (const node of operations) share([node.id], "operations", 1);
+    for (const frame of this.frames) {
+      for (const found of frame.breaks) share([found.id], "breaks", 1);
+    }
+    this.heats.set(entryId, heat);
+    return heat;
+  }
+
+  /** One sentence about an entry, for lists. */
+  entryText(entryId) {
+    const { frame, guards, kernels } = this.entries.get(entryId);
+    return `${frame.function}: ${many(guards.length, "guard")}, ${many(kernels.length, "kernel")}`;
+  }
+}
