@@ -5,6 +5,8 @@ import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { choose, currentEntry, onChange, state } from "./state.js";
 
+const SIGNS = { "✓": "yes", "✗": "no" };
+
 /** A pane with one list of things of the shown entry, each of two lines of text. */
 function listPane(key, title, about, items, describe, sum) {
   const pane = new Pane(key, title, { about });
@@ -15,7 +17,7 @@ function listPane(key, title, about, items, describe, sum) {
   function drawItem(index, row) {
     const item = shown[index];
     const { mark, upper, lower } = describe(item);
-    row.append(make("span", { class: `sign ${mark === "✓" ? "yes" : "no"}` }, mark));
+    row.append(make("span", { class: `sign ${SIGNS[mark] ?? ""}` }, mark));
     row.append(make("span", { class: "two" }, make("b", {}, upper), make("span", {}, lower)));
     row.classList.toggle("lit", state.lit.has(item.id));
     row.classList.toggle("chosen", state.chosen === item.id);

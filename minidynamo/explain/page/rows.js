@@ -39,7 +39,6 @@ export class Rows {
     this.cursor = Math.min(this.cursor, Math.max(0, count - 1));
     this.inner.style.height = `${count * this.height}px`;
     this.inner.style.minWidth = `${Math.min(columns + 2, 4000)}ch`;
-    this.element.classList.toggle("empty", count === 0);
     this.refresh();
   }
 
