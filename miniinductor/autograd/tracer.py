@@ -305,23 +305,26 @@ class OriginInterpreter(fx.Interpreter):
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        # autograd numbers its functions: the number that it has reached after each node, and the
-        # origin of what the node computes
+        # autograd numbers its functions as they are made: the number of the first one that each
+        # node makes, and the origin of what the node computes
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        kept = ("source_line", "stack_trace", "module_path")
+        kept = ("source_line", "stack_trace", "user_stack", "module_path")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
-        result = super().run_node(node)
-        self.starts.append(torch._C._autograd._get_sequence_nr())
+        self.starts.append(torch._C._autograd._get_sequence_nr())  # the number that comes next
         self.origins.append(self.tracer.meta)
-        return result
+        return super().run_node(node)
 
     def find_origin(self) -> None:
         """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
-        forward node whose gradient it is."""
+        forward node whose gradient it is.
+
+        That is the last node at whose start the number of autograd's function was not yet given: a
+        node that made no function has the same number as the one behind it.  Where two gradients of
+        one value are added, the sum counts with the function that gave the later one."""
         function = torch._C._current_autograd_node()
         if function is not None:
             place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
