@@ -33,7 +33,7 @@ from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
 from .ops import OpsHandler, exact_key, fill, set_handler
-from .records import Marked
+from .listings import Marked
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same

@@ -35,7 +35,7 @@ from .ir import (
     playing,
 )
 from .ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, Value, fill, ops, set_handler
-from .records import Listing, Marked
+from .listings import Listing, Marked
 from .sizes.expressions import Size
 
 
@@ -50,27 +50,27 @@ class PrintHandler(OpsHandler):
         self.count = itertools.count()
         self.indirect = itertools.count()
 
-    def emit(self, text: str) -> str:
+    def emit(self, op: str, text: str) -> str:
         if text not in self.names:
             self.names[text] = f"tmp{next(self.count)}"
-            self.say(f"{self.names[text]} = {text}")
+            self.say(f"{self.names[text]} = {text}", op)
         return self.names[text]
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, op: str) -> None:
         """A line, which comes from the instruction or the FX node whose op is called."""
         instruction = playing.value
         name, node = ("", origin.value) if instruction is None else instruction.about
-        self.lines.append(Marked.of(text, name, (node,) if node else ()))
+        self.lines.append(Marked.of(text, name, (node,) if node else (), op=op))
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})")
+        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})", "store")
 
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         key = ("indirect", value, size, wrap_neg)
         if key not in self.names:
             symbol = self.names[key] = indirect_symbol(self.indirect)
             no_wrap = "" if wrap_neg else ", no wrap"
-            self.say(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})")
+            self.say(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})", "indirect_indexing")
         return self.names[key]
 
     def masked(self, mask: Value, body: Callable[[], Value], other: float) -> str:
@@ -80,7 +80,7 @@ class PrintHandler(OpsHandler):
         inner = self.lines
         self.lines, self.names = outer, names  # names that the body defined end with it
         name = f"tmp{next(self.count)}"
-        self.say(f"{name} = masked({mask}, other={other}):")
+        self.say(f"{name} = masked({mask}, other={other}):", "masked")
         self.lines += [line.written(f"    {line}") for line in inner]
         self.lines.append(self.lines[-1].written(f"    {value}"))
         return name
@@ -101,7 +101,7 @@ def _show(argument: Any) -> str:
 
 def _printed(name: str) -> Callable[..., str]:
     def method(self: PrintHandler, *args: Any, **kwargs: Any) -> str:
-        return self.emit(f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
 
     return method
 
@@ -114,13 +114,13 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
     origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
-    handler = PrintHandler()
+    handler, op = PrintHandler(), "buffer"
     if isinstance(buffer, MultiOutput):
         what = f"{buffer.source}{list(buffer.index)}"
     elif isinstance(buffer, ExternKernel):
         arguments = [_show(value) for value in buffer.args]
         arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
-        what = f"{buffer.op}({', '.join(arguments)})"
+        what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
     else:
         assert isinstance(buffer, ComputedBuffer)
         origin.value = ""
@@ -129,7 +129,7 @@ def buffer_lines(buffer: Any) -> list[Marked]:
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
         what = f"{type(buffer.data).__name__.lower()} {ranges}"
     made_of = sorted(map(str, buffer.origins))
-    head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of)
+    head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
     lines = [line.written(f"    {line}") for line in handler.lines]
     for number, line in enumerate(lines):
         line.name = f"{buffer.name}:{number}"

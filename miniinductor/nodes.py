@@ -24,7 +24,7 @@ import torch
 
 from .dependencies import LoopBody, trace
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
-from .records import Listing, Marked, indent
+from .listings import Listing, Marked, indent
 from .sizes.symbols import Size, hint
 
 
@@ -82,7 +82,8 @@ class ExternNode:
         return f"extern {self.names[0]}: {op} {sorted(self.read_names)}"
 
     def listing(self) -> list[str]:
-        return [Marked.of(str(self), self.names[0], sorted(map(str, self.buffer.origins)))]
+        op = str(getattr(self.buffer, "op", "output of an eager kernel"))
+        return [Marked.of(str(self), self.names[0], sorted(map(str, self.buffer.origins)), op=op)]
 
 
 class Group:
@@ -127,11 +128,11 @@ class Group:
         kind = "reduction" if self.is_reduction else "pointwise"
         reduced = f" x reduce {list(self.inner)}" if self.inner else ""
         head = f"{kind} kernel over {list(self.outer)}{reduced}"
-        lines = [Marked.of(head, f"group:{'+'.join(self.names)}", self.names)]
+        lines = [Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")]
         for node in self.nodes:
             layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
             head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"
-            lines.append(Marked.of(head, node.name, origins))
+            lines.append(Marked.of(head, node.name, origins, op="buffer"))
             loop, *statements = node.body.listing()
             lines += indent([loop]) + indent(statements, 2)
         return lines

@@ -11,10 +11,12 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from .listings import About
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Fallback:
     kind: str
     reason: str
     line: str = ""
+    node: str = ""  # of the graph that is lowered
 
 
 @dataclass
@@ -52,7 +55,7 @@ class KernelRecord:
     origins: list[str]
     bytes_read: int = 0
     bytes_written: int = 0
-    about: list = field(default_factory=list)  # of each line: name, marks, reason (see Listing)
+    about: list[About] = field(default_factory=list)  # of each line, see Listing
 
     def __repr__(self) -> str:
         moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"
@@ -71,65 +74,6 @@ class SavedActivation:
     is_input: bool
     reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
     line: str = ""
-
-
-class Marked(str):
-    """A line of a stage's text, and what it shows.
-
-    name: the object that it defines ("buf0.3", statement 3 of buf0), or "".  marks: the names of
-    what it came from: an FX node, statements, buffers.  reason: why it came from nothing."""
-
-    name: str = ""
-    marks: Sequence[str] = ()
-    reason: str = ""
-
-    @staticmethod
-    def of(text: str, name: str = "", marks: Sequence[str] = (), reason: str = "") -> "Marked":
-        line = Marked(text)
-        line.name, line.marks, line.reason = name, marks, reason
-        return line
-
-    def written(self, text: str) -> "Marked":
-        """The same line in other words, such as indented."""
-        return Marked.of(text, self.name, self.marks, self.reason)
-
-
-def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
-    """The lines, further to the right; marks stay."""
-    space = "    " * depth
-    return [
-        line.written(space + line) if isinstance(line, Marked) else space + line if line else line
-        for line in lines
-    ]
-
-
-class Listing(str):
-    """A stage's whole text; `about`: for each line its name, marks and reason.
-
-    >>> Listing.of(["int64_t n = 3;", Marked.of("out0[x0] = tmp0;", marks=["buf0.2"])]).about
-    [('', (), ''), ('', ('buf0.2',), '')]
-    """
-
-    about: list[tuple[str, tuple[str, ...], str]]
-
-    @staticmethod
-    def of(lines: Iterable[str]) -> "Listing":
-        parts = list(lines)
-        text = Listing("\n".join(parts))
-        text.about = [
-            (line.name, tuple(line.marks), line.reason) if isinstance(line, Marked) else NOTHING
-            for line in parts
-        ]
-        return text
-
-    def written(self, text: str) -> "Listing":
-        """The same lines in other words."""
-        changed = Listing(text)
-        changed.about = self.about
-        return changed
-
-
-NOTHING: tuple[str, tuple[str, ...], str] = ("", (), "")
 
 
 class Later:

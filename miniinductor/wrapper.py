@@ -47,7 +47,7 @@ from .ir import (
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
-from .records import Listing, Marked, indent
+from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import DERIVED, Size, same, sizes

@@ -49,6 +49,8 @@ class Stage:
     lines: list[list[str]] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+    # of a graph: name of a node -> names of the traced nodes that it came from
+    traced: dict[str, Any] = field(default_factory=dict)
 
     def line(self, text: str, ids: Iterable[str] = ()) -> None:
         """One line of the text, or several, all of which show the same objects."""
@@ -126,6 +128,15 @@ def bytecode(entry: str, kind: str, code: Any, files: Files) -> Stage:
         stage.line(text.rstrip(), [made])
         before = line
     return stage
+
+
+def instruction_ends(code: Any) -> dict[int, str]:
+    """Byte at which an instruction ends -> its name, the byte at which it begins."""
+    if code is None:
+        return {}
+    offsets = [instruction.offset for instruction in dis.get_instructions(code)]
+    ends = [*offsets[1:], len(code.co_code)]
+    return {end: str(offset) for offset, end in zip(offsets, ends)}
 
 
 def argument_text(instruction: dis.Instruction) -> str:

@@ -22,7 +22,7 @@ import torch
 from ..ir import playing
 from ..nodes import Node
 from ..ops import OpsHandler
-from ..records import Marked
+from ..listings import About, Marked
 
 # operations that both languages write between their operands
 INFIX = {
@@ -114,8 +114,8 @@ class Kernel:
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may run twice, and so read something after it has written a result
-    # for each line of the source its name, marks and reason, see records.Listing
-    about: list[tuple] = field(default_factory=list, compare=False, repr=False)
+    # what is known of each line of the source, see records.Listing
+    about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try
 
 

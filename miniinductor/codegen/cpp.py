@@ -41,7 +41,7 @@ from .. import config
 from ..dependencies import LoopBody, int_or_none, is_loop_variable, stride_of
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
-from ..records import Listing, Marked, indent
+from ..listings import Listing, Marked, indent
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, origin_text, summary
@@ -227,14 +227,14 @@ class CppKernelWriter(CppExpressions):
         outside = self.outside
         for name, array in self.crossings.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
-            count = math.prod(self.plan.inner)
+            count, number = math.prod(self.plan.inner), array.removeprefix("scratch")
             if isinstance(count, int):
                 outside.add(f"{c_type} {array}[{count}];", SCRATCH)
             else:  # on the stack, or in memory that each thread keeps, and that grows
                 outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];", SCRATCH)
                 outside.add(
                     f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
-                    f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});",
+                    f"mini::scratch<{c_type}, {number}>({self.size(count)});",
                     SCRATCH,
                 )
 

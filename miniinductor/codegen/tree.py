@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..ir import playing
-from ..records import Marked, indent
+from ..listings import Marked, indent
 from .common import marked
 
 

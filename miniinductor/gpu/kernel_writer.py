@@ -43,7 +43,7 @@ from ..codegen.common import Kernel, origin_text, summary
 from ..dependencies import int_or_none
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
-from ..records import Listing, Marked, indent
+from ..listings import Listing, Marked, indent
 from ..sizes.symbols import Size, hint, sizes
 from ..sizes.symbols import size as as_size
 from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of, triton_type
@@ -228,7 +228,7 @@ class TritonKernelWriter(TritonExpressions):
             summary(nodes, self.order),
             reruns=self.reads_again(),
             launch=launch,
-            about=[("", (), "what kernels import and call")] * before + listing.about,
+            about=[("", (), "what kernels import and call", "")] * before + listing.about,
         )
 
     def comments(self, nodes: Sequence[Any]) -> list[Marked]:

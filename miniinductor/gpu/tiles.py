@@ -19,7 +19,7 @@ import torch
 
 from ..codegen.common import Scope, marked
 from ..ir import playing
-from ..records import Marked, indent
+from ..listings import Marked, indent
 
 Axes: TypeAlias = frozenset[str]
 NO_AXES: Axes = frozenset()

@@ -31,7 +31,8 @@ from ..dependencies import Instruction, LoopBody, Ref, Slot, int_or_none, loop_v
 from ..devices import language_of
 from ..hooks import JOINERS
 from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
-from ..records import CompileRecord, Marked
+from ..listings import Marked
+from ..records import CompileRecord
 
 SMALL = 1 << 16  # bytes: a result that may wait for its user
 
@@ -52,10 +53,13 @@ class Foreach(Group):
     def listing(self) -> list[str]:
         (first, _), *others = self.parts
         head = f"{len(self.parts)} times the same kernel; the first:"
-        lines = [Marked.of(head, f"group:foreach {self.names[0]}", self.names), *first.listing()]
+        lines = [
+            Marked.of(head, f"group:foreach {self.names[0]}", self.names, op="group"),
+            *first.listing(),
+        ]
         for group, _ in others:
             text = f"  and {', '.join(group.names)} over {list(group.outer)}"
-            lines.append(Marked.of(text, f"group:{'+'.join(group.names)}", group.names))
+            lines.append(Marked.of(text, f"group:{'+'.join(group.names)}", group.names, op="group"))
         return lines
 
 
@@ -71,10 +75,10 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:
         buffer, dot, number = mark.partition(".")
         return theirs[first.index(buffer)] + dot + number if buffer in first else mark
 
-    def of_all(marks: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(of_part(mark, theirs) for _, theirs in parts for mark in marks))
+    def of_all(marks: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_part(mark, theirs) for _, theirs in parts for mark in marks))
 
-    about = [(name, of_all(marks), reason) for name, marks, reason in kernel.about]
+    about = [(name, of_all(marks), *more) for name, marks, *more in kernel.about]
     summary = "foreach_" + kernel.summary
     stored, read = every(kernel.stored), every(kernel.read)
     return replace(kernel, summary=summary, stored=stored, read=read, about=about)
