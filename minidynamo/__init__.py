@@ -32,9 +32,10 @@ __all__ = [*_HOME, "config", "explain"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
+        home = importlib.import_module(f"{__name__}.{_HOME[name]}")
+        # all that the file has: `minidynamo.graph_break` in a compiled function is no first use then
+        globals().update({n: getattr(home, n) for n, at in _HOME.items() if at == _HOME[name]})
+        return globals()[name]
     if name in ("config", "records", "backends", "convert_frame", "explain"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -233,18 +233,14 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
 
 def count_breaks(record: FrameRecord) -> None:
     for found in record.graph_breaks:
-        # "loop": the consequence of an earlier break inside the loop
-        group = "loop_splits" if found.kind == "loop" else "graph_breaks"
+        group = "loop_splits" if found.is_consequence else "graph_breaks"
         records.counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
 
 
 def explain_break(found: Break) -> str:
     """What the user is told under fullgraph=True."""
-    file, line, function = found.stack[-1]
-    text = [
-        f"graph break under fullgraph=True: {found.reason}",
-        f'  File "{file}", line {line}, in {function}',
-    ]
+    text = [f"graph break under fullgraph=True: {found.reason}"]
+    text += [f'  File "{file}", line {line}, in {function}' for file, line, function in found.stack]
     if found.hint:
         text.append(f"  hint: {found.hint}")
     return "\n".join(text)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class BreakRecord:
-    """A graph break: `stack` is [(file, line, function), ...], outermost first."""
+    """A graph break: `stack` is [(file, line, function), ...], outermost first; `file` and `line`
+    are where it ends, perhaps in a function that the frame calls."""
 
     kind: str
     reason: str
@@ -44,6 +45,11 @@ class BreakRecord:
     def __str__(self) -> str:
         hint = f" (hint: {self.hint})" if self.hint else ""
         return f"{self.reason} at {self.file}:{self.line}{hint}"
+
+    @property
+    def is_consequence(self) -> bool:
+        """Does it only follow from an earlier break inside the same loop?"""
+        return self.kind == "loop"
 
 
 @dataclass(eq=False, repr=False)

@@ -289,7 +289,7 @@ def draw_frames(explanation: Any) -> Columns:
             where.append(line)
         for found in record.graph_breaks:
             shown.append(f"after frame {number}: plain Python, {found.reason}")
-            where.append(found.line)
+            where.append(found.stack[0][1])
     links = [
         (0, line - first, line - first, k, k)
         for k, line in enumerate(where)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dis
 import inspect
 import io
+import os
 import re
 
 from miniinductor.sizes.printing import python_code
@@ -148,6 +149,34 @@ def times(record: Any) -> Table:
     )
 
 
+BREAK_COLUMNS = ["line", "kind", "reason", "hint", "called from"]
+
+
+def break_row(found: Any) -> tuple:
+    """A graph break under BREAK_COLUMNS: the innermost line of the user's, and those that led
+    there, the outermost first."""
+    *callers, (file, line, _) = found.stack
+    place = f"{file.replace(os.sep, '/').rpartition('/')[2]}:{line}"
+    called_from = " > ".join(f"{function}:{at}" for _, at, function in callers)
+    return place, found.kind, found.reason, found.hint, called_from
+
+
+def all_breaks(frame_records: Iterable[Any]) -> list[Any]:
+    """The graph breaks of all frames, each place once, with its longest stack.
+
+    One place may split several frames: that of the function called, and then, as what it calls
+    runs by itself, theirs.  What follows from an earlier break of the same loop is left out."""
+    found: dict[tuple, Any] = {}
+    for record in frame_records:
+        for each in record.graph_breaks:
+            key = (each.file, each.line, each.kind, each.reason)
+            if not each.is_consequence and len(each.stack) > len(
+                getattr(found.get(key), "stack", ())
+            ):
+                found[key] = each
+    return list(found.values())
+
+
 def source_of(record):
     """The user's source text."""
     try:
@@ -209,11 +238,8 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
     "breaks": (
         "Graph breaks",
         lambda r: Table(
-            ["line", "kind", "reason", "hint"],
-            [
-                (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint)
-                for b in r.graph_breaks
-            ],
+            BREAK_COLUMNS,
+            [break_row(b) for b in r.graph_breaks],
             many(len(r.graph_breaks), "graph break"),
         ),
     ),
@@ -356,6 +382,13 @@ class Explanation:
         return draw_frames(self)
 
     @property
+    def breaks(self) -> Table:
+        """The graph breaks of all frames; `e.frames[0].breaks` are those of one."""
+        found = all_breaks(frame.record for frame in self.frames)
+        rows = [break_row(each) for each in found]
+        return Table(BREAK_COLUMNS, rows, many(len(rows), "graph break"))
+
+    @property
     def summary(self) -> Table:
         rows = []
         for frame in self.frames:
@@ -419,6 +452,12 @@ class Explanation:
             rows,
             f"compiled again: {many(len(rows), 'frame')}",
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as one value for `json.dumps`; schema.json says what it looks like."""
+        from .data import document
+
+        return document(self)
 
     def save(self, path: str) -> str:
         """Write one self-contained HTML file; returns the path."""
@@ -500,11 +539,14 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
     from .. import api, convert_frame
 
     def run(*args, **kwargs):
+        from .data import describe_arguments
+
         convert_frame.reset()
         compiled = api.compile(fn, **options)
+        arguments = describe_arguments(fn, args, kwargs)
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        return Explanation(
+        explanation = Explanation(
             name,
             result,
             [
@@ -515,5 +557,7 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
             {k: dict(v) for k, v in records.counters.items()},
             compiled,
         )
+        explanation.arguments = arguments
+        return explanation
 
     return run
