@@ -36,6 +36,8 @@ capture_scalar_outputs = False
 undo_bytes = 1 << 20
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
+# a folder: what this process compiles is written there as a page when it ends, explain/trace.py
+trace_folder = os.environ.get("MINI_TRACE", "")
 
 
 @contextmanager

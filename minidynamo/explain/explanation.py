@@ -429,7 +429,9 @@ class Explanation:
         return repr(self.summary)
 
     def _repr_html_(self):
-        return self.summary._repr_html_()
+        from .notebook import Embedded
+
+        return self.summary._repr_html_() + Embedded(self)._repr_html_()
 
     def why_recompile(self, *args: Any, **kwargs: Any) -> Table:
         """Call the function with other arguments: a table of the frames that had to be compiled
@@ -463,9 +465,16 @@ class Explanation:
         """Write one self-contained HTML file; returns the path."""
         from .page import render
 
-        with open(path, "w") as file:
-            file.write(render(self))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render(self.to_json()))
         return path
+
+    def pane(self, name: str) -> Any:
+        """One pane of the page ("source", "stages", "kernels", "guards", "map", "fusion"...), live
+        in a notebook.  Raises ValueError for one that there is not."""
+        from .notebook import Embedded
+
+        return Embedded(self, name)
 
 
 def _disassembled(code):

@@ -169,7 +169,12 @@ def read_plain(text: str, count: int) -> dict[str, Any]:
             points = list(map(float, words[3 : 3 + 2 * int(words[2])]))
             points[1::2] = [height - y for y in points[1::2]]
             edges.append([int(words[0]), int(words[1]), *(round(72 * each) for each in points)])
-    return {"width": round(72 * width), "height": round(72 * height), "boxes": boxes, "edges": edges}
+    return {
+        "width": round(72 * width),
+        "height": round(72 * height),
+        "boxes": boxes,
+        "edges": edges,
+    }
 
 
 def in_rows(widths: Sequence[int], edges: Sequence[Edge]) -> dict[str, Any]:

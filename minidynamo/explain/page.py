@@ -7,8 +7,8 @@ Out:  HTML: the data, deflated; the page's script and style (the folder page/, a
     >>> e = minidynamo.explain(f)(x)
     >>> e.save("page.html")
 
-The script's files are modules that import one another by name.  A page has no other files to import,
-so `script` makes each a function, and each import line a look into what was made before.
+The script's files are modules that import one another by name.  A page has no other files to
+import, so `script` makes each a function, and each import a look into what was made before.
 # PyTorch: tlparse writes a folder of pages, one for each artifact of the log.
 """
 
@@ -81,7 +81,7 @@ def entries(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 # --- the script -----------------------------------------------------------------------------------
 def script() -> str:
-    """The modules of page/ in one text, each a function of its own, behind those that it imports."""
+    """The modules of page/ in one text, each a function, behind those that it imports."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -175,7 +175,9 @@ def static_entry(entry: dict[str, Any]) -> dict[str, Any]:
     again = entry["recompiled_because"]
     left = STATIC_CHARACTERS
     texts = []
-    guards = "\n".join(f"{guard['kind']:12} {short_path(guard['code'])}" for guard in entry["guards"])
+    guards = "\n".join(
+        f"{guard['kind']:12} {short_path(guard['code'])}" for guard in entry["guards"]
+    )
     stages = sorted(entry["stages"], key=lambda stage: rank(stage["kind"]))
     wanted = [(-1, f"{len(entry['guards'])} guards", guards)]
     wanted += [(s["step"], title_of(s), s["text"]) for s in stages if s["kind"] in STATIC]
