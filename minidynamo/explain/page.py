@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from .layout import Pictures
+from .packing import pack
 
 FOLDER = Path(__file__).parent / "page"
-DRAWN = ("fx", "aten", "joint", "pass", "loop_ir")  # kinds of stages that are drawn as graphs
+DRAWN = ("fx", "aten", "joint", "pass")  # kinds of stages that are drawn as graphs
 # What a reader without scripts gets, in the order in which it is left out when there is much.
 STATIC = ("kernel", "fx", "aten", "loop_ir", "joint", "fused", "wrapper", "bytecode")
 STATIC_CHARACTERS = 330_000  # of an entry's stages and guards together
@@ -38,7 +39,7 @@ def render(document: dict[str, Any], pane: str = "") -> str:
     environment = jinja2.Environment(
         autoescape=True, loader=jinja2.FileSystemLoader(FOLDER), trim_blocks=True
     )
-    compact = with_near_lines(document) | {"layouts": layouts(document)}
+    content = pack(with_near_lines(document)) | {"layouts": layouts(document)}
     return environment.get_template("page.html.jinja").render(
         document=document,
         pane=pane,
@@ -46,20 +47,14 @@ def render(document: dict[str, Any], pane: str = "") -> str:
         frames=[static_frame(frame) for frame in document["frames"]],
         style=Markup((FOLDER / "style.css").read_text()),
         script=Markup(script()),
-        data=Markup(packed(compact)),
+        data=Markup(deflated(content)),
     )
 
 
-def packed(value: Any) -> str:
-    """JSON, deflated, as base64: what `unpack` of page/model.js reads."""
+def deflated(value: Any) -> str:
+    """JSON, deflated, as base64: what `unpack` of page/packing.js reads."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def unpacked(page: str) -> dict[str, Any]:
-    """The document that stands in a page."""
-    data = page.partition('id="data">')[2].partition("</script>")[0]
-    return json.loads(zlib.decompress(base64.b64decode(data)))
 
 
 def layouts(document: dict[str, Any]) -> dict[str, Any]:

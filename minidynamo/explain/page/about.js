@@ -33,7 +33,7 @@ export function aboutStrip(showStage) {
       choose(id);
       if (thing.stage) showStage(thing.stage);
     };
-    return make("button", { class: "chip", title: thing.detail, onclick: does }, thing.label);
+    return make("button", { class: "chip", title: model.detail(thing), onclick: does }, thing.label);
   }
 
   function update() {
@@ -53,7 +53,7 @@ export function aboutStrip(showStage) {
     strip.replaceChildren(
       back, on, button("×", "Choose nothing (Escape)", chooseNothing, false),
       make("b", { "aria-live": "polite" }, `${KIND_NAMES[thing.kind]} ${thing.label}`),
-      make("span", { class: "detail" }, thing.detail.slice(0, 300)), ...parts,
+      make("span", { class: "detail" }, model.detail(thing).slice(0, 300)), ...parts,
     );
   }
 

@@ -2,7 +2,8 @@
 
 import { bytesText, choice, make, many, secondsText } from "./dom.js";
 import { difference } from "./diff.js";
-import { Model, unpack } from "./model.js";
+import { Model } from "./model.js";
+import { unfolded, unpack } from "./packing.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { state } from "./state.js";
@@ -54,7 +55,7 @@ export function comparePane() {
     const text = await file.files[0].text();
     try {
       const page = file.files[0].name.endsWith(".json")
-        ? JSON.parse(text)
+        ? unfolded(JSON.parse(text))
         : await unpack(new DOMParser().parseFromString(text, "text/html").getElementById("data").textContent);
       models.B = new Model(page);
       picked.B = "";

@@ -25,13 +25,6 @@ export const KIND_NAMES = {
   eager: "eager kernel", row: "line of text", frame: "frame", entry: "compiled entry",
 };
 
-/** The text in the page -> the document. @returns {Promise<any>} */
-export async function unpack(text) {
-  const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
-}
-
 export const lineId = (/** @type {Place|null} */ place) =>
   place ? `${place.file}:${place.line}` : "";
 
@@ -42,14 +35,14 @@ export class Model {
     this.layouts = content.layouts || { pictures: [], stages: {} };
     /** @type {Map<string, Thing>} */
     this.things = new Map();
-    /** @type {Map<string, string[]>} */
-    this.results = new Map();
+    /** @type {Map<string, string[]>|null}  made when first asked for, see resultsOf */
+    this.results = null;
+    this.lines = new Map();
     this.files = new Map(content.files.map((file) => [file.id, this.withLines(file)]));
     this.frames = content.frames;
     this.entries = new Map();
     this.stages = new Map();
     for (const frame of this.frames) this.addFrame(frame);
-    for (const thing of [...this.things.values()]) this.addResults(thing);
     this.heats = new Map();
   }
 
@@ -80,7 +73,7 @@ export class Model {
       this.add(found.id, "kernel", found.name, `${moved} bytes`, found.nodes, entry.id, found.stage, found);
     }
     for (const found of entry.fusions) {
-      const from = [...this.buffers(found.first, found.id), ...this.buffers(found.second, found.id)];
+      const from = found.nodes ?? [];
       const label = `${this.names(found.first)} + ${this.names(found.second)}`;
       this.add(found.id, "fusion", label, found.reason, from, entry.id, "", found);
     }
@@ -89,8 +82,7 @@ export class Model {
     }
     for (const plan of entry.memory) {
       for (const found of plan.lives) {
-        const from = this.buffers(found.buffer, found.id);
-        this.add(found.id, "life", this.names(found.buffer), `${found.bytes} bytes`, from, entry.id, "", found);
+        this.add(found.id, "life", this.name(found.buffer), `${found.bytes} bytes`, [found.buffer], entry.id, "", found);
       }
     }
     for (const found of entry.eager_kernels) {
@@ -103,9 +95,9 @@ export class Model {
     const lines = stage.text.split("\n");
     this.stages.set(stage.id, { ...stage, texts: lines, entry: entry.id });
     for (const node of stage.nodes) {
-      const from = node.origins.length ? node.origins : [lineId(node.place)];
-      const detail = [node.op, node.shape, node.reason].filter(Boolean).join(" · ");
-      this.add(node.id, "node", node.name, detail, from, entry.id, stage.id, node);
+      const more = { kind: "node", label: node.name, entry: entry.id, stage: stage.id, data: node };
+      if (!node.origins.length && node.place) node.origins = [lineId(node.place)];
+      this.things.set(node.id, Object.assign(node, more));
     }
   }
 
@@ -114,12 +106,19 @@ export class Model {
     this.things.set(id, { id, kind, label, detail, origins, entry, stage, data });
   }
 
-  addResults(thing) {
-    for (const origin of thing.origins) {
-      if (!this.results.has(origin)) this.results.set(origin, []);
-      this.results.get(origin).push(thing.id);
-      if (!this.things.has(origin)) this.addLine(origin);
+  /** What came of an object, directly. */
+  resultsOf(id) {
+    if (!this.results) {
+      this.results = new Map();
+      for (const thing of [...this.things.values()]) {
+        for (const origin of thing.origins) {
+          const found = this.results.get(origin);
+          if (found) found.push(thing.id);
+          else this.results.set(origin, [thing.id]);
+        }
+      }
     }
+    return this.results.get(id) ?? [];
   }
 
   addLine(id) {
@@ -145,13 +144,6 @@ export class Model {
   /** "buf1+buf2", or ids of buffers joined by "+", without what stands before their names. */
   names(text) {
     return text.split("+").map((part) => this.name(part)).join("+");
-  }
-
-  /** The ids of buffers that a fusion decision or the plan of memory (`id`) names: ids already, or
-   *  names within the loop IR of the same half ("f0.0/forward"). */
-  buffers(text, id) {
-    const half = id.slice(0, id.lastIndexOf("/"));
-    return text.split("+").map((part) => (this.things.has(part) ? part : `${half}/loop_ir/${part}`));
   }
 
   /** What is called `id`; a line of a stage's text ("stage#4") and a source line are made when asked
@@ -189,13 +181,21 @@ export class Model {
 
   /** What lights up with `id`: itself, what it came from, and what came of it. */
   linked(id) {
-    const results = this.reached(id, (each) => this.results.get(each) ?? []);
+    const results = this.reached(id, (each) => this.resultsOf(each));
     return new Set([id, ...this.originsOf(id), ...results]);
   }
 
   /** The source lines that `id` came from. @returns {string[]} */
   linesOf(id) {
-    return [...this.originsOf(id)].filter((origin) => this.things.get(origin)?.kind === "line");
+    const isLine = (origin) => this.thing(origin)?.kind === "line";
+    if (!this.lines.has(id)) this.lines.set(id, [...this.originsOf(id)].filter(isLine));
+    return this.lines.get(id);
+  }
+
+  /** A sentence about an object: its op, shape, or why it has no origin. */
+  detail(thing) {
+    if (thing.kind !== "node") return thing.detail;
+    return [thing.op, thing.shape, thing.reason].filter(Boolean).join(" · ");
   }
 
   /** Which source lines cost what in an entry: line -> {bytes, seconds, operations, breaks}. */

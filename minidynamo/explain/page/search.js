@@ -58,7 +58,9 @@ export function searchBox(showStage) {
   function* matches(wanted) {
     let count = 0;
     const has = (text) => text.toLowerCase().includes(wanted) && (count += 1) <= MOST;
-    for (const { id, kind, label, detail } of model.things.values()) {
+    for (const thing of model.things.values()) {
+      const { id, kind, label } = thing;
+      const detail = model.detail(thing);
       if (kind !== "line" && kind !== "row" && !/^\d+$/.test(label) && has(`${label} ${detail}`)) {
         yield { id, what: KIND_NAMES[kind], text: `${label}   ${detail.split("\n")[0]}` };
       }

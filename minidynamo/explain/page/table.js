@@ -21,7 +21,8 @@ export function tablePane() {
   pane.body.append(make("div", { class: "row head cells" }, ...heads), rows.element);
 
   function cellsOf(thing) {
-    const { kind, label, detail, stage, data, id } = thing;
+    const { kind, label, stage, data, id } = thing;
+    const detail = model.detail(thing);
     const lines = model.linesOf(id).map((line) => model.name(line));
     const bytes = data?.bytes ?? data?.bytes_saved ?? (kind === "kernel" ? data.bytes_read + data.bytes_written : null);
     const where = model.stages.get(stage)?.title ?? "";
