@@ -18,13 +18,14 @@ export function aboutStrip(showStage) {
       const thing = model.things.get(id);
       if (!thing || id === state.chosen || thing.kind === "entry" || thing.kind === "frame") continue;
       const stage = model.stages.get(thing.stage);
-      const isLine = stage?.kind === "kernel" || thing.kind === "row";
-      const title = thing.kind === "node" && !isLine ? stage.title : isLine ? "kernel lines" : KIND_NAMES[thing.kind];
+      const title = stage?.title ?? KIND_NAMES[thing.kind];
       const order = thing.kind === "line" ? -1 : (stage?.step ?? 1000);
       if (!found.has(title)) found.set(title, { title, order, ids: [] });
       found.get(title).ids.push(id);
     }
-    return [...found.values()].sort((a, b) => a.order - b.order);
+    const inOrder = [...found.values()].sort((a, b) => a.order - b.order);
+    for (const { ids } of inOrder) ids.sort(new Intl.Collator("en", { numeric: true }).compare);
+    return inOrder;
   }
 
   function chip(id) {

@@ -37,6 +37,7 @@ export function bytecodePane() {
 
   /** The first instruction that has a source line, or is an instruction, that the node came from. */
   function bornAt(node) {
+    if (node.op === "output") return code.texts.length - 1;
     const origins = model.originsOf(node.id);
     if (!origins.size) return 0;
     const isOrigin = (id) => origins.has(id) || (model.thing(id)?.origins ?? []).some((line) => origins.has(line));

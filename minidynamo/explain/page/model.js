@@ -28,6 +28,12 @@ export const KIND_NAMES = {
 export const lineId = (/** @type {Place|null} */ place) =>
   place ? `${place.file}:${place.line}` : "";
 
+/** What an object of a stage is called: instructions and lines have numbers for names. */
+function labelOf(stage, { name, op }) {
+  if (stage.kind === "bytecode" || stage.kind === "replacement") return `${op} at ${name}`;
+  return stage.kind === "kernel" || stage.kind === "wrapper" ? `line ${name}` : name;
+}
+
 /** Everything that is known of a run. */
 export class Model {
   constructor(content) {
@@ -95,7 +101,8 @@ export class Model {
     const lines = stage.text.split("\n");
     this.stages.set(stage.id, { ...stage, texts: lines, entry: entry.id });
     for (const node of stage.nodes) {
-      const more = { kind: "node", label: node.name, entry: entry.id, stage: stage.id, data: node };
+      const label = labelOf(stage, node);
+      const more = { kind: "node", label, entry: entry.id, stage: stage.id, data: node };
       if (!node.origins.length && node.place) node.origins = [lineId(node.place)];
       this.things.set(node.id, Object.assign(node, more));
     }

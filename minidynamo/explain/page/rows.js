@@ -38,6 +38,7 @@ export class Rows {
     this.count = count;
     this.cursor = Math.min(this.cursor, Math.max(0, count - 1));
     this.inner.style.height = `${count * this.height}px`;
+    this.element.classList.toggle("empty", count === 0);
     this.inner.style.minWidth = `${Math.min(columns + 2, 4000)}ch`;
     this.refresh();
   }
