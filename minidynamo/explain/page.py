@@ -54,7 +54,7 @@ def render(document: dict[str, Any], pane: str = "") -> str:
 def deflated(value: Any) -> str:
     """JSON, deflated, as base64: what `unpack` of page/packing.js reads."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def layouts(document: dict[str, Any]) -> dict[str, Any]:
@@ -137,18 +137,18 @@ def with_near_lines(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"files": files}
 
 
-def places(value: Any) -> Iterator[tuple[str, int]]:
-    """Every (file, line) below a value of the document."""
-    if isinstance(value, list):
-        for each in value:
-            yield from places(each)
-    elif isinstance(value, dict):
-        if isinstance(value.get("file"), str) and isinstance(value.get("line"), int):
-            yield value["file"], value["line"]
-        if isinstance(value.get("file"), str) and isinstance(value.get("last_line"), int):
-            yield from ((value["file"], n) for n in range(value["first_line"], value["last_line"]))
-        for each in value.values():
-            yield from places(each)
+def places(frames: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Every (file, line) that something points to."""
+    found: list[dict[str, Any] | None] = []
+    for frame in frames:
+        lines = range(frame["first_line"], frame["last_line"] + 1)
+        yield from ((frame["file"], line) for line in lines if frame["file"])
+        found += [call for broken in frame["breaks"] for call in broken["stack"]]
+        for entry in frame["entries"]:
+            found += [guard["line"] for guard in entry["guards"]]
+            found += [node["place"] for stage in entry["stages"] for node in stage["nodes"]]
+            found += [kernel["place"] for kernel in entry["eager_kernels"]]
+    yield from {(one["file"], one["line"]) for one in found if one and one["file"]}
 
 
 def short_path(text: str) -> str:
