@@ -10,11 +10,23 @@ In:   every stage of `compile_fx` fills it.  Out: `explain`, notebooks, tests an
 Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+
+LOG = logging.getLogger("miniinductor")
+TOLD: set[str] = set()
+
+
+def tell(text: str) -> None:
+    """Warn, once in these words, of what costs the user speed."""
+    if text not in TOLD:
+        TOLD.add(text)
+        LOG.warning(text)
 
 
 @dataclass
@@ -70,6 +82,12 @@ class SavedActivation:
     is_input: bool
     reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
     line: str = ""
+
+
+def first_line(gm: Any) -> str:
+    """Where the graph's code begins in the user's program: "model.py:12"."""
+    lines = [node.meta["source_line"] for node in gm.graph.nodes if "source_line" in node.meta]
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else "unknown lines"
 
 
 class Later:
