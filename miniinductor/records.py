@@ -140,6 +140,7 @@ class CompileRecord:
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
+    peak_live_bytes: int = 0  # the most that lives at one step, of what the call itself makes
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
