@@ -26,6 +26,7 @@ import torch
 import miniinductor
 
 from .. import config
+from ..extras.guard_values import shown
 from ..sources import name_of
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of
@@ -253,24 +254,31 @@ def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[s
         "kind": one.kind,
         "code": one.code,
         "path": name_of(source) if source is not None else "",
-        "expected": getattr(one, "expected", ""),
-        "actual": getattr(one, "actual", ""),
+        "expected": expected_value(one),
+        "actual": "",  # the call that the entry was compiled for: what is expected
         "line": line,
         "origins": [f"{line['file']}:{line['line']}"] if line else [],
     }
 
 
+def expected_value(one: Any) -> str:
+    """The object that a guard compares with.  Its code names it only: `x.dtype is P_dtype`."""
+    pins = list(one.pins.values())
+    return shown(pins[0]) if len(pins) == 1 else ""
+
+
 def recompiled(record: Any, files: Files) -> dict[str, Any] | None:
-    failed = record.failed_guard
-    if failed is None and not record.recompile_reason:
+    """Why the newest of the entries before did not take the call."""
+    if not record.failures:
         return None
+    failed = record.failures[-1]
     return {
         "guard": "",
-        "kind": failed.kind if failed is not None else "",
-        "text": record.recompile_reason,
-        "expected": getattr(failed, "expected", ""),
-        "actual": getattr(failed, "actual", ""),
-        "line": files.written_place(failed.line) if failed is not None else None,
+        "kind": failed.guard.kind,
+        "text": failed.reason,
+        "expected": failed.expected,
+        "actual": failed.actual,
+        "line": files.written_place(failed.guard.line),
     }
 
 

@@ -91,7 +91,7 @@ export function tensor({ dtype, shape, stride, device, requires_grad: gradient }
   const strides = stride ?? contiguous(shape);
   const [kind] = device.split(":");
   return {
-    pythonType: "torch.Tensor", shape, dtype: `torch.${dtype}`, device, requires_grad: gradient,
+    pythonType: "Tensor", shape, dtype: `torch.${dtype}`, device, requires_grad: gradient,
     is_cpu: kind === "cpu", is_cuda: kind === "cuda", layout: "torch.strided",
     dim: () => shape.length, size: (index) => (index === undefined ? shape : shape.at(index)),
     stride: (index) => (index === undefined ? strides : strides.at(index)),
@@ -144,11 +144,12 @@ export function check(guard, values) {
   }
 }
 
-/** The object that a guard holds, as its `expected` text tells it. */
-function pinned(guard) {
-  const text = guard.expected;
-  if (text.startsWith("<class '")) return text.slice(8, -2).replace("torch._tensor.", "torch.");
-  return text.startsWith("device(") ? text.split("'")[1] : text;
+/** The object that a guard holds, as its `expected` text tells it: a class, a dtype, a device. */
+function pinned({ expected }) {
+  if (!expected.startsWith("device(")) return expected;
+  const [, kind] = expected.split("'"); // device(type='cuda', index=0)
+  const [, index] = expected.split("index=");
+  return index === undefined ? kind : `${kind}:${Number.parseInt(index, 10)}`;
 }
 
 /** The value on the left of the guard's first comparison. */
