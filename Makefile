@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: test-explorer quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -27,6 +27,11 @@ check-site: $(READY)	# the built pages in headless Chromium (needs playwright an
 test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
+
+# the explorer's page in headless Chromium (a `chromium` on PATH); PICTURES=folder keeps screenshots
+test-explorer: $(READY)
+	@$(BIN)/python -m pip install -q -e ".[explorer]"
+	@MINI_PICTURES=$(PICTURES) $(BIN)/python -m pytest tests/explorer/in_browser.py
 
 # for every commit, in two minutes: layout, names, types, and a few tests of each file
 quick: $(READY) style

@@ -2,6 +2,7 @@
 reached."""
 
 import html.parser
+import re
 import itertools
 import random
 
@@ -98,13 +99,11 @@ def test_breaks_have_lines():
     assert row[0] == f"test_explain.py:{f.__code__.co_firstlineno + 2}"
 
 
-def test_the_page_is_well_formed_and_complete_in_itself(tmp_path):
-    path = explained().save(str(tmp_path / "page.html"))
-    text = open(path).read()
+def test_the_page_holds_every_stage(tmp_path):
+    text = open(explained().save(str(tmp_path / "page.html"))).read()
     html.parser.HTMLParser().feed(text)
-    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
-    for key, heading in FrameExplanation.SECTIONS:
-        assert f"<h3>{heading}</h3>" in text
+    for title in ("Source", "guards", "FX graph", "Loop IR, before fusion", "Wrapper", "Kernel "):
+        assert re.search(rf"<h[34]>[^<]*{title}", text), title
 
 
 def test_large_graphs_are_drawn_by_module():

@@ -5,6 +5,8 @@ import { KIND_NAMES } from "./model.js";
 import { choose, chooseNothing, onChange, state, step } from "./state.js";
 
 const MOST = 8; // buttons of one kind
+const INVITATION = `Click on anything, or press Enter: where it came from, and what came of it, lights
+  up everywhere. ? lists the keys.`;
 
 /** @param {(id: string) => void} showStage */
 export function aboutStrip(showStage) {
@@ -44,7 +46,7 @@ export function aboutStrip(showStage) {
     const back = button("←", "Back to what was chosen before ([)", () => step(-1), !state.past.length);
     const on = button("→", "Forward again (])", () => step(1), !state.future.length);
     if (!thing) {
-      strip.replaceChildren(back, on, make("span", {}, "Click on anything, or press Enter: where it came from, and what came of it, lights up everywhere. ? lists the keys."));
+      strip.replaceChildren(back, on, make("span", {}, INVITATION));
       return;
     }
     const parts = groups().map(({ title, ids }) => {

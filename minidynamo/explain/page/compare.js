@@ -1,6 +1,6 @@
 // A beside B: two entries of this page, or this page and another one from disk.
 
-import { bytesText, choice, make, many, secondsText } from "./dom.js";
+import { bytesText, choice, make, many, offer, secondsText } from "./dom.js";
 import { difference } from "./diff.js";
 import { Model } from "./model.js";
 import { unfolded, unpack } from "./packing.js";
@@ -10,12 +10,13 @@ import { state } from "./state.js";
 import { paintCode } from "./highlight.js";
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const moved = (kernel) => kernel.bytes_read + kernel.bytes_written;
 const FIGURES = [
   ["operations in the FX graph", (entry) => entry.stages.find(({ kind }) => kind === "fx")?.nodes.length ?? 0, String],
   ["guards", (entry) => entry.guards.length, String],
   ["kernels", (entry) => entry.kernels.length, String],
   ["eager kernels", (entry) => entry.eager_kernels.length, String],
-  ["bytes moved by kernels", (entry) => sum(entry.kernels.map((each) => each.bytes_read + each.bytes_written)), bytesText],
+  ["bytes moved by kernels", (entry) => sum(entry.kernels.map(moved)), bytesText],
   ["saved for backward", (entry) => sum(entry.saved.map((each) => (each.is_input ? 0 : each.bytes))), bytesText],
   ["peak of live bytes", (entry) => Math.max(0, ...entry.memory.map((plan) => plan.peak_live_bytes)), bytesText],
   ["time of compilation", (entry) => sum(Object.values(entry.times)), secondsText],
@@ -35,7 +36,9 @@ export function comparePane() {
     title = wanted;
     update();
   });
-  const file = make("input", { type: "file", accept: ".html,.json", "aria-label": "Another saved page, as B", onchange: load });
+  const file = make("input", {
+    type: "file", accept: ".html,.json", "aria-label": "Another saved page, as B", onchange: load,
+  });
   const figures = make("table", { class: "figures" });
   const rows = new Rows("compare", "Differences between A and B", drawLine, () => {});
   pane.tools.append("A ", lists[0], " B ", lists[1], stages, file);
@@ -69,9 +72,8 @@ export function comparePane() {
     if (!pane.isOpen) return;
     const entries = ["A", "B"].map((side, index) => {
       const ids = [...models[side].entries.keys()];
-      const usual = side === "B" && models.A === models.B ? ids[1] ?? ids[0] : ids[0];
-      if (!ids.includes(picked[side])) picked[side] = usual;
-      lists[index].replaceChildren(...ids.map((id) => make("option", { value: id }, `${id} ${models[side].entryText(id)}`)));
+      if (!ids.includes(picked[side])) picked[side] = usualEntry(side, ids);
+      offer(lists[index], ids.map((id) => [id, `${id} ${models[side].entryText(id)}`]));
       lists[index].value = picked[side] ?? "";
       return models[side].entries.get(picked[side]);
     });
@@ -80,9 +82,20 @@ export function comparePane() {
     showDifference(entries);
   }
 
+  /** A: what the page shows; B: another entry of the same frame, or else the next one. */
+  function usualEntry(side, ids) {
+    if (models[side] !== models.A || !ids.includes(state.entry)) return ids[0];
+    const frame = models.A.entries.get(state.entry).frame.id;
+    const others = ids.filter((id) => id !== state.entry);
+    return side === "A" ? state.entry : (others.find((id) => id.startsWith(`${frame}.`)) ?? others[0] ?? ids[0]);
+  }
+
   function showFigures(entries) {
-    const line = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
-    const body = FIGURES.map(([name, count, text]) => line("td", [name, ...entries.map((entry) => text(count(entry)))]));
+    const line = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, {}, cell)));
+    const body = FIGURES.map(([name, count, text]) => {
+      const cells = entries.map((entry) => text(count(entry)));
+      return line("td", [name, ...cells]);
+    });
     figures.replaceChildren(line("th", ["", "A", "B"]), ...body);
   }
 

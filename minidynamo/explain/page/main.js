@@ -79,7 +79,8 @@ function selectors() {
 }
 
 function listen(search, stages) {
-  const help = make("dialog", { "aria-label": "Keys" }, make("p", {}, KEYS), make("form", { method: "dialog" }, make("button", {}, "close")));
+  const close = make("form", { method: "dialog" }, make("button", {}, "close"));
+  const help = make("dialog", { "aria-label": "Keys" }, make("p", {}, KEYS), close);
   document.body.append(help);
   const view = (name) => () => stages.view(name);
   const does = {

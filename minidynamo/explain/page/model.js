@@ -88,7 +88,8 @@ export class Model {
     }
     for (const plan of entry.memory) {
       for (const found of plan.lives) {
-        this.add(found.id, "life", this.name(found.buffer), `${found.bytes} bytes`, [found.buffer], entry.id, "", found);
+        const detail = `${found.bytes} bytes`;
+        this.add(found.id, "life", this.name(found.buffer), detail, [found.buffer], entry.id, "", found);
       }
     }
     for (const found of entry.eager_kernels) {
@@ -145,7 +146,7 @@ export class Model {
   }
 
   name(id) {
-    return this.things.get(id)?.label ?? id.split("/").pop();
+    return this.thing(id)?.label ?? id.split("/").pop();
   }
 
   /** "buf1+buf2", or ids of buffers joined by "+", without what stands before their names. */

@@ -67,7 +67,8 @@ export function searchBox(showStage) {
     }
     for (const file of model.files.values()) {
       for (const [index, text] of file.lines.entries()) {
-        if (has(text)) yield { id: `${file.id}:${index + file.first_line}`, what: `${file.path}:${index + file.first_line}`, text };
+        const line = index + file.first_line;
+        if (has(text)) yield { id: `${file.id}:${line}`, what: `${file.path}:${line}`, text };
       }
     }
     for (const stage of model.stages.values()) {

@@ -14,7 +14,9 @@ export function tablePane() {
   let every = [];
   let shown = [];
   let order = { column: -1, sign: 1 };
-  const filter = make("input", { type: "search", "aria-label": "Filter the table", placeholder: "filter", oninput: update });
+  const filter = make("input", {
+    type: "search", "aria-label": "Filter the table", placeholder: "filter", oninput: update,
+  });
   pane.tools.append(filter);
   const heads = COLUMNS.map((name, column) => make("button", { onclick: () => sortBy(column) }, name));
   const rows = new Rows("table", "Table of everything", drawItem, (index) => choose(shown[index].id, "table"));
