@@ -59,12 +59,7 @@ def outer_helper(x, constant):
 """
 CALLED = {"helper": {2}, "outer_helper": {2, 5, 6}}  # the lines that are run for a call
 NUMBERS = itertools.count()
-SETTINGS = {
-    "inference": {},
-    "training": {},
-    "dynamic": {"dynamic": True},
-    "triton": {},
-}
+SETTINGS = {"inference": {}, "training": {}, "dynamic": {"dynamic": True}, "triton": {}}
 
 
 # --- programs -------------------------------------------------------------------------------------

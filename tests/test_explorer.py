@@ -66,7 +66,9 @@ def test_the_page_is_complete_in_itself(training):
     tags = Tags(text)
     assert tags.addresses == [] and "link" not in tags.tags and "iframe" not in tags.tags
     assert len(tags.ids) == len(set(tags.ids))
-    assert "https://" not in text and "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in text and "http://" not in text.replace(
+        "http://www.w3.org/2000/svg", ""
+    )
     assert "default-src 'none'" in text
 
 
@@ -88,7 +90,9 @@ def test_what_is_too_much_for_a_reader_without_scripts_is_counted(training, monk
 
 def test_the_packed_document_has_every_node(training):
     packed = content(page.render(training))
-    before = [node for entry in page.entries(training) for s in entry["stages"] for node in s["nodes"]]
+    before = [
+        node for entry in page.entries(training) for s in entry["stages"] for node in s["nodes"]
+    ]
     ids, origins = [], []
     for entry in page.entries(packed):
         for stage in entry["stages"]:
@@ -172,7 +176,14 @@ def test_there_is_a_picture_without_graphviz(monkeypatch):
 def test_a_module_explains_itself_and_reads_no_html(path):
     text = path.read_text()
     assert text.startswith("// ") and max(map(len, text.splitlines())) <= 120
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write", "fetch("):
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "eval(",
+        "document.write",
+        "fetch(",
+    ):
         assert word not in text, word
 
 

@@ -1,19 +1,22 @@
 """A document in less space, as the explorer's page holds it.
 
 In:   what `Explanation.to_json()` gives (schema.json).
-Out:  the same with each stage's nodes as columns.  A browser reads that several times as fast: most
-      of the 16 million characters that training a GPT-2 of 12 layers takes are ids, said again and
-      again.
+Out:  the same with each stage's nodes as columns, and what guards ask as trees (questions.py).  A
+      browser reads that several times as fast: most of the 16 million characters that training a
+      GPT-2 of 12 layers takes are ids, said again and again.
 
     >>> packed = pack(document)         # `unfolded` of page/packing.js makes the document of it
 
-A node is its number among all nodes of the document; its id is the stage's id, "/", and its name.  A
-word (an op, a reason, a shape, a group) is its number in `words`.  A column in which nothing stands is
-left out, and so is what the page does not ask for: the path of a guard, which its code contains.
+A node is its number among all nodes of the document; its id is the stage's id, "/", and its name.
+A word (an op, a reason, a shape, a group) is its number in `words`.  A column in which nothing
+stands is left out, and so is what the page does not ask for: the path of a guard, which its code
+contains.
 """
 
 from collections.abc import Iterator
 from typing import Any
+
+from .questions import Questions
 
 WORDS = ("op", "reason", "shape", "group")
 
@@ -35,10 +38,16 @@ class Packer:
         names = (f"{stage['id']}/{node['name']}" for stage, node in nodes_of(document))
         self.numbers = {name: number for number, name in enumerate(names)}
         self.words: dict[str, int] = {"": 0}
+        self.questions = Questions([one["path"] for one in document["call"]["arguments"]])
 
     def entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        guards = [{k: v for k, v in guard.items() if k != "path"} for guard in entry["guards"]]
+        guards = [self.guard(guard) for guard in entry["guards"]]
         return entry | {"guards": guards, "stages": [self.stage(each) for each in entry["stages"]]}
+
+    def guard(self, guard: dict[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in guard.items() if key != "path"}
+        asks = self.questions.of(guard)
+        return kept | ({"asks": asks} if asks else {})
 
     def stage(self, stage: dict[str, Any]) -> dict[str, Any]:
         nodes = stage["nodes"]

@@ -58,8 +58,12 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
-def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(chromium, pages, name, width, theme):
+@pytest.mark.parametrize(
+    "width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
+    chromium, pages, name, width, theme
+):
     opened = Opened(chromium, pages[name][0], width, theme)
     for view in ("text", "graph", "difference"):
         opened.page.select_option("#pane-stages select[aria-label=View]", view)
