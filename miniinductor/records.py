@@ -28,7 +28,7 @@ class Fallback:
     kind: str
     reason: str
     line: str = ""
-    node: str = ""  # of the graph that is lowered
+    node: str = field(default="", repr=False)  # of the graph that is lowered
 
 
 @dataclass
