@@ -26,6 +26,7 @@ _HOME = {  # public name -> the file where it lies
     "list_backends": "backends",
     "counters": "records",
     "Unsupported": "exceptions",
+    "BackendError": "exceptions",
 }
 __all__ = [*_HOME, "config", "explain"]
 
@@ -33,7 +34,7 @@ __all__ = [*_HOME, "config", "explain"]
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         home = importlib.import_module(f"{__name__}.{_HOME[name]}")
-        # all that the file has: `minidynamo.graph_break` in a compiled function is no first use then
+        # all that the file has: `minidynamo.graph_break` may first be met in a compiled function
         globals().update({n: getattr(home, n) for n, at in _HOME.items() if at == _HOME[name]})
         return globals()[name]
     if name in ("config", "records", "backends", "convert_frame", "explain"):

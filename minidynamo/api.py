@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from . import frame_hook
+from . import frame_hook, records
 from .backends import Backend
 from .convert_frame import FrameCompiler
+from .skipping import skip_reason
 from .symbolic_eval import registry, torch_rules
 from .variables.constant import ConstantVar
 
@@ -58,7 +59,11 @@ def compile(
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+        code = fn_or_module.__code__
+        compiler.compiled_by_name[id(code)] = code
+        if reason := skip_reason(code):
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
     target = fn_or_module
     if isinstance(
         target, frame_hook.Switched

@@ -26,9 +26,9 @@ from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
 from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
-from .exceptions import SkipFrame, Unsupported
+from .exceptions import BackendError, Break, NoTensors, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .records import FrameRecord, debug, internal_error
+from .records import FrameRecord, GuardFailure, debug, internal_error, tell
 from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
@@ -104,14 +104,16 @@ class FrameCompiler:
         conversion = Conversion(self, function, code, args, record, policy)
         try:
             entry = conversion.run()
-        except Unsupported:
+        except (Unsupported, BackendError):
             raise
         except ours(SkipFrame, RecursionError) as skipped:
             # RecursionError: the program has a container that contains itself
             self.skip(code, record, str(skipped))
+            if not isinstance(skipped, NoTensors) or id(code) in self.compiled_by_name:
+                tell_skipped(record, skipped, conversion.user_line())
             return None
         except faults() as error:
-            internal_error(error, record)
+            internal_error(error, record, records.OURS, conversion.user_line())
             self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
             return None
         finally:
@@ -133,25 +135,29 @@ class FrameCompiler:
         record: FrameRecord,
     ) -> bool:
         """These entries did not fit.  May there be one more?"""
-        failure = before[-1].record.guard_function.first_failure(function, *args)
-        if failure is not None:
-            record.failed_guard, record.recompile_reason = failure
+        record.failures = failures_of(before, function, args)
+        if record.failures and record.failures[-1].entry == len(before) - 1:
+            newest = record.failures[-1]
+            record.failed_guard, record.recompile_reason = newest.guard, newest.reason
             for note in hooks.FAILED_GUARDS:
-                note(self, code, record.failed_guard)
+                note(self, code, newest.guard)
         if len(before) >= config.recompile_limit:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
+        newest_reason = "".join(map(str, record.failures[-1:]))
+        debug(1, f"recompiling {code.co_name}: {newest_reason}")
         return True
 
     def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
         """There are too many entries: say so, and compile no more of them."""
+        place = f"{code.co_filename}:{code.co_firstlineno}"
         message = (
-            f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {count} times "
+            f"{code.co_name} ({place}) was compiled {count} times "
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
+        tell(("recompile limit", place, code.co_name), message + changes(record.failures))
         records.counters["skipped"][message] += 1
         record.skipped = message
         records.remember(record)
@@ -166,6 +172,41 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+
+
+def failures_of(
+    entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
+) -> list[GuardFailure]:
+    """The first guard of each entry that is false in this call."""
+    found = []
+    for number, entry in enumerate(entries):
+        guards = entry.record.guard_function
+        failure = guards.first_failure(function, *args)
+        if failure is not None:
+            guard, reason = failure
+            texts = ("", "", "")
+            for describe in hooks.GUARD_VALUES:
+                texts = describe(guards, guard, guards.scope(function, *args))
+            found.append(GuardFailure(number, guard, reason, *texts))
+    return found
+
+
+def changes(failures: Sequence[GuardFailure]) -> str:
+    """What the entries expected and this call brought, for a message."""
+    lines = [f"\n  version {each.entry}: {each}" for each in failures]
+    hints = dict.fromkeys(each.hint for each in failures if each.hint)
+    return "".join([*lines, *(f"\n  hint: {hint}" for hint in hints)])
+
+
+def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:
+    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+    cause, hint = skipped.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
+    tell(("skipped", record.function, line), text)
 
 
 def show(record: FrameRecord) -> None:
@@ -209,3 +250,4 @@ def reset() -> None:
             forget()
         records.frames.clear()
         records.counters.clear()
+        records.TOLD.clear()

@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 
 import collections
 import itertools
+import logging
 import sys
 import time
 import traceback
@@ -52,6 +53,25 @@ class BreakRecord:
         return self.kind == "loop"
 
 
+@dataclass
+class GuardFailure:
+    """The first guard of an earlier entry that a call did not fulfil.
+
+    entry: its number, the oldest is 0.  reason: the guard as Python.  expected, actual, hint: the
+    value that was written down, the call's, and what to do; "" where coverage is hidden."""
+
+    entry: int
+    guard: "Guard"
+    reason: str
+    expected: str = ""
+    actual: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        values = f" (expected {self.expected}; found {self.actual})" if self.actual else ""
+        return self.reason + values
+
+
 @dataclass(eq=False, repr=False)
 class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
@@ -78,6 +98,8 @@ class FrameRecord:
     error: str = ""  # traceback of a failure of the compiler itself
     failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
     recompile_reason: str = ""  # what it found
+    # why no earlier entry fitted: one for each whose guards are false, the oldest first
+    failures: list[GuardFailure] = field(default_factory=list)
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -134,6 +156,9 @@ class Counters(dict):
     __repr__ = __str__
 
 
+OURS = "minidynamo"
+LOG = logging.getLogger(OURS)
+TOLD: set[Any] = set()  # what `tell` was told about
 counters = Counters()
 frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
 
@@ -145,12 +170,32 @@ def remember(record: FrameRecord) -> None:
     frames.append(record)
 
 
-def internal_error(error: BaseException, record: FrameRecord, where: str = "") -> None:
-    """Write a fault of the compiler's own down, or raise it where the tests want that."""
+def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write a fault of the compiler's own down, or raise it where the tests want that.
+
+    where: the part of the compiler; line: of the user's."""
     if config.raise_internal_errors:
         raise error
+    note_error(error, record, where, line)
+
+
+def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
     record.error = "".join(traceback.format_exception(error))
-    counters["errors"][f"{where}{type(error).__name__}: {error}"] += 1
+    text = f"{type(error).__name__}: {error}"
+    counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
+    tell(
+        (where, line),
+        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
+        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
+    )
+
+
+def tell(about: Any, text: str) -> None:
+    """Warn, once for each `about`, of what costs the user speed or graphs."""
+    if about not in TOLD:
+        TOLD.add(about)
+        LOG.warning(text)
 
 
 def debug(level: int, text: str) -> None:

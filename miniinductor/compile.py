@@ -59,7 +59,7 @@ from .lowering import lower_graph
 from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
-from .records import CompileRecord, Later
+from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
@@ -145,6 +145,7 @@ class Compilation:
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
+        tell(f"the graph of {first_line(self.gm)} runs eagerly: {reason}")
         return CompiledGraph(self.gm.forward, self.record)
 
     def callable(self) -> Callable:

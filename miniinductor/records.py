@@ -10,6 +10,7 @@ In:   every stage of `compile_fx` fills it.  Out: `explain`, notebooks, tests an
 Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .listings import About
+
+
+LOG = logging.getLogger("miniinductor")
+TOLD: set[str] = set()
+
+
+def tell(text: str) -> None:
+    """Warn, once in these words, of what costs the user speed."""
+    if text not in TOLD:
+        TOLD.add(text)
+        LOG.warning(text)
 
 
 @dataclass
@@ -76,6 +88,12 @@ class SavedActivation:
     line: str = ""
 
 
+def first_line(gm: Any) -> str:
+    """Where the graph's code begins in the user's program: "model.py:12"."""
+    lines = [node.meta["source_line"] for node in gm.graph.nodes if "source_line" in node.meta]
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else "unknown lines"
+
+
 class Later:
     """Stands in a `Lazy` field until somebody reads it: make() gives the value."""
 
@@ -127,6 +145,7 @@ class CompileRecord:
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
+    peak_live_bytes: int = 0  # the most that lives at one step, of what the call itself makes
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 

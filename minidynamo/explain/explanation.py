@@ -433,25 +433,20 @@ class Explanation:
 
     def why_recompile(self, *args: Any, **kwargs: Any) -> Table:
         """Call the function with other arguments: a table of the frames that had to be compiled
-        again, each with the first guard of the last entry that failed, what it found, and the
-        user's line that caused the guard.  No rows: every guard held."""
+        again, with a row for each entry that there was: its first guard that failed, the user's
+        line that caused the guard, the number of the entry, what the guard expected and what it
+        found.  No rows: every guard of some entry held."""
         earlier = set(records.frames)
         self.compiled_function(*args, **kwargs)
+        again = [r for r in records.frames if r not in earlier and r.failures]
         rows = [
-            (
-                r.function,
-                r.failed_guard.kind if r.failed_guard else "",
-                r.recompile_reason,
-                r.failed_guard.line if r.failed_guard else "",
-            )
-            for r in records.frames
-            if r not in earlier and r.recompile_reason
+            (r.function, f.guard.kind, f.reason, f.guard.line, f.entry, f.expected, f.actual)
+            for r in again
+            for f in r.failures
         ]
-        return Table(
-            ["frame", "kind", "first guard that failed", "user line"],
-            rows,
-            f"compiled again: {many(len(rows), 'frame')}",
-        )
+        columns = ["frame", "kind", "first guard that failed", "user line"]
+        columns += ["entry", "expected", "found"]
+        return Table(columns, rows, f"compiled again: {many(len(again), 'frame')}")
 
     def to_json(self) -> dict[str, Any]:
         """Everything as one value for `json.dumps`; schema.json says what it looks like."""

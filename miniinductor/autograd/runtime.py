@@ -35,7 +35,7 @@ from .. import config
 from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
 from ..hooks import RUNNERS, extended
-from ..records import CompileRecord, Later
+from ..records import CompileRecord, Later, first_line, tell
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .functionalize import output_of
@@ -166,6 +166,7 @@ class Backward:
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph(missing)
+        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
         return lambda tensors: graph(*tensors)[0]
 
     def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:

@@ -75,7 +75,7 @@ OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
 LIBRARIES = "torch builtins math operator _operator einops".split()
 # what is kept of a record
 KEPT = """saved fusions fallbacks kernels wrapper_source memory_plan memory_lives memory_steps
-    notes""".split()
+    peak_live_bytes notes""".split()
 LARGEST = 4096  # bytes of a constant that is kept by value
 
 
