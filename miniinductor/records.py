@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .listings import About
+from torch import fx
+
+from .listings import About, graph_listing
 
 
 LOG = logging.getLogger("miniinductor")
@@ -130,6 +132,9 @@ class CompileRecord:
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
     lowered_graph: object = Lazy()  # after the passes that choose layouts
+    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
+    steps: Any = Lazy()
+    keeps_steps: bool = False
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
@@ -152,6 +157,13 @@ class CompileRecord:
     def __repr__(self) -> str:
         kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
         return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
+
+    def keep_step(self, name: str, gm: fx.GraphModule) -> None:
+        """Keep the graph as it is after a pass, if that has changed something."""
+        if self.keeps_steps:
+            listing, steps = graph_listing(gm.graph), self.steps or []
+            if not steps or steps[-1][1] != listing:
+                self.steps = [*steps, (name, listing)]
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""

@@ -14,6 +14,7 @@ import io
 import os
 import re
 
+import miniinductor
 from miniinductor.sizes.printing import python_code
 
 from .. import records
@@ -539,7 +540,8 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
         convert_frame.reset()
         compiled = api.compile(fn, **options)
         arguments = describe_arguments(fn, args, kwargs)
-        result = compiled(*args, **kwargs)
+        with miniinductor.config.patch(keep_steps=True):
+            result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
         explanation = Explanation(
             name,

@@ -50,14 +50,16 @@ class Variants(Backward):
                 self.entry.keep(half, program, part)
             return program
         half.functional_graph = Later(functools.partial(self.graph, missing))
-        for name in ("loop_ir", "fused_ir"):
-            setattr(half, name, Later(functools.partial(self.text, missing, name)))
+        again = functools.cache(functools.partial(self.again, missing))
+        for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
+            setattr(half, name, Later(lambda name=name: getattr(again(), name)))
         return found
 
-    def text(self, missing: tuple[str, ...], name: str) -> str:
-        record = type(self.record)(joint_graph=self.record.joint_graph)
+    def again(self, missing: tuple[str, ...]) -> CompileRecord:
+        """The record of a half that came from disk, with its graphs and texts."""
+        record = type(self.record)(joint_graph=self.record.joint_graph, keeps_steps=True)
         self.compile_graph(self.graph(missing), record, [])
-        return getattr(record, name)
+        return record
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
         graph = super().graph(missing)

@@ -14,13 +14,14 @@ import linecache
 import random
 import re
 
-import models_of_explorer
 import pytest
 import torch
 
 import minidynamo
 import miniinductor
 from minidynamo.explain.data import Origins, schema
+
+from . import models
 
 SIZE = 6
 # {a}, {b}: earlier values, SIZE x SIZE; {c}: the line's constant
@@ -59,12 +60,7 @@ def outer_helper(x, constant):
 """
 CALLED = {"helper": {2}, "outer_helper": {2, 5, 6}}  # the lines that are run for a call
 NUMBERS = itertools.count()
-SETTINGS = {
-    "inference": {},
-    "training": {},
-    "dynamic": {"dynamic": True},
-    "triton": {},
-}
+SETTINGS = {"inference": {}, "training": {}, "dynamic": {"dynamic": True}, "triton": {}}
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -235,6 +231,6 @@ def test_whatever_shows_a_constant_comes_from_its_line(kind):
         assert seen["kernel", "backward"] and seen["joint", "forward"]
 
 
-@pytest.mark.parametrize("name", models_of_explorer.MODELS)
+@pytest.mark.parametrize("name", models.MODELS)
 def test_models(name):
-    check(models_of_explorer.MODELS[name]())
+    check(models.MODELS[name]())
