@@ -233,7 +233,7 @@ def gradients(values, tensors):
     return torch.autograd.grad(total, [t for t in tensors if t.requires_grad], allow_unused=True)
 
 
-def sign_difference(found, expected):
+def sign_difference(ours, eager):
     """Zeros of another sign, or NaN on one side only."""
     for number, (a, b) in enumerate(zip(ours, eager)):
         if not (isinstance(b, torch.Tensor) and b.is_floating_point()):
