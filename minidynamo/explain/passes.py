@@ -19,6 +19,8 @@ from miniinductor.listings import Listing
 
 from .stages import Stage
 
+SAME = "  ..."  # stands for lines that a pass left as they were
+
 
 @dataclass
 class History:
@@ -50,7 +52,9 @@ class History:
                 seen.append(title)
                 again = f"-{seen.count(title)}" if seen.count(title) > 1 else ""
                 name = f"{half}/pass-{title.replace(' ', '-')}{again}"
-                yield self.difference(name, title, lines)
+                stage = self.difference(name, title, lines)
+                if any(text != SAME for text in stage.texts):
+                    yield stage
             self.lines = lines
 
     def difference(self, name: str, title: str, after: list[tuple]) -> Stage:
@@ -59,7 +63,7 @@ class History:
         matcher = difflib.SequenceMatcher(None, olds, news, autojunk=False)
         for what, a, b, c, d in matcher.get_opcodes():
             if what == "equal":
-                stage.line("  ...")
+                stage.line(SAME)
                 continue
             gone, come = self.lines[a:b], after[c:d]
             for text, node, marks, _ in gone:
