@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...records import CompileRecord, Later
+from ...records import CompileRecord, Later, print_stages
 from ...sizes.symbols import alike
 from ..functionalize import is_needed, with_graph
 from ..partition import is_tangent
@@ -52,11 +53,13 @@ class Variants(Backward):
         half.functional_graph = Later(functools.partial(self.graph, missing))
         for name in ("loop_ir", "fused_ir"):
             setattr(half, name, Later(functools.partial(self.text, missing, name)))
+        print_stages(half)
         return found
 
     def text(self, missing: tuple[str, ...], name: str) -> str:
         record = type(self.record)(joint_graph=self.record.joint_graph)
-        self.compile_graph(self.graph(missing), record, [])
+        with config.patch(debug=0):
+            self.compile_graph(self.graph(missing), record, [])
         return getattr(record, name)
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
