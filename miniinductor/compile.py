@@ -283,6 +283,7 @@ def generate(
     with record.timed("layouts"):
         context = Context(record, inference=record.joint_graph is None, written=written)
         functional = changed(LAYOUTS, functional, context)
+    record.lowered_graph = functional
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:
@@ -350,7 +351,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
             schedule.nodes = order.topological(join(schedule, record))
-    record.fused_ir = Later(lambda: str(schedule))
+    record.fused_ir = Later(schedule.listing)
     return schedule
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import config
-
+from .listings import About
 
 LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
@@ -41,6 +41,7 @@ class Fallback:
     kind: str
     reason: str
     line: str = ""
+    node: str = field(default="", repr=False)  # of the graph that is lowered
 
 
 @dataclass
@@ -67,6 +68,7 @@ class KernelRecord:
     origins: list[str]
     bytes_read: int = 0
     bytes_written: int = 0
+    about: list[About] = field(default_factory=list)  # of each line, see Listing
 
     def __repr__(self) -> str:
         moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"
@@ -128,6 +130,7 @@ class CompileRecord:
     input_graph: object = None  # as it came from the front end
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
+    lowered_graph: object = Lazy()  # after the passes that choose layouts
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
     # training: the CompileRecord of the backward half; this one is the forward half's

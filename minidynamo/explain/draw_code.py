@@ -135,8 +135,8 @@ class Columns(Drawn):
 
 def source_lines(code: types.CodeType | None) -> tuple[list[str], int]:
     """(lines of the function's source without their common indentation, number of the first one);
-    decorators are left out.  Without a source (`exec`, a prompt): a line for each that has code; none
-    of a function that is gone."""
+    decorators are left out.  Without a source (`exec`, a prompt): a line for each that
+    has code; none of a function that is gone."""
     if code is None:
         return [], 0
     try:

@@ -446,6 +446,12 @@ class Explanation:
         columns += ["entry", "expected", "found"]
         return Table(columns, rows, f"compiled again: {many(len(again), 'frame')}")
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything as one value for `json.dumps`; schema.json says what it looks like."""
+        from .data import document
+
+        return document(self)
+
     def save(self, path: str) -> str:
         """Write one self-contained HTML file; returns the path."""
         from .page import render
@@ -526,11 +532,14 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
     from .. import api, convert_frame
 
     def run(*args, **kwargs):
+        from .data import describe_arguments
+
         convert_frame.reset()
         compiled = api.compile(fn, **options)
+        arguments = describe_arguments(fn, args, kwargs)
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        return Explanation(
+        explanation = Explanation(
             name,
             result,
             [
@@ -541,5 +550,7 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
             {k: dict(v) for k, v in records.counters.items()},
             compiled,
         )
+        explanation.arguments = arguments
+        return explanation
 
     return run

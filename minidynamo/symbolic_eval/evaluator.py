@@ -227,6 +227,10 @@ class RootFrame(Frame):
             except DataDependentDecision as error:
                 self.break_at(data_dependent(error))
 
+    def instruction_end(self) -> int:
+        """The byte of the code at which the native instruction ends that is being run."""
+        return self.info.operations[self.pc - 1].instruction.end
+
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, splitting at `step`, or at this native instruction.
 

@@ -71,7 +71,8 @@ def without_autocast(function: Callable, *arguments: Any) -> Any:
 
 
 class Tracer(TorchDispatchMode):
-    """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
+    """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line).
+    What later stages make of a node keeps its name, in `meta["traced"]`."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -227,7 +228,7 @@ class Tracer(TorchDispatchMode):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         recorded = aten.lift_fresh_copy.default if func in LIFT else func
         node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
-        node.meta.update(self.meta, recording=torch.is_grad_enabled())
+        node.meta.update(self.meta, recording=torch.is_grad_enabled(), traced=(node.name,))
         self.bind_output(out, node)
         return out
 
@@ -244,7 +245,7 @@ class Tracer(TorchDispatchMode):
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
                 child = self.graph.call_function(operator.getitem, (node, i))
-                child.meta.update(self.meta)
+                child.meta.update(self.meta, traced=(child.name,))
                 self.bind_output(item, child)
 
 

@@ -522,7 +522,7 @@ class Kept(Compilation):
             return super(Kept, again).plan()[1](), again.record
 
         again = functools.cache(ambient(plan_again))
-        names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
+        names = ["aten_graph", "functional_graph", "lowered_graph", "loop_ir", "fused_ir"]
         if is_training:
             names.append("joint_graph")
         for name in names:

@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -317,7 +318,10 @@ class MatmulWriter(TritonKernelWriter):
             precision="" if is_exact else f', input_precision="{float32_precision()}"',
             indices=[line.text for line in indices],
         )
-        return [*plain(text.splitlines()), *self.outside.code]
+        return [
+            *plain(text.splitlines(), SimpleNamespace(about=(self.product.name, ""))),
+            *self.outside.code,
+        ]
 
     def write_epilogue(self, biases: Sequence[BufferView]) -> None:
         """What follows the template: the bias, the store of the product, the group."""

@@ -11,6 +11,7 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -136,9 +137,16 @@ def merge_common(gm: fx.GraphModule) -> int:
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
         known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
-        if known is not node:
-            removed += stand_in(node, known)
+        if known is not node and stand_in(node, known):
+            serves_too(known, [node])
+            removed += 1
     return removed
+
+
+def serves_too(node: fx.Node, replaced: Iterable[fx.Node]) -> None:
+    """Write down that `node` computes what these computed."""
+    names = [name for one in (node, *replaced) for name in one.meta.get("traced", ())]
+    node.meta["traced"] = tuple(dict.fromkeys(names))
 
 
 def frozen(value: Any) -> Any:
