@@ -23,7 +23,6 @@ torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrapper
 """
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +58,7 @@ from .lowering import lower_graph
 from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
-from .records import CompileRecord, Later, first_line, tell
+from .records import CompileRecord, Later, first_line, print_stages, tell
 from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
@@ -416,16 +415,3 @@ def layout_of(value: object) -> tuple | None:
     shape = tuple(value.shape)
     strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
     return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()
-
-
-def print_stages(record: CompileRecord) -> None:
-    """What MINI_DEBUG asks for, on stderr."""
-    stages: tuple[tuple[int, Callable[[], list]], ...] = (
-        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
-        (2, lambda: [record.loop_ir, record.fused_ir]),
-        (3, lambda: record.fusions),
-        (4, lambda: [kernel.source for kernel in record.kernels]),
-    )
-    for level, texts in stages:
-        if config.debug >= level:
-            print(*texts(), sep="\n", file=sys.stderr)

@@ -11,6 +11,7 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from typing import Any
 
 from torch import fx
 
+from . import config
 from .listings import About, graph_listing
-
 
 LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
@@ -150,7 +151,8 @@ class CompileRecord:
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
-    peak_live_bytes: int = 0  # the most that lives at one step, of what the call itself makes
+    # the most that lives at one step, of what the call itself makes
+    peak_live_bytes: int = field(default=0, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
@@ -176,3 +178,16 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+
+
+def print_stages(record: CompileRecord) -> None:
+    """What MINI_DEBUG asks for, on stderr."""
+    stages: tuple[tuple[int, Callable[[], list]], ...] = (
+        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
+        (2, lambda: [record.loop_ir, record.fused_ir]),
+        (3, lambda: record.fusions),
+        (4, lambda: [kernel.source for kernel in record.kernels]),
+    )
+    for level, texts in stages:
+        if config.debug >= level:
+            print(*texts(), sep="\n", file=sys.stderr)

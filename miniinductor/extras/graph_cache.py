@@ -61,7 +61,7 @@ from ..autograd.runtime import Backward, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
-from ..records import CompileRecord, Later
+from ..records import CompileRecord, Later, print_stages
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cache_folder, cpu_name, write_whole
 
@@ -81,8 +81,8 @@ LARGEST = 4096  # bytes of a constant that is kept by value
 
 def ambient(function: Callable) -> Callable:
     """`function` without arguments, to be called later with gradients, autocast and this package's
-    switches as they are now."""
-    recording, switches = torch.is_grad_enabled(), config.switches()
+    switches as they are now; it prints nothing."""
+    recording, switches = torch.is_grad_enabled(), config.switches() | {"debug": 0}
     autocast = [
         (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
     ]
@@ -490,7 +490,9 @@ class Kept(Compilation):
             self.entry = self.open()
             plan = self.entry and self.entry.restored(self.record)
         if plan:
-            return plan, self.parts_again(plan.cut is not None)
+            parts = self.parts_again(plan.cut is not None)
+            print_stages(self.record)
+            return plan, parts
         plan, parts = super().plan()
         if self.entry:
             self.entry.keep(self.record, plan)

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...records import CompileRecord, Later
+from ...records import CompileRecord, Later, print_stages
 from ...sizes.symbols import alike
 from ..functionalize import is_needed, with_graph
 from ..partition import is_tangent
@@ -53,12 +54,14 @@ class Variants(Backward):
         again = functools.cache(functools.partial(self.again, missing))
         for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
             setattr(half, name, Later(lambda name=name: getattr(again(), name)))
+        print_stages(half)
         return found
 
     def again(self, missing: tuple[str, ...]) -> CompileRecord:
         """The record of a half that came from disk, with its graphs and texts."""
         record = type(self.record)(joint_graph=self.record.joint_graph, keeps_steps=True)
-        self.compile_graph(self.graph(missing), record, [])
+        with config.patch(debug=0):
+            self.compile_graph(self.graph(missing), record, [])
         return record
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
