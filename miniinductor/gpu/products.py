@@ -91,8 +91,8 @@ class FusedProduct:
         apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
         return Alternatives(fused, apart)
 
-    def __str__(self) -> str:
-        return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+    def listing(self) -> list[str]:
+        return [line for part in self.apart for line in part.listing()]
 
 
 @dataclass

@@ -8,7 +8,7 @@ that case has nothing of the logits' gradient left.
 """
 
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -53,7 +53,7 @@ class Variants(Backward):
         half.functional_graph = Later(functools.partial(self.graph, missing))
         again = functools.cache(functools.partial(self.again, missing))
         for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
-            setattr(half, name, Later(lambda name=name: getattr(again(), name)))
+            setattr(half, name, Later(functools.partial(of_record, again, name)))
         print_stages(half)
         return found
 
@@ -67,6 +67,10 @@ class Variants(Backward):
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
         graph = super().graph(missing)
         return WithoutTangents(graph, missing).run() if missing else graph
+
+
+def of_record(again: Callable[[], CompileRecord], name: str) -> Any:
+    return getattr(again(), name)
 
 
 class WithoutTangents:
