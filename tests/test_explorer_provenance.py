@@ -71,6 +71,24 @@ def test_an_instruction_leads_to_the_lines_of_a_kernel_and_back():
     assert instructions[instruction.rpartition("/")[2]].startswith("CALL")
 
 
+def test_the_lines_of_a_template_come_from_the_product_and_from_what_follows_it():
+    def f(a, b, c):
+        y = torch.addmm(c, a, b)
+        return torch.relu(y) * 0.625
+
+    arguments = torch.randn(32, 16), torch.randn(16, 48), torch.randn(48)
+    switches = {"cpu_backend": "triton", "matmul_templates": "always"}
+    with torch.no_grad(), miniinductor.config.patch(**switches):
+        found = minidynamo.explain(f)(*arguments).to_json()
+    provenance.check(found)
+    first, lines, origins = f.__code__.co_firstlineno, {}, Origins(found)
+    [kernel] = [s for s in found["frames"][0]["entries"][0]["stages"] if s["kind"] == "kernel"]
+    for text, [name] in zip(kernel["text"].split("\n"), kernel["lines"]):
+        lines[text] = [int(line.partition(":")[2]) - first for line in origins.lines(name)]
+    assert [at for text, at in lines.items() if "tl.dot(" in text] == [[1]]
+    assert [at for text, at in lines.items() if "0.625" in text] == [[2]]
+
+
 def test_a_program_without_source_and_with_html_in_its_names_gives_a_document():
     scope = {"torch": torch}
     exec(compile("def f(x):\n    return x + 1\n", "<b>&\"'</b>", "exec"), scope)
