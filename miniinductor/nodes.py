@@ -13,6 +13,7 @@ The vocabulary that scheduler.py, memory.py and the code generators share.  Mirr
 torch/_inductor/scheduler.py.
 """
 
+import functools
 import graphlib
 import heapq
 import math
@@ -99,6 +100,11 @@ class Group:
         self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
 
+    @functools.cached_property
+    def work(self) -> int:
+        """What one element costs, in simple operations."""
+        return sum(n.body.work() for n in self.nodes)
+
     @property
     def full(self) -> tuple[Size, ...]:
         return self.outer + self.inner
@@ -128,7 +134,9 @@ class Group:
         kind = "reduction" if self.is_reduction else "pointwise"
         reduced = f" x reduce {list(self.inner)}" if self.inner else ""
         head = f"{kind} kernel over {list(self.outer)}{reduced}"
-        lines = [Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")]
+        lines: list[str] = [
+            Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")
+        ]
         for node in self.nodes:
             layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
             head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"

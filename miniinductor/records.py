@@ -11,14 +11,17 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .listings import About
+from torch import fx
 
+from . import config
+from .listings import About, graph_listing
 
 LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
@@ -40,7 +43,7 @@ class Fallback:
     kind: str
     reason: str
     line: str = ""
-    node: str = ""  # of the graph that is lowered
+    node: str = field(default="", repr=False)  # of the graph that is lowered
 
 
 @dataclass
@@ -130,6 +133,9 @@ class CompileRecord:
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
     lowered_graph: object = Lazy()  # after the passes that choose layouts
+    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
+    steps: Any = Lazy()
+    keeps_steps: bool = False
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
@@ -145,13 +151,21 @@ class CompileRecord:
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
-    peak_live_bytes: int = 0  # the most that lives at one step, of what the call itself makes
+    # the most that lives at one step, of what the call itself makes
+    peak_live_bytes: int = field(default=0, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
     def __repr__(self) -> str:
         kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
         return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
+
+    def keep_step(self, name: str, gm: fx.GraphModule) -> None:
+        """Keep the graph as it is after a pass, if that has changed something."""
+        if self.keeps_steps:
+            listing, steps = graph_listing(gm.graph), self.steps or []
+            if not steps or steps[-1][1] != listing:
+                self.steps = [*steps, (name, listing)]
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""
@@ -164,3 +178,16 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+
+
+def print_stages(record: CompileRecord) -> None:
+    """What MINI_DEBUG asks for, on stderr."""
+    stages: tuple[tuple[int, Callable[[], list]], ...] = (
+        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
+        (2, lambda: [record.loop_ir, record.fused_ir]),
+        (3, lambda: record.fusions),
+        (4, lambda: [kernel.source for kernel in record.kernels]),
+    )
+    for level, texts in stages:
+        if config.debug >= level:
+            print(*texts(), sep="\n", file=sys.stderr)

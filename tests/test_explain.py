@@ -1,6 +1,7 @@
 """explain: every stage is there, shows itself as text and as HTML, and says so where it was not
 reached."""
 
+import functools
 import html.parser
 import re
 import itertools
@@ -155,6 +156,13 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
     assert "has not run" in repr(e.backward)
     e.result.sum().backward()
     assert 'extern "C"' in repr(e.backward)
+    half = e.compiled.backward
+    assert e.backward_loop_ir.source == half.loop_ir and "load(" in half.loop_ir
+    assert e.backward_wrapper.source == half.wrapper_source != e.wrapper.source
+    assert len(e.backward_fusion.rows) == len(half.fusions) > 0
+    assert e.backward_memory_picture.top == half.peak_live_bytes > 0
+    assert "tangent" in e.backward_aten.source and e.backward_aten_graph.nodes
+    assert any("backward" in stage for stage, _ in e.times.rows)
     assert any(
         "addmm" in str(row) and "eager kernel" in row for row in e.saved.rows
     ) and "bytes saved" in repr(e.saved)
@@ -471,3 +479,33 @@ def test_the_cache_is_drawn_entry_by_entry():
     assert ("guard1", "callback", "false") in picture.edges and "checks" in picture.nodes["guard1"][
         0
     ]
+
+
+def without_source():
+    """Programs that no file holds."""
+    scope = {"torch": torch}
+    exec(
+        "def broken(x):\n    x = x.sin()\n    print('a break')\n    return x.exp()\n"
+        "class Module(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
+        scope,
+    )
+    prompt = eval(compile("lambda x: x + 1", "<stdin>", "eval"))
+    made = [scope["broken"], scope["Module"](), prompt, torch.relu, torch.nn.functional.gelu]
+    return made + [torch.ones(3).add, torch.nn.ReLU().forward, len, functools.partial(torch.add, 1)]
+
+
+def name_of(function):
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+@pytest.mark.parametrize("function", without_source(), ids=name_of)
+def test_a_page_is_made_of_what_has_no_source(function, tmp_path):
+    with torch.no_grad():
+        e = minidynamo.explain(function)(torch.ones(3))
+    assert torch.equal(torch.as_tensor(e.result), torch.as_tensor(function(torch.ones(3))))
+    text = open(e.save(str(tmp_path / "page.html"))).read()
+    html.parser.HTMLParser().feed(text)
+    assert repr(e) and e._repr_html_() and repr(e.frames_picture) and repr(e.breaks)
+    if "broken" in str(function):
+        assert [lines[1:3] for lines in e.frames_picture.links] == [(1, 1), (2, 2), (3, 3)]
+        assert e.breaks.rows[0][0] == "<string>:3" and e.source.source == ""

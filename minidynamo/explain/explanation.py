@@ -14,6 +14,7 @@ import io
 import os
 import re
 
+import miniinductor
 from miniinductor.sizes.printing import python_code
 
 from .. import records
@@ -59,6 +60,15 @@ def compiled(build: Stage) -> Stage:
 def training(build: Stage) -> Stage:
     return compiled(
         lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed")
+    )
+
+
+def of_backward(build: Stage) -> Stage:
+    """A stage of the backward half, which is compiled when backward() first runs."""
+    return training(
+        lambda c: (
+            build(c.backward) if c.backward is not None else Missing("backward() has not run yet")
+        )
     )
 
 
@@ -140,8 +150,11 @@ def fusion(c: Any) -> Table:
 
 def times(record: Any) -> Table:
     spent = {f"capture: {k}": v for k, v in record.times.items()}
-    if record.backend_record is not None:
-        spent |= {f"miniinductor: {k}": v for k, v in record.backend_record.times.items()}
+    forward = record.backend_record
+    if forward is not None:
+        spent |= {f"miniinductor: {k}": v for k, v in forward.times.items()}
+        backward = forward.backward.times if forward.backward is not None else {}
+        spent |= {f"miniinductor, backward: {k}": v for k, v in backward.items()}
     return Table(
         ["stage", "milliseconds"],
         [(k, f"{v * 1e3:.1f}") for k, v in spent.items()],
@@ -185,6 +198,54 @@ def source_of(record):
         return ""
 
 
+def aten(c: Any) -> Any:
+    if c.aten_graph is None:
+        return Missing("; ".join(c.notes) or "not traced")
+    text = _graph_code(c.functional_graph or c.aten_graph)
+    return Code(text, "python", "the functional ATen graph as Python")
+
+
+def aten_picture(c: Any) -> Any:
+    if c.functional_graph is None:
+        return Missing("; ".join(c.notes) or "not traced")
+    return draw_graph(c.functional_graph, "functional ATen graph")
+
+
+def kernels(c: Any) -> Any:
+    if not c.kernels:
+        notes = [*c.notes_of("runs eagerly"), *c.notes_of("runs with eager kernels")]
+        return Missing("; ".join(notes) or "nothing was left for a kernel of ours")
+    return sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}")
+
+
+def eager_kernels(c: Any) -> Table:
+    rows = [(f.op, f.kind, f.reason) for f in c.fallbacks]
+    return Table(["op", "kind", "why"], rows, many(len(rows), "eager kernel"))
+
+
+# the stages of a CompileRecord: the forward half, and the backward half, have each of them
+GRAPHS = {"aten": ("ATen graph", aten), "aten_graph": (None, aten_picture)}
+HALF = {
+    "loop_ir": ("Loop IR", lambda c: Code(c.loop_ir, "python", "loop IR, before fusion")),
+    "fused_ir": (
+        "Loop IR after fusion",
+        lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"),
+    ),
+    "fusion": ("Fusion decisions", fusion),
+    "kernel_picture": ("Kernels", draw_fusion),
+    "kernels": ("Kernel source", kernels),
+    "eager_kernels": ("Eager kernels", eager_kernels),
+    "wrapper": ("Wrapper", lambda c: Code(c.wrapper_source, "python", "the wrapper")),
+    "memory": (
+        "Memory plan",
+        lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"),
+    ),
+    "memory_picture": (
+        "Memory over time",
+        lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"),
+    ),
+}
+BACKWARD = {"kernels": "backward"}  # the other stages are called `backward_...`
 STAGES = {  # attribute -> (heading on the page, or None; how it is made)
     "source": ("Source", lambda r: Code(source_of(r), "python", r.function)),
     "bytecode": (
@@ -248,80 +309,17 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
         "FX graph as Python",
         captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python")),
     ),
-    "aten": (
-        "ATen graph",
-        compiled(
-            lambda c: (
-                Code(
-                    _graph_code(c.functional_graph or c.aten_graph),
-                    "python",
-                    "the functional ATen graph as Python",
-                )
-                if c.aten_graph is not None
-                else Missing("; ".join(c.notes) or "not traced")
-            )
-        ),
-    ),
-    "aten_graph": (
-        None,
-        compiled(
-            lambda c: (
-                draw_graph(c.functional_graph, "functional ATen graph")
-                if c.functional_graph is not None
-                else Missing("; ".join(c.notes) or "not traced")
-            )
-        ),
-    ),
+    **{name: (heading, compiled(build)) for name, (heading, build) in GRAPHS.items()},
     "joint": ("Joint graph", training(draw_joint)),
     "saved": ("Saved for backward", training(saved)),
-    "loop_ir": ("Loop IR", compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))),
-    "fused_ir": (
-        "Loop IR after fusion",
-        compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion")),
-    ),
-    "fusion": ("Fusion decisions", compiled(fusion)),
-    "kernel_picture": ("Kernels", compiled(draw_fusion)),
-    "kernels": (
-        "Kernel source",
-        compiled(
-            lambda c: (
-                sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}")
-                if c.kernels
-                else Missing(
-                    "; ".join(c.notes_of("runs eagerly")) or "nothing was left for a kernel of ours"
-                )
-            )
-        ),
-    ),
-    "backward": (
-        "Backward kernels",
-        training(
-            lambda c: (
-                sources(c.backward.kernels, lambda k: "")
-                if c.backward is not None
-                else Missing("backward() has not run yet")
-            )
-        ),
-    ),
-    "eager_kernels": (
-        "Eager kernels",
-        compiled(
-            lambda c: Table(
-                ["op", "kind", "why"],
-                [(f.op, f.kind, f.reason) for f in c.fallbacks],
-                many(len(c.fallbacks), "eager kernel"),
-            )
-        ),
-    ),
-    "wrapper": ("Wrapper", compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))),
-    "memory": (
-        "Memory plan",
-        compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan")),
-    ),
-    "memory_picture": (
-        "Memory over time",
-        compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own")),
-    ),
+    **{name: (heading, compiled(build)) for name, (heading, build) in HALF.items()},
+    **{
+        BACKWARD.get(name, f"backward_{name}"): (
+            heading and f"Backward: {heading}",
+            of_backward(build),
+        )
+        for name, (heading, build) in {**GRAPHS, **HALF}.items()
+    },
     "times": ("Times", times),
 }
 
@@ -339,7 +337,8 @@ class FrameExplanation:
         if name not in STAGES:
             raise AttributeError(f"{name!r} is no stage; there are {', '.join(STAGES)}")
         made = STAGES[name][1](self.record)
-        if name != "backward":  # compiled when backward() first runs: asked for again
+        # the backward half is compiled when backward() first runs: asked for again
+        if not name.startswith("backward") and name != "times":
             self.__dict__[name] = made
         return made
 
@@ -548,7 +547,8 @@ def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
         convert_frame.reset()
         compiled = api.compile(fn, **options)
         arguments = describe_arguments(fn, args, kwargs)
-        result = compiled(*args, **kwargs)
+        with miniinductor.config.patch(keep_steps=True):
+            result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
         explanation = Explanation(
             name,
