@@ -12,6 +12,8 @@ import sys
 import types
 from pathlib import Path
 
+import miniinductor
+
 from .. import records
 from ..records import FrameRecord
 from .progress import Progress
@@ -38,6 +40,7 @@ class Trace:
             self.codes.append(record.code)
 
         records.remember = and_keep
+        miniinductor.config.keep_steps = True  # of each graph pass: what it changed
         atexit.register(self.write)
 
     def write(self) -> None:

@@ -23,6 +23,7 @@ PROGRAMS = {
     "five_lines": programs.explain_five_lines,
     "mlp_training": programs.explain_mlp_training,
     "breaks": programs.explain_breaks,
+    "triton": programs.explain_triton,
     "gpt2": lambda: programs.explain_gpt2(2),
     "gpt2_training": lambda: programs.explain_gpt2_training(2),
 }
@@ -30,6 +31,7 @@ LARGE = {  # name -> (explanation, most bytes, most seconds to make it)
     "gpt2_12": (lambda: programs.explain_gpt2(12), 1_000_000, 3),
     "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 2_000_000, 6),
 }
+LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
 SLOWER = float(os.environ.get("MINI_SLOWER", "1"))  # this machine is so many times as slow
 WIDER = """() => [...document.querySelectorAll('body *')].filter(element => {
     const right = element.getBoundingClientRect().right;
@@ -58,9 +60,7 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(
-    "width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-)
+@pytest.mark.parametrize("width, theme", LOOKS)
 def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
     chromium, pages, name, width, theme
 ):
@@ -72,9 +72,23 @@ def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
     assert opened.ask("document.scrollingElement.scrollWidth") <= width, opened.ask(WIDER)
     ids = opened.ask("[...document.querySelectorAll('[id]')].map(element => element.id)")
     assert len(ids) == len(set(ids))
-    if os.environ.get("MINI_PICTURES"):
-        path = Path(os.environ["MINI_PICTURES"]) / f"{name}-{width}-{theme}.png"
-        opened.page.screenshot(path=str(path), full_page=True)
+    opened.page.close()
+
+
+@pytest.mark.skipif(not os.environ.get("MINI_PICTURES"), reason="MINI_PICTURES names no folder")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("width, theme", LOOKS)
+def test_pictures(chromium, pages, name, width, theme):
+    """Screenshots: the page with its hottest line chosen; the graph, and the panes below, too."""
+    opened = Opened(chromium, pages[name][0], width, theme)
+    hot = opened.page.locator("#source-rows .row:has(.heat[title])")
+    if hot.count():
+        hot.first.click()
+    folder = Path(os.environ["MINI_PICTURES"])
+    opened.page.screenshot(path=str(folder / f"{name}-{width}-{theme}.png"), full_page=True)
+    opened.page.select_option("#pane-stages select[aria-label=View]", "graph")
+    opened.open_all()
+    opened.page.screenshot(path=str(folder / f"{name}-{width}-{theme}-graph.png"), full_page=True)
     opened.page.close()
 
 
@@ -261,7 +275,7 @@ ANSWER = """([entry, values]) => {
         field(path, 'requires_grad').checked = value.requires_grad;
     }
     document.querySelector('.form button[type=submit]').click();
-    return [...document.querySelectorAll('.answers li')].map(item => [item.className, item.textContent]);
+    return [...document.querySelectorAll('.answers li')].map(i => [i.className, i.textContent]);
 }"""
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
 

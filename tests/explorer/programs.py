@@ -66,6 +66,15 @@ def explain_five_lines():
         return minidynamo.explain(five_lines)(torch.randn(8, 8), torch.randn(8, 8))
 
 
+def explain_triton():
+    """The kernels are Triton's, which its interpreter runs."""
+    import miniinductor
+
+    torch.manual_seed(0)
+    with torch.no_grad(), miniinductor.config.patch(cpu_backend="triton"):
+        return minidynamo.explain(five_lines)(torch.randn(8, 8), torch.randn(8, 8))
+
+
 def explain_mlp_training():
     torch.manual_seed(0)
     e = minidynamo.explain(MLP())(torch.randn(32, 16))
