@@ -90,6 +90,17 @@ def framed(function: Any) -> Callable[..., Any]:
     return call
 
 
+def options_of(compiler: FrameCompiler) -> dict[str, Any]:
+    """What `compile` was given."""
+    return dict(
+        # a backend that was given itself is found again as pickle finds functions
+        backend=compiler.backend_name if compiler.registered else compiler.backend,
+        fullgraph=compiler.fullgraph,
+        dynamic=compiler.dynamic,
+        mode=compiler.mode,
+    )
+
+
 # attributes of a `CompiledModule` that are not the original's
 OWN = set("_orig_mod _run _compiler __class__ __call__ __reduce_ex__ __dict__".split())
 
@@ -116,15 +127,7 @@ class CompiledModule(torch.nn.Module):
         delattr(self._orig_mod, name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        compiler = self._compiler
-        options = dict(
-            # one that was given itself is found again as pickle finds functions
-            backend=compiler.backend_name if compiler.registered else compiler.backend,
-            fullgraph=compiler.fullgraph,
-            dynamic=compiler.dynamic,
-            mode=compiler.mode,
-        )
-        return functools.partial(compile, **options), (self._orig_mod,)
+        return functools.partial(compile, **options_of(self._compiler)), (self._orig_mod,)
 
     def __repr__(self) -> str:
         return f"CompiledModule({self._orig_mod!r})"

@@ -500,12 +500,39 @@ switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a met
     return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
 }
 
+/* What is not ours is the function's, but for special methods: those that copy and pickle are ours (extras/copies.py). */
+static PyObject *
+switched_getattro(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    const char *text = PyUnicode_AsUTF8(name);
+    if (found || !text || !strncmp(text, "__", 2) || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(((Switched *)self)->fn, name);
+}
+
+static PyObject *
+get_of_function(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString(((Switched *)self)->fn, name);
+}
+
+static int
+set_of_function(PyObject *self, PyObject *value, void *name)
+{
+    return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
+}
+
 static PyMemberDef switched_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
     {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
     {NULL}};
 
+#define of_function(name) {name, get_of_function, set_of_function, "the function's", name}
 static PyGetSetDef switched_getset[] = {
+    of_function("__code__"), of_function("__defaults__"), of_function("__kwdefaults__"),
+    of_function("__globals__"), of_function("__closure__"),
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
     {NULL}};
 
@@ -519,6 +546,7 @@ static PyTypeObject SwitchedType = {
     .tp_call = PyVectorcall_Call,
     .tp_dictoffset = offsetof(Switched, dict),
     .tp_weaklistoffset = offsetof(Switched, weakrefs),
+    .tp_getattro = switched_getattro,
     .tp_descr_get = switched_get,
     .tp_new = switched_new,
     .tp_dealloc = (destructor)switched_dealloc,

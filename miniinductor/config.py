@@ -8,9 +8,9 @@ Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisati
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from .options import checked
 
 # --- fusion and memory
 fusion = True  # the scheduler merges nodes into one kernel
@@ -71,21 +71,6 @@ graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 
-@contextmanager
-def patch(**changes: Any) -> Iterator[None]:
-    """Set options for the block.  An unknown name raises AttributeError."""
-    module = globals()
-    for name in changes:
-        if name.startswith("_") or name not in module:
-            raise AttributeError(f"miniinductor.config has no option {name!r}")
-    before = {name: module[name] for name in changes}
-    module.update(changes)
-    try:
-        yield
-    finally:
-        module.update(before)
-
-
 def switches() -> dict[str, Any]:
     """Every option as it is now, for `patch`."""
     return {
@@ -93,3 +78,6 @@ def switches() -> dict[str, Any]:
         for name, value in globals().items()
         if isinstance(value, (bool, int, str, tuple)) and not name.startswith("_")
     }
+
+
+patch = checked(__name__)
