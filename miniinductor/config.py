@@ -8,9 +8,21 @@ Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisati
 """
 
 import os
+import sys
 from typing import Any
 
 from .options import checked
+
+
+def user_folder() -> str:
+    """Where this user's caches belong, by the conventions of the system; "" if there is no home."""
+    home = os.path.expanduser("~")
+    system = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # (a relative one is to be ignored)
+        base = os.path.join(home, system)
+    return os.path.join(base, "miniinductor") if os.path.isabs(base) else ""
+
 
 # --- fusion and memory
 fusion = True  # the scheduler merges nodes into one kernel
@@ -68,7 +80,9 @@ raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
-cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
+cache_dir = os.environ.get("MINIINDUCTOR_CACHE") or user_folder()
+cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
+compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
 
 def switches() -> dict[str, Any]:

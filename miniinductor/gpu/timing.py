@@ -18,7 +18,8 @@ import torch
 
 from ..foreign import ours
 from ..ir import Layout, extent
-from ..runtime.build import cache_folder, digest, strip_comments, write_whole
+from ..runtime.build import digest, strip_comments
+from ..runtime.disk import disk, keep
 
 Name = TypeVar("Name")
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
@@ -101,12 +102,9 @@ def race(
     they take."""
     about = torch.cuda.get_device_properties(device).name, triton_version(), torch.__version__
     key = digest(strip_comments(source, "#"), layouts, *about)
-    path = os.path.join(cache_folder(), key + ".race")
-    try:
-        with open(path) as file:
-            return json.load(file)
-    except ours(OSError, ValueError):
-        pass
+    known = disk().read(key + ".race")
+    if known is not None:
+        return json.loads(known)
     numbers = [
         ([int(n) for n in layout.size], [int(n) for n in layout.stride], layout.dtype)
         for layout in layouts.values()
@@ -118,5 +116,5 @@ def race(
     ready = {name: functools.partial(call, named) for name, call in calls.items()}
     with torch.no_grad(), torch.cuda.device(device):
         times = event_times(ready, device, rounds=25)
-    write_whole(path, json.dumps(times).encode())
+    keep(key + ".race", json.dumps(times).encode())
     return times
