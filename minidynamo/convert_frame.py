@@ -36,9 +36,7 @@ from .skipping import runs_unhooked, skip_reason
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
 # would wait for ever for a lock that another one held.
-os.register_at_fork(
-    before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
-)
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 COMPILING = threading.local()
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.

@@ -47,7 +47,8 @@ OLD = 3600.0
 # names of temporary things, with the number of the process that has made them
 TEMPORARY = (
     re.compile(r"build-(?P<process>\d+)-\d+-\d+"),  # a folder, see runtime/build.py
-    re.compile(r".+\.(?P<process>\d+)\.\d+(\.\d+)?"),  # a file, see write_whole and gpu/worker.py
+    # a file, see write_whole and gpu/worker.py
+    re.compile(r"[^.]+(\.[a-z]\w*)*\.(?P<process>\d+)\.\d+(\.\d+)?"),
 )
 OF_PROCESS = re.compile(r"miniinductor-(?P<process>\d+)-\w+")  # see temporary_folder
 

@@ -68,8 +68,10 @@ from ..runtime.disk import disk
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
 # names of numbers that change nothing that is kept
-UNIMPORTANT = """cache_dir cache_bytes compiler_seconds debug raise_internal_errors
+UNIMPORTANT = set(
+    """cache_dir cache_bytes compiler_seconds debug raise_internal_errors
     graph_cache""".split()
+)
 OWN = {*sys.stdlib_module_names, *"miniinductor minidynamo torch sympy networkx jinja2".split()}
 OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
 # whose functions have names that last
