@@ -6,7 +6,8 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -68,10 +69,12 @@ def compile(
 
 
 def named_like(fn: Any, made: Any) -> Any:
-    """`made`, which gets the name and documentation of `fn`."""
+    """`made`, which gets the name, documentation and attributes of `fn`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fn, name):
             setattr(made, name, getattr(fn, name))
+    if isinstance(fn, types.FunctionType):
+        made.__dict__.update(fn.__dict__)
     return made
 
 
@@ -131,15 +134,6 @@ class CompiledModule(torch.nn.Module):
 
     def __repr__(self) -> str:
         return f"CompiledModule({self._orig_mod!r})"
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._orig_mod)
 
 
 def disable(fn: Any) -> Any:

@@ -500,18 +500,6 @@ switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a met
     return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
 }
 
-/* What is not ours is the function's, but for special methods: those that copy and pickle are ours (extras/copies.py). */
-static PyObject *
-switched_getattro(PyObject *self, PyObject *name)
-{
-    PyObject *found = PyObject_GenericGetAttr(self, name);
-    const char *text = PyUnicode_AsUTF8(name);
-    if (found || !text || !strncmp(text, "__", 2) || !PyErr_ExceptionMatches(PyExc_AttributeError))
-        return found;
-    PyErr_Clear();
-    return PyObject_GetAttr(((Switched *)self)->fn, name);
-}
-
 static PyObject *
 get_of_function(PyObject *self, void *name)
 {
@@ -546,7 +534,6 @@ static PyTypeObject SwitchedType = {
     .tp_call = PyVectorcall_Call,
     .tp_dictoffset = offsetof(Switched, dict),
     .tp_weaklistoffset = offsetof(Switched, weakrefs),
-    .tp_getattro = switched_getattro,
     .tp_descr_get = switched_get,
     .tp_new = switched_new,
     .tp_dealloc = (destructor)switched_dealloc,

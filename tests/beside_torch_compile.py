@@ -1,7 +1,7 @@
 """minidynamo.compile before, after, inside and around torch.compile: what the test in
 test_neighbours.py runs in a process of its own.
 
-    python tests/beside_torch_compile.py        # one line per scenario: its name, ok or what is wrong
+    python tests/beside_torch_compile.py    # one line per scenario: its name, ok or what is wrong
 """
 
 import threading

@@ -54,6 +54,17 @@ for _name in RETURN_THEMSELVES:
 api.OWN.update(RETURN_THEMSELVES)
 
 
+def of_the_module(name: str) -> Callable[..., Any]:
+    """A special method, which Python looks for in the class: the module's own."""
+    return lambda self, *args: getattr(operator, name)(self._orig_mod, *args)
+
+
+for _name in ("__getitem__", "__setitem__", "__delitem__", "__contains__"):
+    setattr(api.CompiledModule, _name, of_the_module(_name))
+for _name, _function in (("__len__", len), ("__iter__", iter)):
+    setattr(api.CompiledModule, _name, lambda self, of=_function: of(self._orig_mod))
+
+
 # --- functions ------------------------------------------------------------------------------------
 def lies_in_its_module(function: frame_hook.Switched) -> bool:
     """Does its module have it under its name, so that pickle finds it there?"""

@@ -2,6 +2,8 @@
 
 In:   the core's `Disk` (runtime/disk.py).  Out: one that also
 
+    is always there  a folder that cannot be written is read; what is new goes to a temporary one,
+                     which goes when the process ends
     is private       the folder has mode 0700, its files 0600, whatever the umask is
     trusts itself    a folder or file of another user, or one that others may write, is not read;
                      each file is sealed with a key that only this user can read, so that one which
@@ -19,16 +21,18 @@ programs.  Kept files of two users, or of one user with two keys, do not meet: e
 PyTorch: `/tmp/torchinductor_USER`, without a check of who owns it; no limit.
 """
 
+import atexit
 import functools
-import hashlib
 import hmac
 import logging
 import os
 import re
 import secrets
+import shutil
 import stat
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 
@@ -36,7 +40,7 @@ from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
 from ..hooks import extends
-from ..runtime.disk import Disk, remove_file, remove_folder, write_whole
+from ..runtime.disk import Disk, cannot_write, remove_file, remove_folder, write_whole
 
 LOG = logging.getLogger("miniinductor")
 WRITES_BETWEEN = 100  # how often the folder's size is looked at: after the first write, then these
@@ -59,13 +63,37 @@ class CarefulDisk(Disk):
 
     def __init__(self) -> None:
         super().__init__()
+        self.writable: set[str] = set()  # folders that were found to be
         self.writes = 0
         self.told: set[str] = set()  # folders that were refused
 
+    def folder(self) -> str:
+        folder = config.cache_dir
+        if folder and self.can_write(folder):
+            return folder
+        return temporary_folder(os.getpid())
+
+    def places(self) -> list[str]:
+        """A folder that cannot be written is read all the same."""
+        return [folder for folder in dict.fromkeys((config.cache_dir, self.folder())) if folder]
+
     def can_write(self, folder: str) -> bool:
-        if os.path.isdir(folder) and not self.is_trusted(folder):
-            return False
-        return super().can_write(folder)
+        """Is it there, now, for us to write to, and nobody else?"""
+        if folder in self.writable and os.access(folder, os.W_OK | os.X_OK):
+            return True  # (os.access catches OSError)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if self.is_trusted(folder) and os.access(folder, os.W_OK | os.X_OK):
+                # os.access says yes to root on read-only disks
+                probe = os.path.join(folder, f"probe.{os.getpid()}.{threading.get_ident()}")
+                try:
+                    os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o600))
+                finally:
+                    remove_file(probe)
+                self.writable.add(folder)
+        except ours(OSError):
+            self.writable.discard(folder)
+        return folder in self.writable
 
     def is_trusted(self, folder: str) -> bool:
         """Is it ours alone?  One that we own, and that others may write, becomes so."""
@@ -119,6 +147,23 @@ class CarefulDisk(Disk):
         self.writes += 1
 
 
+@functools.cache
+def temporary_folder(process: int) -> str:
+    """A folder of the process of this number, which removes it when it ends.  (What it forks ends,
+    too.)  Raises CompilerError."""
+    try:
+        folder = tempfile.mkdtemp(prefix=f"miniinductor-{process}-")
+    except ours(OSError) as error:
+        raise cannot_write(tempfile.gettempdir(), error) from error
+    atexit.register(remove_temporary, folder, process)
+    return folder
+
+
+def remove_temporary(folder: str, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 # --- the user's key -------------------------------------------------------------------------------
 @functools.cache
 def user_key() -> bytes:
@@ -166,7 +211,8 @@ def new_key(path: str) -> bytes:
 
 # --- libraries ------------------------------------------------------------------------------------
 def is_whole_library(content: bytes) -> bool:
-    """Does an ELF file of 64 bits have all of its sections and segments?  Of other formats: True."""
+    """Does an ELF file of 64 bits have all of its sections and segments?  Other formats are
+    taken as they are."""
     if content[:4] != b"\x7fELF":
         return content[:4] in (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Mach-O
     if content[4:6] != b"\x02\x01":  # not 64 bits, little endian

@@ -27,7 +27,9 @@ float, str, tuple (an enum, say) may print as it likes, and is not written.  A t
 torch's or Python's own (its code may change), a value that has no text, a function of the compiler
 that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no
 cache.  An entry is a pickle, and its wrapper is Python code: runtime/disk.py hands out only what
-lies there whole, and with extras/careful_disk.py only what this user has written. Mirrors FxGraphCache (torch/_inductor/codecache.py) and
+lies there whole, and with extras/careful_disk.py only what this user has written.
+
+Mirrors FxGraphCache (torch/_inductor/codecache.py) and
 torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches.
 """
 

@@ -36,11 +36,11 @@ from .. import config
 from ..codegen.common import Kernel
 from ..foreign import ours
 from ..runtime.build import CompilerError, digest, strip_comments
-from ..runtime.disk import cannot_write, disk, keep, remove_file, write_whole
+from ..runtime.disk import cannot_write, disk, remove_file, write_whole
 from . import timing
 from .block_sizes import Config, is_interpreting
 from .helpers import with_wide_indices
-from .timing import triton_version
+from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments

@@ -9,7 +9,6 @@ In:   functions of a stream.  Out: {name: milliseconds}.
 import functools
 import importlib.metadata
 import json
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
@@ -19,7 +18,7 @@ import torch
 from ..foreign import ours
 from ..ir import Layout, extent
 from ..runtime.build import digest, strip_comments
-from ..runtime.disk import disk, keep
+from ..runtime.disk import cannot_write, disk
 
 Name = TypeVar("Name")
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
@@ -118,3 +117,11 @@ def race(
         times = event_times(ready, device, rounds=25)
     keep(key + ".race", json.dumps(times).encode())
     return times
+
+
+def keep(name: str, content: bytes) -> None:
+    """Write it.  Raises CompilerError where that fails."""
+    try:
+        disk().write(name, content)
+    except ours(OSError) as error:
+        raise cannot_write(name, error) from error

@@ -242,7 +242,8 @@ def compiler_flags(compiler: Sequence[str]) -> list[str]:
 
 @functools.lru_cache(None)
 def find_compiler(chosen: str | None) -> tuple[str, ...]:
-    """The words of the compiler's command.  chosen: CXX, as a shell would read it ("ccache g++")."""
+    """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell
+    would read it."""
     if chosen and chosen.strip():
         first, *others = shlex.split(chosen)
         path = shutil.which(first)
