@@ -6,7 +6,8 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,10 +74,12 @@ def compile(
 
 
 def named_like(fn: Any, made: Any) -> Any:
-    """`made`, which gets the name and documentation of `fn`."""
+    """`made`, which gets the name, documentation and attributes of `fn`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fn, name):
             setattr(made, name, getattr(fn, name))
+    if isinstance(fn, types.FunctionType):
+        made.__dict__.update(fn.__dict__)
     return made
 
 
@@ -93,6 +96,17 @@ def framed(function: Any) -> Callable[..., Any]:
         co_name=function.__name__, co_filename=f"<{function.__module__}>"
     )
     return call
+
+
+def options_of(compiler: FrameCompiler) -> dict[str, Any]:
+    """What `compile` was given."""
+    return dict(
+        # a backend that was given itself is found again as pickle finds functions
+        backend=compiler.backend_name if compiler.registered else compiler.backend,
+        fullgraph=compiler.fullgraph,
+        dynamic=compiler.dynamic,
+        mode=compiler.mode,
+    )
 
 
 # attributes of a `CompiledModule` that are not the original's
@@ -121,27 +135,10 @@ class CompiledModule(torch.nn.Module):
         delattr(self._orig_mod, name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        compiler = self._compiler
-        options = dict(
-            # one that was given itself is found again as pickle finds functions
-            backend=compiler.backend_name if compiler.registered else compiler.backend,
-            fullgraph=compiler.fullgraph,
-            dynamic=compiler.dynamic,
-            mode=compiler.mode,
-        )
-        return functools.partial(compile, **options), (self._orig_mod,)
+        return functools.partial(compile, **options_of(self._compiler)), (self._orig_mod,)
 
     def __repr__(self) -> str:
         return f"CompiledModule({self._orig_mod!r})"
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._orig_mod)
 
 
 def disable(fn: Any) -> Any:

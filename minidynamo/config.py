@@ -13,9 +13,8 @@ Mirrors torch/_dynamo/config.py.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+
+from miniinductor.options import checked
 
 # the compiler's own failures raise instead of running the frame eagerly
 raise_internal_errors = False
@@ -42,17 +41,4 @@ debug = int(os.environ.get("MINI_DEBUG", "0"))
 # a folder: what this process compiles is written there as a page when it ends, explain/trace.py
 trace_folder = os.environ.get("MINI_TRACE", "")
 
-
-@contextmanager
-def patch(**changes: Any) -> Iterator[None]:
-    """Set options for the block.  An unknown name raises AttributeError."""
-    module = globals()
-    for name in changes:
-        if name.startswith("_") or name not in module:
-            raise AttributeError(f"minidynamo.config has no option {name!r}")
-    before = {name: module[name] for name in changes}
-    module.update(changes)
-    try:
-        yield
-    finally:
-        module.update(before)
+patch = checked(__name__)

@@ -13,6 +13,7 @@ and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
 import logging
+import os
 import sys
 import threading
 import types
@@ -33,6 +34,9 @@ from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
 LOCK = threading.RLock()
+# A process is forked when no thread compiles: the child has only the thread that forked it, and
+# would wait for ever for a lock that another one held.
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 COMPILING = threading.local()
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.

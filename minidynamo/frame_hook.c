@@ -7,10 +7,13 @@
  *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c (paper section 3.1), which builds a second "shadow" frame instead.
+ * Another tool may have installed an evaluator before us, or install one later: see "Other tools".
  * Left out: Python 3.14, generators and coroutines (their frames run as they are).
  */
 #define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE                         /* dladdr */
 #include <Python.h>
+#include <dlfcn.h>
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #  error "minidynamo's frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
 #endif
@@ -52,12 +55,18 @@ typedef _PyInterpreterFrame Frame;
 
 static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
 static PyObject *return_code;               /* the single instruction RETURN_VALUE, see call_instead */
+static PyObject *empty_function;            /* a Python function that does nothing, see is_reached */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
 static _Thread_local PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
+static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
+static PyObject *call_alone;                /* NULL, or what calls a function with torch.compile off, see set_alone */
+static _Thread_local PyObject *alone;       /* what `call_alone` has been given and has not called yet */
+static _Thread_local Frame *passed_on;      /* the frame that `previous` has been given last */
+static _Thread_local int reached;           /* see is_reached */
 
 /* The slot holds: NULL = never seen, None = always run as is, Ellipsis = so, with the hook off in all it calls,
  * list = [(guard, replacement code, ...), ...] */
@@ -180,6 +189,48 @@ compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObj
     return co;
 }
 
+/* ---- Other tools that have a frame evaluator: torch.compile, the trampolines of `python -X perf`, tracers --------- */
+/* Run a frame as it would run without us: the evaluator that was there when ours was installed gets it.
+ * Two tools that were installed in turns may each hold the other for its predecessor: what comes back to us goes to
+ * Python. */
+static PyObject *eval_frame(PyThreadState *ts, Frame *frame, int throwflag);
+
+static PyObject *
+run_frame(PyThreadState *ts, Frame *frame, int throwflag)
+{
+    if (previous == _PyEval_EvalFrameDefault || passed_on == frame)
+        return _PyEval_EvalFrameDefault(ts, frame, throwflag);
+    Frame *before = passed_on;
+    passed_on = frame;
+    PyObject *result = previous(ts, frame, throwflag);
+    passed_on = before;
+    return result;
+}
+
+/* Another tool's evaluator is installed.  Does it pass its frames on to ours? */
+static int
+is_reached(void)
+{
+    reached = 0;
+    PyObject *result = PyObject_CallNoArgs(empty_function);
+    if (!result)
+        PyErr_Clear();                      /* the other tool's answer to a function of ours */
+    Py_XDECREF(result);
+    return reached;
+}
+
+/* May torch.compile be at work in this thread?  It would compile what compiled calls run, and our compiler. */
+static int
+is_torch_installed(void)
+{
+    Dl_info info;
+    _PyFrameEvalFunction evaluator = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    if (evaluator == eval_frame)
+        evaluator = previous;
+    return evaluator != _PyEval_EvalFrameDefault && dladdr((void *)evaluator, &info) && info.dli_fname
+        && strstr(info.dli_fname, "libtorch");
+}
+
 /* Rare: the frame cannot grow in place, its data stack chunk being full.  Call the replacement as a function of the
  * bound parameters, then let the old frame return (or raise) the outcome: its code becomes the single instruction
  * RETURN_VALUE and its stack holds the result. */
@@ -201,12 +252,12 @@ call_instead(PyThreadState *ts, Frame *frame, PyCodeObject *co, int n)
     swap_code(frame, (PyCodeObject *)Py_NewRef(return_code));
     ts->datastack_top = (PyObject **)frame + frame_slots(frame_code(frame));
     Py_DECREF(code);
-    return _PyEval_EvalFrameDefault(ts, frame, result == NULL);
+    return run_frame(ts, frame, result == NULL);
 #endif
     return result;
 }
 
-static int switch_to(PyObject *cb);
+static void switch_to(PyObject *cb);
 static PyObject *switch_back(PyObject *old, PyObject *result);
 
 static PyObject *
@@ -214,22 +265,24 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
+    reached = 1;
     if (moved) {                            /* this frame holds its arguments now: empty the caller's list */
         PyObject *list = moved;
         moved = NULL;
         PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
     }
-    if (cb == NULL || throwflag || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
-        return _PyEval_EvalFrameDefault(ts, frame, throwflag);
+    if (cb == NULL || throwflag || ts->tracing      /* a debugger's own function */
+        || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
+        return run_frame(ts, frame, throwflag);
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
-        return _PyEval_EvalFrameDefault(ts, frame, 0);
+        return run_frame(ts, frame, 0);
     if (cache == Py_Ellipsis)
         goto unhooked;
     if (cache)
         Py_INCREF(cache);
     else if (!(cache = PyList_New(0)) || put_cache((PyObject *)code, cache) < 0)
-        return _PyEval_EvalFrameDefault(ts, frame, 1);
+        return run_frame(ts, frame, 1);
 
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
@@ -251,7 +304,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     if (!co && !PyErr_Occurred() && cache_of(code) == Py_Ellipsis)
         goto unhooked;
     if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
-        return _PyEval_EvalFrameDefault(ts, frame, PyErr_Occurred() != NULL);
+        return run_frame(ts, frame, PyErr_Occurred() != NULL);
 
     PyObject **end = (PyObject **)frame + frame_slots(co);
     if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit)
@@ -262,34 +315,29 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     frame->stacktop = co->co_nlocalsplus;
     swap_code(frame, co);
     Py_DECREF(code);
-    return _PyEval_EvalFrameDefault(ts, frame, 0);
+    return run_frame(ts, frame, 0);
 unhooked:
     switch_to(NULL);
-    return switch_back(cb, _PyEval_EvalFrameDefault(ts, frame, 0));
+    return switch_back(cb, run_frame(ts, frame, 0));
 }
 
 /* ---- switching -------------------------------------------------------------------------------------------------- */
 /* Make `cb` (stolen, or NULL: off) this thread's callback.  The hook is installed while any thread has one, because
- * an installed hook slows all Python calls of the process.  -1: another tool holds the PEP 523 slot. */
-static int
+ * an installed hook slows all Python calls of the process; then the evaluator that was there is there again.  It stays
+ * where it is while another tool's lies above it. */
+static void
 switch_to(PyObject *cb)
 {
     PyInterpreterState *interp = PyInterpreterState_Get();
-    int count = enabled_threads + (cb != NULL) - (callback != NULL);
-    if (!enabled_threads && count) {
-        if (_PyInterpreterState_GetEvalFrameFunc(interp) != _PyEval_EvalFrameDefault) {
-            PyErr_SetString(PyExc_RuntimeError, "another tool has installed a PEP 523 frame evaluator"
-                            " (torch.compile inside minidynamo.compile, a debugger?)");
-            Py_XDECREF(cb);
-            return -1;
-        }
+    _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interp);
+    if (cb && installed != eval_frame && (installed == _PyEval_EvalFrameDefault || !is_reached())) {
+        previous = installed;
         _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
     }
-    else if (enabled_threads && !count)
-        _PyInterpreterState_SetEvalFrameFunc(interp, _PyEval_EvalFrameDefault);
-    enabled_threads = count;
+    enabled_threads += (cb != NULL) - (callback != NULL);
     callback = cb;
-    return 0;
+    if (!enabled_threads && installed == eval_frame)
+        _PyInterpreterState_SetEvalFrameFunc(interp, previous);
 }
 
 /* Make `old` (stolen) the callback again, and pass on the outcome of what ran in between. */
@@ -298,11 +346,8 @@ switch_back(PyObject *old, PyObject *result)
 {
     PyObject *left = callback, *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    int status = switch_to(old);
-    if (status < 0)
-        Py_CLEAR(result);                   /* the hook stays off */
-    if (status == 0 || type)                /* what the callee raised tells more than that the hook stays off */
-        PyErr_Restore(type, value, traceback);
+    switch_to(old);
+    PyErr_Restore(type, value, traceback);
     Py_XDECREF(left);
     return result;
 }
@@ -311,8 +356,7 @@ static PyObject *
 set_callback(PyObject *m, PyObject *cb)
 {
     PyObject *old = callback;
-    if (switch_to(cb == Py_None ? NULL : Py_NewRef(cb)) < 0)
-        return NULL;
+    switch_to(cb == Py_None ? NULL : Py_NewRef(cb));
     return old ? old : Py_NewRef(Py_None);
 }
 
@@ -320,6 +364,13 @@ static PyObject *
 get_callback(PyObject *m, PyObject *unused)
 {
     return Py_NewRef(callback ? callback : Py_None);
+}
+
+static PyObject *
+set_alone(PyObject *m, PyObject *function)
+{
+    Py_XSETREF(call_alone, function == Py_None ? NULL : Py_NewRef(function));
+    Py_RETURN_NONE;
 }
 
 static PyObject *
@@ -382,11 +433,18 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
     PyObject *old = callback;               /* its reference stays with us while another is installed */
     if (old == s->cb)
         return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-    Py_INCREF(s);
-    PyObject *result = NULL;
-    if (switch_to(Py_XNewRef(s->cb)) == 0) {
-        result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
+    if (s->cb && call_alone && alone != self && is_torch_installed()) {
+        PyObject *bound = PyMethod_New(call_alone, self);
+        alone = self;
+        PyObject *result = bound ? PyObject_Vectorcall(bound, args, nargsf, kwnames) : NULL;
+        alone = NULL;
+        Py_XDECREF(bound);
+        return result;
     }
+    alone = NULL;
+    Py_INCREF(s);
+    switch_to(Py_XNewRef(s->cb));
+    PyObject *result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
     Py_DECREF(s);
     return result;
 }
@@ -442,12 +500,27 @@ switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a met
     return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
 }
 
+static PyObject *
+get_of_function(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString(((Switched *)self)->fn, name);
+}
+
+static int
+set_of_function(PyObject *self, PyObject *value, void *name)
+{
+    return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
+}
+
 static PyMemberDef switched_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
     {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
     {NULL}};
 
+#define of_function(name) {name, get_of_function, set_of_function, "the function's", name}
 static PyGetSetDef switched_getset[] = {
+    of_function("__code__"), of_function("__defaults__"), of_function("__kwdefaults__"),
+    of_function("__globals__"), of_function("__closure__"),
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
     {NULL}};
 
@@ -474,6 +547,7 @@ static PyTypeObject SwitchedType = {
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
+    {"set_alone", set_alone, METH_O, "set_alone(call or None): call(function, *args, **kwargs) calls it with torch.compile off in this thread"},
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
     {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
@@ -496,7 +570,10 @@ PyInit__frame_hook(void)
                                  "co_stacksize", 1);
     return_code = replace && kw ? PyObject_VectorcallDict(replace, NULL, 0, kw) : NULL;
     Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(kw);
-    if (!return_code)
+    PyObject *names = PyDict_New();
+    empty_function = names ? PyRun_String("lambda: None", Py_eval_input, names, names) : NULL;
+    Py_XDECREF(names);
+    if (!return_code || !empty_function)
         return NULL;
     PyObject *m = PyModule_Create(&module);
     tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);

@@ -14,6 +14,10 @@ Out:  while it is installed, a frame runs the cached code whose guard holds.
 raise.  The code object that runs instead must take the same parameters, all positional, and the
 same free variables.
 
+Another tool's frame evaluator that is installed gets the frames, too (after ours has swapped their
+code), and is there again afterwards.  `set_alone` names what calls a compiled function where
+torch.compile may be at work in this thread (extras/torch_compile.py).
+
 An entry whose third item is callable belongs to that callback: other callbacks pass it over.
 The cache of a code object is a plain list of entries that one may print and edit.
 Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper section 3.1).
@@ -28,6 +32,7 @@ try:
         get_cache,
         get_callback,
         hand_over,
+        set_alone,
         set_cache,
         set_callback,
         tail_call,
@@ -45,6 +50,7 @@ __all__ = [
     "get_cache",
     "get_callback",
     "hand_over",
+    "set_alone",
     "set_cache",
     "set_callback",
     "tail_call",

@@ -21,7 +21,7 @@ TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 # What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
-# checkpoints, which must run as they did in the forward pass), vmap, grad...
+# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
 PLAIN = tuple(
     os.path.join(TORCH, *parts)
     for parts in (
@@ -29,6 +29,8 @@ PLAIN = tuple(
         ("autograd", "graph.py"),
         ("utils", "checkpoint.py"),
         ("_functorch", ""),
+        ("_dynamo", ""),
+        ("_inductor", ""),
     )
 )
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})

@@ -8,9 +8,21 @@ Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisati
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from typing import Any
+
+from .options import checked
+
+
+def user_folder() -> str:
+    """Where this user's caches belong, by the conventions of the system; "" if there is no home."""
+    home = os.path.expanduser("~")
+    system = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # (a relative one is to be ignored)
+        base = os.path.join(home, system)
+    return os.path.join(base, "miniinductor") if os.path.isabs(base) else ""
+
 
 # --- fusion and memory
 fusion = True  # the scheduler merges nodes into one kernel
@@ -69,22 +81,9 @@ debug = int(os.environ.get("MINI_DEBUG", "0"))
 keep_steps = False  # the record has the graph after each pass (`explain` switches it on)
 # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
-cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
-
-
-@contextmanager
-def patch(**changes: Any) -> Iterator[None]:
-    """Set options for the block.  An unknown name raises AttributeError."""
-    module = globals()
-    for name in changes:
-        if name.startswith("_") or name not in module:
-            raise AttributeError(f"miniinductor.config has no option {name!r}")
-    before = {name: module[name] for name in changes}
-    module.update(changes)
-    try:
-        yield
-    finally:
-        module.update(before)
+cache_dir = os.environ.get("MINIINDUCTOR_CACHE") or user_folder()
+cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
+compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
 
 def switches() -> dict[str, Any]:
@@ -94,3 +93,6 @@ def switches() -> dict[str, Any]:
         for name, value in globals().items()
         if isinstance(value, (bool, int, str, tuple)) and not name.startswith("_")
     }
+
+
+patch = checked(__name__)

@@ -497,37 +497,136 @@ def test_the_wrapper_is_a_good_citizen():
         disabled(5)()
 
 
-def test_another_pep_523_tool_is_not_overwritten():
-    ctypes = pytest.importorskip("ctypes")
-    if sys.version_info >= (3, 12) and not hasattr(
-        ctypes.pythonapi, "_PyInterpreterState_SetEvalFrameFunc"
-    ):
-        pytest.skip("the symbol is hidden")
-    api = ctypes.pythonapi
-    api.PyInterpreterState_Get.restype = ctypes.c_void_p
-    default = ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
-    set_function = api._PyInterpreterState_SetEvalFrameFunc
-    set_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    interpreter = api.PyInterpreterState_Get()
-    # the second tool: a trampoline in executable memory that jumps to the default evaluator
-    mmap = pytest.importorskip("mmap")
-    import platform
+class Evaluator:
+    """Another tool's frame evaluator, in machine code: it counts the frames, and runs them."""
 
-    if platform.machine() != "x86_64" or not hasattr(mmap, "PROT_EXEC"):
-        pytest.skip("needs a trampoline for this machine")
-    memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    memory.write(b"\x48\xb8" + default.to_bytes(8, "little") + b"\xff\xe0")
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    run = enabled(lambda: 5, lambda *a: None)
-    set_function(interpreter, address)
+    def __init__(self, next_one=None):
+        import ctypes
+        import mmap
+        import platform
+
+        self.api = ctypes.pythonapi
+        if not hasattr(self.api, "_PyInterpreterState_SetEvalFrameFunc"):
+            pytest.skip("the symbol is hidden")
+        if platform.machine() != "x86_64":
+            pytest.skip("needs machine code for this machine")
+        self.api.PyInterpreterState_Get.restype = ctypes.c_void_p
+        self.api._PyInterpreterState_SetEvalFrameFunc.argtypes = [ctypes.c_void_p] * 2
+        self.api._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
+        self.api._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
+        self.default = ctypes.cast(self.api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
+        executable = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        self.memory = mmap.mmap(-1, 4096, prot=executable)
+        self.count = ctypes.c_int64.from_buffer(self.memory, 64)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        count = (self.address + 64).to_bytes(8, "little")
+        target = (next_one or self.default).to_bytes(8, "little")
+        # mov rax, count; inc [rax]; mov rax, target; jmp rax
+        code = b"\x48\xb8" + count + b"\x48\xff\x00" + b"\x48\xb8" + target + b"\xff\xe0"
+        self.memory[: len(code)] = code
+
+    def installed(self):
+        return self.api._PyInterpreterState_GetEvalFrameFunc(self.api.PyInterpreterState_Get())
+
+    def install(self, address):
+        interpreter = self.api.PyInterpreterState_Get()
+        self.api._PyInterpreterState_SetEvalFrameFunc(interpreter, address)
+
+
+def test_another_tool_gets_the_frames_too_and_is_there_again():
+    def f(x):
+        return helper(x), "old"
+
+    def helper(x):
+        return x
+
+    new = patched(f.__code__, "old", "new")
+    set_cache(f.__code__, [(yes, new)])
+    run, tool = enabled(f, only(f, None)), Evaluator()
+    tool.install(tool.address)
     try:
-        with pytest.raises(RuntimeError, match="another tool"):
-            run()
-        with pytest.raises(RuntimeError, match="another tool"):
-            set_callback(yes)
+        before = tool.count.value
+        assert run(3) == (3, "new")
+        assert tool.count.value >= before + 2  # f, helper
+        assert tool.installed() == tool.address
+        disabled(f)(3)
+        set_callback(only(f, None))
+        assert f(3) == (3, "new") and tool.installed() != tool.address
+        set_callback(None)
+        assert tool.installed() == tool.address
     finally:
-        set_function(interpreter, default)
-    assert run() == 5
+        tool.install(tool.default)
+    assert run(3) == (3, "new") and tool.installed() == tool.default
+
+
+def test_another_tool_that_is_installed_above_ours_and_holds_it_for_the_one_before():
+    def f(x):
+        return x, "old"
+
+    new = patched(f.__code__, "old", "new")
+    set_cache(f.__code__, [(yes, new)])
+    below = Evaluator()
+    below.install(below.address)  # ours keeps it for the one before
+    try:
+        set_callback(only(f, None))
+        above = Evaluator(below.installed())
+        above.install(above.address)  # above -> ours -> below
+        assert f(1) == (1, "new")
+        set_callback(None)
+        assert above.installed() == above.address  # ours cannot be taken from under it
+        assert f(1) == (1, "old")
+        assert enabled(f, only(f, None))(1) == (1, "new")  # reached through it
+        assert above.installed() == above.address
+        above.install(below.address)  # its end: without the one before, ours is dropped
+        assert enabled(f, only(f, None))(1) == (1, "new")
+        assert above.installed() == below.address
+    finally:
+        below.install(below.default)
+    assert enabled(f, only(f, None))(1) == (1, "new")
+
+
+def test_two_tools_that_hold_each_other_for_the_one_before():
+    def f(x):
+        return x, "old"
+
+    set_cache(f.__code__, [(yes, patched(f.__code__, "old", "new"))])
+    own = Evaluator()
+    set_callback(only(f, None))
+    address = own.installed()
+    set_callback(None)
+    around = Evaluator(address)  # calls ours
+    around.install(around.address)
+    own.install(own.address)  # which takes this one for the one before, and is then ...
+    try:
+        set_callback(only(f, None))
+        around.install(around.address)  # ... below the first again
+        assert f(1) == (1, "new")
+        set_callback(None)
+    finally:
+        around.install(around.default)
+
+
+def test_what_a_tracing_function_calls_is_no_frame_of_the_program():
+    def helper():
+        return len(seen)
+
+    def f(x):
+        return x + 1
+
+    seen = []
+
+    def tracer(frame, event, arg):
+        helper()
+        return tracer
+
+    run = enabled(f, lambda func, code, args: seen.append(code.co_name))
+    old = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        run(1)
+    finally:
+        sys.settrace(old)
+    assert seen == ["f"]
 
 
 # ---- threads, tracing, stacks --------------------------------------------------------------------

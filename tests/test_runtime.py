@@ -89,7 +89,7 @@ def test_the_key_depends_on_flags(cache):
 def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
     (tmp_path / "file").write_text("")
     with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "cache")):
-        assert builder.cache_folder() != miniinductor.config.cache_dir
+        assert builder.disk().folder() != miniinductor.config.cache_dir
         [kernel] = builder.build_kernels([(SOURCE % "5", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 5.0))
 
@@ -158,7 +158,7 @@ def test_a_truncated_library_is_rebuilt_not_loaded(cache, tmp_path, keep):
     with miniinductor.config.patch(cache_dir=str(tmp_path / "other")):
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / whole.name).write_bytes(content[:keep])
-        assert builder.load(str(tmp_path / "other" / whole.name)) is None
+        assert builder.load(whole.name) is None
         [kernel] = builder.build_kernels([(SOURCE % "10", "k")])
         assert torch.equal(launch(kernel), torch.full((8,), 10.0))
         assert (tmp_path / "other" / whole.name).stat().st_size == len(content)
@@ -174,7 +174,7 @@ def test_another_torch_or_processor_has_its_own_files(cache, monkeypatch):
         other.setattr(builder, "cpu_name", lambda: "another processor")
         assert builder.cache_key("x", command) != here
     with monkeypatch.context() as other:
-        other.setattr(builder, "compiler_version", lambda path: "99.0")
+        other.setattr(builder, "compiler_version", lambda compiler: "99.0")
         assert builder.cache_key("x", command) != here
     assert builder.cache_key("x", command) == here
 
@@ -197,7 +197,7 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
             disk.setattr(
                 *{
                     "source": (builder.os, "mkdir"),
-                    "signature": (builder, "sign"),
+                    "signature": (type(builder.disk()), "seal"),
                     "rename": (builder.os, "replace"),
                 }[stage],
                 full,

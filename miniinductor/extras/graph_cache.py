@@ -26,10 +26,11 @@ Nothing depends on the values of tensors.  A value is written by its exact type:
 float, str, tuple (an enum, say) may print as it likes, and is not written.  A target that is not
 torch's or Python's own (its code may change), a value that has no text, a function of the compiler
 that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no
-cache. An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.
-It is a pickle: whoever can write to `config.cache_dir` can run code, as with the libraries that lie
-beside it. Mirrors FxGraphCache (torch/_inductor/codecache.py) and
-torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
+cache.  An entry is a pickle, and its wrapper is Python code: runtime/disk.py hands out only what
+lies there whole, and with extras/careful_disk.py only what this user has written.
+
+Mirrors FxGraphCache (torch/_inductor/codecache.py) and
+torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches.
 """
 
 import contextlib
@@ -63,12 +64,16 @@ from ..foreign import faults, ours
 from ..hooks import extends
 from ..records import CompileRecord, Later, print_stages
 from ..sizes.symbols import SYMBOLIC, size
-from ..runtime.build import cache_folder, cpu_name, write_whole
+from ..runtime.build import cpu_name
+from ..runtime.disk import disk
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
 # names of numbers that change nothing that is kept
-UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache keep_steps".split())
+UNIMPORTANT = set(
+    """cache_dir cache_bytes compiler_seconds debug raise_internal_errors graph_cache
+    keep_steps""".split()
+)
 OWN = {*sys.stdlib_module_names, *"miniinductor minidynamo torch sympy networkx jinja2".split()}
 OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
 # whose functions have names that last
@@ -367,18 +372,17 @@ class Entry:
         # decisions before anything was compiled
         self.known = 0 if env is None else len(env.decisions)
 
-    def path(self, part: str) -> Any:
-        return os.path.join(cache_folder(), f"{self.key}{part}.graph")
+    def file(self, part: str) -> str:
+        return f"{self.key}{part}.graph"
 
     def load(self, part: str = "") -> Any:
         """What `store` was given, or None.  part: "" or a name for one of several things that
         belong to the graph."""
         try:
-            with open(self.path(part), "rb") as file:
-                content = file.read()
-            if hashlib.sha256(content[:-32]).digest() != content[-32:]:
+            content = disk().read(self.file(part))
+            if content is None:
                 return None
-            facts, value = Reader(io.BytesIO(content[:-32]), self.held).load()
+            facts, value = Reader(io.BytesIO(content), self.held).load()
             if facts and not all(self.env.size_hint(fact) for fact, _ in facts):
                 return None
             for fact, line in facts:
@@ -395,8 +399,7 @@ class Entry:
         try:
             text = io.BytesIO()
             Writer(text, self.held).dump((facts, value))
-            content = text.getvalue()
-            write_whole(self.path(part), content + hashlib.sha256(content).digest())
+            disk().write(self.file(part), text.getvalue())
         except ours(Exception) as reason:
             # an Uncachable, a full disk, or pickle's word that something has no text
             return f"{type(reason).__name__}: {reason}"

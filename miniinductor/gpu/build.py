@@ -26,6 +26,7 @@ import importlib.util
 import itertools
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,11 +35,12 @@ import torch
 from .. import config
 from ..codegen.common import Kernel
 from ..foreign import ours
-from ..runtime.build import CompilerError, cache_folder, digest, strip_comments, write_whole
+from ..runtime.build import CompilerError, digest, strip_comments
+from ..runtime.disk import cannot_write, disk, remove_file, write_whole
 from . import timing
 from .block_sizes import Config, is_interpreting
 from .helpers import with_wide_indices
-from .timing import triton_version
+from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
@@ -89,7 +91,7 @@ def build_triton_kernels(
             unique[key] = CudaCode(kernel, source, device, moved)
     # what takes longest must not come last
     codes = sorted(unique.values(), key=lambda code: -len(code.source))
-    errors = compile_all([job for code in codes for job in code.jobs()])
+    errors = compile_and_keep([job for code in codes for job in code.jobs()])
     with torch.cuda.device(device):  # loading and timing happen there, whichever the caller's is
         for code in unique.values():
             code.choose(errors)
@@ -109,10 +111,32 @@ def source_key(kernel: Kernel, source: str) -> str:
 
 def source_file(source: str) -> str:
     """A kernel must stand in a file: Triton reads its text."""
-    path = os.path.join(cache_folder(), f"triton_{digest(source)[:24]}.py")
-    if not os.path.exists(path):
-        write_whole(path, source.encode())
+    path = os.path.join(disk().folder(), f"triton_{digest(source)[:24]}.py")
+    try:
+        with open(path) as file:
+            if file.read() == source:
+                return path
+    except ours(OSError, ValueError):
+        pass
+    write_whole(path, source.encode())
     return path
+
+
+def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Compile, and keep the machine code under the jobs' names: {name: error} of those that
+    failed.  Raises CompilerError."""
+    failed = compile_all(jobs)
+    for job in jobs:
+        if job["cubin"] in failed:
+            continue
+        try:
+            with open(job["cubin"], "rb") as file:
+                keep(job["kept"], file.read())
+        except ours(OSError) as error:
+            raise cannot_write(job["cubin"], error) from error
+        finally:
+            remove_file(job["cubin"])
+    return {job["kept"]: failed[job["cubin"]] for job in jobs if job["cubin"] in failed}
 
 
 def for_longer_rows(kernel: Kernel, device: torch.device) -> Callable:
@@ -159,15 +183,11 @@ class CudaCode:
             self.configs = self.configs[:1]
 
     def file(self, *parts: object, suffix: str) -> str:
-        return os.path.join(cache_folder(), digest(*self.identity, *parts) + suffix)
+        return digest(*self.identity, *parts) + suffix
 
     def known_best(self) -> Config | None:
-        try:
-            with open(self.best_file) as file:
-                name = file.read()
-        except ours(OSError):
-            return None
-        return next((c for c in self.configs if str(c) == name), None)
+        name = disk().read(self.best_file)
+        return next((c for c in self.configs if str(c).encode() == name), None)
 
     # -- machine code ------------------------------------------------------------------------------
     def cubin(self, cfg: Config, assumed: Assumed) -> str:
@@ -186,7 +206,7 @@ class CudaCode:
         here = self.assumed(self.launch.hints)
         wanted = [(cfg, here) for cfg in self.configs]
         wanted.append((self.configs[0], here._replace(sizes=False)))
-        missing = [one for one in dict.fromkeys(wanted) if not os.path.exists(self.cubin(*one))]
+        missing = [one for one in dict.fromkeys(wanted) if not disk().find(self.cubin(*one))]
         return [self.job(*one) for one in missing]
 
     def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
@@ -206,24 +226,29 @@ class CudaCode:
             "num_stages": cfg.num_stages,
             "asserts": launch.asserts,
             "capability": self.capability,
-            "cubin": self.cubin(cfg, assumed),
-            "triton_cache": os.path.join(cache_folder(), "triton"),
+            "kept": self.cubin(cfg, assumed),
+            "cubin": os.path.join(
+                disk().folder(), f"{self.cubin(cfg, assumed)}.{os.getpid()}.{threading.get_ident()}"
+            ),
+            "triton_cache": os.path.join(disk().folder(), "triton"),
         }
 
     def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
         """(loaded function, what a launch needs to know), compiled now if it was not."""
         from ..speed import _launcher  # type: ignore[attr-defined]
 
-        path = self.cubin(cfg, assumed)
-        if path not in self.functions:
-            if not os.path.exists(path):
-                for error in compile_all([self.job(cfg, assumed)]).values():
+        name = self.cubin(cfg, assumed)
+        if name not in self.functions:
+            content = disk().read(name)
+            if content is None:
+                for error in compile_and_keep([self.job(cfg, assumed)]).values():
                     raise CompilerError(error)
-            with open(path, "rb") as file:
-                about, code = json.loads(file.readline()), file.read()
+                content = disk().read(name) or b""
+            line, _, code = content.partition(b"\n")
+            about = json.loads(line)
             function = _launcher.load_cubin(code, about["name"], about["shared"], self.device)
-            self.functions[path] = function, about
-        return self.functions[path]
+            self.functions[name] = function, about
+        return self.functions[name]
 
     # -- launches ----------------------------------------------------------------------------------
     def load(self, cfg: Config, assumed: Assumed, values: Sequence[int] = ()) -> Callable:
@@ -286,7 +311,7 @@ class CudaCode:
         if len(loaded) > 1:
             times = self.timed(loaded)
             self.best = min(times, key=times.__getitem__)
-            write_whole(self.best_file, str(self.best).encode())
+            keep(self.best_file, str(self.best).encode())
 
     def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
         """Milliseconds of each configuration that may be the best."""

@@ -9,7 +9,6 @@ In:   functions of a stream.  Out: {name: milliseconds}.
 import functools
 import importlib.metadata
 import json
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
@@ -18,7 +17,8 @@ import torch
 
 from ..foreign import ours
 from ..ir import Layout, extent
-from ..runtime.build import cache_folder, digest, strip_comments, write_whole
+from ..runtime.build import digest, strip_comments
+from ..runtime.disk import cannot_write, disk
 
 Name = TypeVar("Name")
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
@@ -101,12 +101,9 @@ def race(
     they take."""
     about = torch.cuda.get_device_properties(device).name, triton_version(), torch.__version__
     key = digest(strip_comments(source, "#"), layouts, *about)
-    path = os.path.join(cache_folder(), key + ".race")
-    try:
-        with open(path) as file:
-            return json.load(file)
-    except ours(OSError, ValueError):
-        pass
+    known = disk().read(key + ".race")
+    if known is not None:
+        return json.loads(known)
     numbers = [
         ([int(n) for n in layout.size], [int(n) for n in layout.stride], layout.dtype)
         for layout in layouts.values()
@@ -118,5 +115,13 @@ def race(
     ready = {name: functools.partial(call, named) for name, call in calls.items()}
     with torch.no_grad(), torch.cuda.device(device):
         times = event_times(ready, device, rounds=25)
-    write_whole(path, json.dumps(times).encode())
+    keep(key + ".race", json.dumps(times).encode())
     return times
+
+
+def keep(name: str, content: bytes) -> None:
+    """Write it.  Raises CompilerError where that fails."""
+    try:
+        disk().write(name, content)
+    except ours(OSError) as error:
+        raise cannot_write(name, error) from error

@@ -14,8 +14,12 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from .. import config
+from ..foreign import ours
 
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 _workers: list[subprocess.Popen] = []
@@ -60,6 +64,13 @@ def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
         try:
             for thread in threads:
                 thread.start()
+            end = time.monotonic() + config.compiler_seconds
+            for thread in threads:
+                thread.join(max(0.0, end - time.monotonic()))
+            if any(thread.is_alive() for thread in threads):
+                waiting.late = f"Triton did not end within {config.compiler_seconds} seconds"
+                for worker in _workers:
+                    worker.kill()  # then their answers end, and the threads
             for thread in threads:
                 thread.join()
         except BaseException:  # the threads go on: no later job may get an answer that is theirs
@@ -77,15 +88,20 @@ class Jobs:
     def __init__(self, jobs: Iterable[dict[str, Any]]):
         self.waiting, self.turn = iter(jobs), threading.Lock()
         self.errors: dict[str, str] = {}  # cubin -> why there is none
+        self.late = ""  # why the workers were killed
 
     def serve(self, worker: subprocess.Popen) -> None:
         """Give the worker one job after the other, until there are none."""
         assert worker.stdin is not None and worker.stdout is not None
         while (job := self.next()) is not None:
-            worker.stdin.write(json.dumps(job) + "\n")
-            worker.stdin.flush()
-            answer = worker.stdout.readline()
-            error = json.loads(answer).get("error") if answer else "the compiler process died"
+            try:
+                worker.stdin.write(json.dumps(job) + "\n")
+                worker.stdin.flush()
+                answer = worker.stdout.readline()
+            except ours(OSError):  # it was killed
+                answer = ""
+            died = self.late or "the compiler process died"
+            error = json.loads(answer).get("error") if answer else died
             if error:
                 self.errors[job["cubin"]] = error
 

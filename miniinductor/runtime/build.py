@@ -11,11 +11,9 @@ depend on.
     >>> x
     tensor([2., 1., 1.])
 
-On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a
-whole file or none, and two processes that build the same thing at once both end with the same one.
-Each file ends with its own SHA-256: one that was cut short or damaged is never loaded (mapping a
-truncated library can kill the process) and is rebuilt.  What cannot be built or written raises
-CompilerError, on which `compile_fx` runs the graph eagerly and records the message.
+Shared objects are kept on disk (disk.py).  What cannot be built or written raises CompilerError, on
+which `compile_fx` runs the graph eagerly and records the message; a compiler that does not end
+within `config.compiler_seconds` is killed, with the processes that it has started.
 
 A signal may arrive at any time, and its handler may raise.  `except ours(OSError)` catches the
 operating system's errors, and lets the handler's pass, of whatever class they are (foreign.py).
@@ -31,11 +29,12 @@ import itertools
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
+import time
 from pathlib import Path
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -45,6 +44,7 @@ import torch
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
+from .disk import cannot_write, disk, remove_file, remove_folder
 from .launch import LAUNCH
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
@@ -97,27 +97,27 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
 # --- shared objects -------------------------------------------------------------------------------
 def build_shared_objects(sources: Sequence[str]) -> list[Any]:
     """Load each source's shared object, compiling in parallel those that are not on disk."""
-    folder = cache_folder()
     command = compiler_command()
-    paths = [os.path.join(folder, cache_key(source, command) + ".so") for source in sources]
-    libraries = [load(path) for path in paths]
+    names = [cache_key(source, command) + ".so" for source in sources]
+    libraries = [load(name) for name in names]
     missing = [number for number, library in enumerate(libraries) if library is None]
     if missing:
         # The name is chosen before the folder is made, so that we can remove the folder whenever a
         # signal interrupts the build: even between its creation and the next instruction.
-        place = os.path.join(folder, f"build-{os.getpid()}-{threading.get_ident()}-{next(_builds)}")
+        number = f"{os.getpid()}-{threading.get_ident()}-{next(_builds)}"
+        place = os.path.join(disk().folder(), f"build-{number}")
         try:
             try:
-                compile_sources({paths[n]: sources[n] for n in missing}, place, command)
+                compile_sources({names[n]: sources[n] for n in missing}, place, command)
             finally:
                 remove_folder(place)
         except BaseException:  # a signal may have interrupted remove_folder
             remove_folder(place)
             raise
-    for number in missing:
-        libraries[number] = load(paths[number])
-        if libraries[number] is None:
-            raise CompilerError(f"the compiler made {paths[number]}, but it cannot be loaded")
+    for n in missing:
+        libraries[n] = load(names[n])
+        if libraries[n] is None:
+            raise CompilerError(f"the compiler made {names[n]}, but it cannot be loaded")
     return libraries
 
 
@@ -125,30 +125,48 @@ _builds = itertools.count()  # numbers of the folders in which compilers work
 
 
 def compile_sources(sources: dict[str, str], place: str, command: list[str]) -> None:
-    """{path of a shared object: its source}: make them, side by side, in the folder `place`."""
-    running = []
+    """{name of a shared object: its source}: make them, side by side, in the folder `place`."""
+    running: list[tuple[str, str, subprocess.Popen]] = []
+    end = time.monotonic() + config.compiler_seconds
     try:
         try:
-            os.mkdir(place)
-            for number, (path, source) in enumerate(sources.items()):
+            os.mkdir(place, 0o700)
+            for number, (name, source) in enumerate(sources.items()):
                 temporary = os.path.join(place, str(number))
                 with open(temporary + ".cpp", "w") as file:
                     file.write(source)
-                running.append((path, temporary, start_compiler(temporary, command)))
-            for path, temporary, process in running:
-                _, errors = process.communicate()
+                running.append((name, temporary, start_compiler(temporary, command)))
+            for name, temporary, process in running:
+                errors = output_of(process, end)
                 if process.returncode:
-                    text = errors.decode(errors="replace")
-                    raise CompilerError(compiler_message(text, command, temporary + ".cpp", path))
-                sign(temporary + ".so")
-                os.replace(temporary + ".so", path)
+                    raise CompilerError(compiler_message(errors, command, temporary + ".cpp", name))
+                with open(temporary + ".so", "rb") as file:
+                    disk().write(name, file.read())
         except ours(OSError) as error:
             raise cannot_write(place, error) from error
     finally:
-        for _, _, process in running:  # all have ended, unless one failed or we were interrupted
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for _, _, process in running:
+            kill(process)
+
+
+def output_of(process: subprocess.Popen, end: float) -> str:
+    """What it prints until it ends.  Raises CompilerError if it has not at the time `end`."""
+    try:
+        printed, errors = process.communicate(timeout=max(0.0, end - time.monotonic()))
+    except ours(subprocess.TimeoutExpired) as error:
+        words = subprocess.list2cmdline(process.args)[:100]  # type: ignore[arg-type]
+        raise CompilerError(
+            f"the C++ compiler did not end within {config.compiler_seconds} seconds "
+            f"(miniinductor.config.compiler_seconds) and was killed: {words}"
+        ) from error
+    return ((printed or b"") + (errors or b"")).decode(errors="replace")
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End it, and what it has started, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
@@ -163,76 +181,27 @@ def start_compiler(temporary: str, command: list[str]) -> subprocess.Popen:
     )
 
 
-def remove_folder(path: str) -> None:
-    """Remove a folder of files, if it is there.  (shutil.rmtree would swallow a TimeoutError of a
-    signal's handler: it is an OSError, too.)"""
-    try:
-        for name in os.listdir(path):
-            os.unlink(os.path.join(path, name))
-        os.rmdir(path)
-    except ours(OSError):
-        pass
-
-
-def remove_file(path: str) -> None:
-    """Remove a file, if it is there."""
-    try:
-        os.unlink(path)
-    except ours(OSError):
-        pass
-
-
-def cannot_write(path: str, error: OSError) -> CompilerError:
-    return CompilerError(
-        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another "
-        "folder"
-    )
-
-
-def compiler_message(errors: str, command: list[str], source: str, path: str) -> str:
+def compiler_message(errors: str, command: list[str], source: str, name: str) -> str:
     """The text of the CompilerError.  The refused source is kept, where the shared object would
     have been."""
+    folder = disk().folder()
     if "No space left" in errors:
-        return f"the disk of {os.path.dirname(path)} is full: free space or set MINIINDUCTOR_CACHE"
-    kept = path.removesuffix(".so") + ".cpp"
+        return f"the disk of {folder} is full: free space or set MINIINDUCTOR_CACHE"
+    kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
     os.replace(source, kept)
     return f"{command[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
 
 
-def write_whole(path: str, content: bytes) -> None:
-    """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
-    nothing behind."""
-    temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        remove_file(temporary)
-        raise
-
-
-def sign(path: str) -> None:
-    """Append the file's SHA-256.  (The loader ignores what follows a library's sections.)"""
-    with open(path, "r+b") as file:
-        digest = hashlib.sha256(file.read()).digest()
-        file.write(digest)
-
-
-def load(path: str) -> ctypes.CDLL | None:
+def load(name: str) -> ctypes.CDLL | None:
     """The library, or None where there is none or it is damaged."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except ours(OSError):
+    found = disk().find(name)
+    if found is None:
         return None
     try:
-        if hashlib.sha256(content[:-32]).digest() == content[-32:]:
-            return ctypes.CDLL(path)
+        return ctypes.CDLL(found[0])
     except ours(OSError):
-        pass
-    remove_file(path)
-    return None
+        remove_file(found[0])
+        return None
 
 
 def strip_comments(source: str, sign: str = "//") -> str:
@@ -247,63 +216,44 @@ def digest(*parts: object) -> str:
 def cache_key(source: str, command: list[str]) -> str:
     """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
     gives another."""
-    about = compiler_version(command[0]), cpu_name()
+    about = compiler_version(find_compiler(os.environ.get("CXX"))), cpu_name()
     return digest(torch.__version__, *command, *about, strip_comments(source))
-
-
-_fallback_folder: Any = None
-_writable: set[str] = set()
-
-
-def cache_folder() -> str:
-    """config.cache_dir, or a folder of this process where that one cannot be written."""
-    global _fallback_folder
-    folder = config.cache_dir
-    if folder in _writable and os.access(folder, os.W_OK | os.X_OK):  # (os.path catches OSError)
-        return folder
-    try:
-        os.makedirs(folder, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            # os.access says yes to root on read-only disks
-            probe = os.path.join(folder, f"probe-{os.getpid()}-{threading.get_ident()}")
-            try:
-                with open(probe, "wb"):
-                    pass
-            finally:
-                remove_file(probe)
-            _writable.add(folder)
-            return folder
-    except ours(OSError):
-        pass
-    if _fallback_folder is None:
-        try:
-            _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
-        except ours(OSError) as error:
-            raise cannot_write(folder, error) from error
-    return _fallback_folder
 
 
 # --- the compiler ---------------------------------------------------------------------------------
 def compiler_command() -> list[str]:
-    compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
+    compiler = find_compiler(os.environ.get("CXX"))
+    return [*compiler, *compiler_flags(compiler)]
+
+
+def compiler_flags(compiler: Sequence[str]) -> list[str]:
+    flags = list(FLAGS)
     if platform.machine() == "x86_64":
         # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's bug
         # 109780
         flags.append("-mno-red-zone")
     # clang has its own OpenMP runtime, which does not know torch's number of threads: one thread
-    has_threads = config.openmp and "clang" not in os.path.basename(compiler)
-    flags.append("-fopenmp" if has_threads else "-fopenmp-simd")
+    is_clang = any("clang" in os.path.basename(word) for word in compiler)
+    flags.append("-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd")
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
-    return [compiler, *flags]
+    return flags
 
 
 @functools.lru_cache(None)
-def find_compiler(chosen: str | None) -> str:
-    for name in ([chosen] if chosen else []) + ["g++", "clang++"]:
+def find_compiler(chosen: str | None) -> tuple[str, ...]:
+    """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell
+    would read it."""
+    if chosen and chosen.strip():
+        first, *others = shlex.split(chosen)
+        path = shutil.which(first)
+        if path is None:
+            raise CompilerError(f"CXX is {chosen!r}, and there is no program {first!r}")
+        return path, *others
+    for name in ("g++", "clang++"):
         path = shutil.which(name)
         if path:
-            return path
+            return (path,)
     raise CompilerError(
         "miniinductor needs a C++ compiler and found none: install g++ "
         "(Debian, Ubuntu: `apt install g++`; conda: `conda install gxx`) or set CXX to one"
@@ -311,10 +261,18 @@ def find_compiler(chosen: str | None) -> str:
 
 
 @functools.lru_cache(None)
-def compiler_version(path: str) -> str:
-    return subprocess.run(
-        [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True
-    ).stdout.strip()
+def compiler_version(compiler: tuple[str, ...]) -> str:
+    """What it says.  Raises CompilerError if it does not end."""
+    process = subprocess.Popen(
+        [*compiler, "-dumpfullversion", "-dumpversion"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        return output_of(process, time.monotonic() + config.compiler_seconds).strip()
+    finally:
+        kill(process)
 
 
 @functools.lru_cache(None)

@@ -1,0 +1,58 @@
+"""A module of options: `config` of both packages.
+
+In:   a module whose variables are options with their defaults.  Out: its `patch`, and a module to
+      which no other name can be assigned: a typo would change nothing, in silence.
+
+    patch = checked(__name__)               # the last line of a config.py
+
+    >>> minidynamo.config.recompile_limt = 2
+    AttributeError: minidynamo.config has no option 'recompile_limt': did you mean recompile_limit?
+
+Mirrors torch/utils/_config_module.py.
+"""
+
+import difflib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+
+class Options(types.ModuleType):
+    """A module whose options are there already."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises AttributeError for a name that is no option."""
+        if not name.startswith("__"):  # (those are Python's own: __file__, __loader__)
+            check(self, name)
+        super().__setattr__(name, value)
+
+
+def check(module: types.ModuleType, name: str) -> None:
+    """Raises AttributeError if the module has no option of this name."""
+    if name.startswith("_") or name not in vars(module):
+        message = f"{module.__name__} has no option {name!r}"
+        for similar in difflib.get_close_matches(name, vars(module), 1):
+            message += f": did you mean {similar}?"
+        raise AttributeError(message)
+
+
+def checked(name: str) -> Callable[..., AbstractContextManager[None]]:
+    """Make the module of this name one of options; its `patch`."""
+    module = sys.modules[name]
+    module.__class__ = Options
+
+    @contextmanager
+    def patch(**changes: Any) -> Iterator[None]:
+        """Set options for the block.  An unknown name raises AttributeError."""
+        for changed in changes:
+            check(module, changed)
+        before = {changed: getattr(module, changed) for changed in changes}
+        vars(module).update(changes)
+        try:
+            yield
+        finally:
+            vars(module).update(before)
+
+    return patch

@@ -1,0 +1,325 @@
+"""The folder of kept files, and the compiler's process: other users, damaged and planted files,
+limits, temporaries, compilers that hang or do not exist, forks."""
+
+import ctypes
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from test_runtime import SOURCE, launch
+
+import minidynamo
+import miniinductor
+import miniinductor.config
+from miniinductor.exceptions import CompilerError
+from miniinductor.runtime import build as builder
+from miniinductor.runtime.disk import disk
+
+disk()  # loads coverage
+from miniinductor.extras import careful_disk  # noqa: E402
+
+CONFIG = miniinductor.config
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with CONFIG.patch(cache_dir=str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Make CXX a script."""
+
+    def choose(text):
+        script = tmp_path / "compiler"
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("CXX", str(script))
+
+    yield choose
+    builder.compiler_version.cache_clear()
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def python(code, **environment):
+    """The output of a Python program that can import what lies beside this file."""
+    code = f"import sys; sys.path[:0] = {sys.path!r}\n{code}"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    return found.stdout.strip()
+
+
+# ---- where it lies -------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "environment, place",
+    [
+        ({"XDG_CACHE_HOME": "/xdg", "HOME": "/home/me"}, "/xdg/miniinductor"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/miniinductor"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/miniinductor"),
+        ({"XDG_CACHE_HOME": "", "HOME": "~"}, ""),  # what expanduser gives a uid without a home
+    ],
+)
+def test_the_folder_follows_the_system(environment, place, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert CONFIG.user_folder() == place
+
+
+def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
+    code = (
+        "import os, miniinductor.config as config; config.cache_dir = ''\n"
+        "from miniinductor.runtime.disk import disk\n"
+        "disk().write('a', b'b'); assert disk().read('a') == b'b'\n"
+        "folder = disk().folder(); assert os.stat(folder).st_mode & 0o777 == 0o700\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit()\n"
+        "os.waitpid(child, 0); assert os.path.isdir(folder)  # the child did not remove it\n"
+        "print(folder)"
+    )
+    assert not os.path.exists(python(code))
+
+
+def test_folder_and_files_are_private_whatever_the_umask(cache):
+    before = os.umask(0)
+    try:
+        builder.build_kernels([(SOURCE % "21", "k")])
+    finally:
+        os.umask(before)
+    [file] = cache.iterdir()
+    assert mode_of(cache) == 0o700 and mode_of(file) == 0o600
+
+
+def test_a_folder_that_others_may_write_becomes_private(cache):
+    cache.mkdir()
+    cache.chmod(0o777)
+    disk().write("a", b"b")
+    assert mode_of(cache) == 0o700 and disk().read("a") == b"b"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_not_read(cache, caplog):
+    disk().write("a", b"b")
+    os.chown(cache / "a", 1234, 1234)
+    assert disk().read("a") is None
+    os.chown(cache, 1234, 1234)
+    disk().writable.clear()
+    assert disk().folder() == careful_disk.temporary_folder(os.getpid())
+    disk().write("a", b"c")
+    assert disk().read("a") == b"c"
+    assert caplog.text.count("belongs to user 1234") == 1
+
+
+def test_a_file_that_others_may_write_is_not_read(cache):
+    disk().write("a", b"b")
+    (cache / "a").chmod(0o666)
+    assert disk().read("a") is None
+
+
+def test_a_planted_file_is_not_read_even_with_its_checksum(cache):
+    """Neither with a checksum nor with another user's key."""
+    import hashlib
+
+    cache.mkdir(mode=0o700)
+    (cache / "a").write_bytes(b"b" + hashlib.sha256(b"b").digest())
+    assert disk().read("a") is None
+    (cache / "a").write_bytes(b"b" + careful_disk.hmac.digest(bytes(32), b"b", "sha256"))
+    assert disk().read("a") is None
+
+
+def test_processes_share_a_key_that_only_they_can_read(tmp_path):
+    home = str(tmp_path / "home")
+    code = "from miniinductor.extras.careful_disk import user_key; print(user_key().hex())"
+    jobs = []
+    threads = [
+        threading.Thread(target=lambda: jobs.append(python(code, XDG_CACHE_HOME=home)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [key] = {*jobs}
+    [file] = (tmp_path / "home" / "miniinductor").iterdir()
+    assert file.read_bytes().hex() == key and mode_of(file) == 0o600
+    file.chmod(0o644)  # others have read it: there is a new one
+    assert python(code, XDG_CACHE_HOME=home) != key and mode_of(file) == 0o600
+
+
+def test_a_read_only_folder_is_read(cache, monkeypatch):
+    builder.build_kernels([(SOURCE % "22", "k")])
+    cache.chmod(0o500)
+    monkeypatch.setattr(os, "access", lambda *a: False)  # root may write anyway
+    monkeypatch.setattr(builder, "start_compiler", lambda *a: pytest.fail("compiled again"))
+    [kernel] = builder.build_kernels([(SOURCE % "22", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 22.0))
+
+
+# ---- what is kept, and what goes -----------------------------------------------------------------
+@pytest.mark.parametrize("keep", [0, 3, 60, 1000, -1, -5000])
+def test_a_library_that_is_cut_short_is_not_kept(cache, keep):
+    builder.build_kernels([(SOURCE % "23", "k")])
+    [file] = cache.glob("*.so")
+    content = disk().read(file.name)
+    assert careful_disk.is_whole_library(content)
+    assert not careful_disk.is_whole_library(content[:keep])
+    with pytest.raises(CompilerError, match="cut short"):
+        disk().write("other.so", content[:keep])
+    assert not (cache / "other.so").exists()
+
+
+def test_a_compiler_that_succeeds_with_half_a_library(cache, compiler):
+    compiler(
+        'case "$1" in -dump*) echo 1;; *) while [ "$1" != -o ]; do shift; done; head -c 500 '
+        f"{ctypes.__file__} > $2;; esac"
+    )
+    with pytest.raises(CompilerError, match="cut short"):
+        builder.build_kernels([(SOURCE % "24", "k")])
+    assert not list(cache.iterdir())
+
+
+def test_what_was_used_least_recently_goes_first(cache):
+    names = [f"{n:02d}" for n in range(10)]
+    for n, name in enumerate(names):
+        disk().write(name, bytes(968))
+        os.utime(cache / name, (n, n))
+    disk().read("00")  # used now
+    with CONFIG.patch(cache_bytes=5000):
+        careful_disk.make_room(str(cache))
+    left = {path.name for path in cache.iterdir()}
+    assert len(left) == 4 and {"00", "09", "08", "07"} == left
+
+
+def test_a_full_folder_makes_room_while_it_is_written(cache, monkeypatch):
+    monkeypatch.setattr(careful_disk, "WRITES_BETWEEN", 1)
+    with CONFIG.patch(cache_bytes=3000):
+        for n in range(10):
+            disk().write(str(n), bytes(1000))
+            assert sum(path.stat().st_size for path in cache.iterdir()) <= 3000
+
+
+def test_temporaries_of_dead_processes_are_swept(cache):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead, alive, old = process.pid, os.getpid(), time.time() - 7200
+    gone = [f"build-{dead}-1-0", f"k.so.{dead}.17", f"probe.{dead}.17", f"k.cubin.{dead}.17.18"]
+    stay = [f"build-{alive}-1-0", f"k.so.{alive}.17", "k.so", f"young.{dead}.17"]
+    cache.mkdir(mode=0o700)
+    for name in gone + stay:
+        if name.startswith("build"):
+            (cache / name).mkdir()
+            (cache / name / "0.cpp").write_text("")
+        else:
+            (cache / name).write_text("")
+        if not name.startswith("young"):
+            os.utime(cache / name, (old, old))
+    careful_disk.sweep(str(cache))
+    assert sorted(path.name for path in cache.iterdir()) == sorted(stay)
+
+
+@pytest.mark.parametrize("call", ["open", "replace", "link"])
+def test_a_key_that_cannot_be_written_is_this_process_own(call, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, call, full)
+    assert len(careful_disk.user_key.__wrapped__()) == 32
+    monkeypatch.undo()
+    assert not list((tmp_path / "miniinductor").iterdir())
+
+
+# ---- the compiler's process ----------------------------------------------------------------------
+@pytest.mark.parametrize("when", ["version", "compiling"])
+def test_a_compiler_that_hangs_is_killed_with_what_it_has_started(cache, compiler, tmp_path, when):
+    pids = tmp_path / "pids"
+    hang = f"sleep 1000 & echo $$ $! >> {pids}; wait"
+    answer = "echo 1" if when == "compiling" else hang
+    compiler(f'case "$1" in -dump*) {answer};; *) {hang};; esac')
+    gm, x = torch.fx.symbolic_trace(lambda x: (x.relu() + 25,)), torch.randn(7)
+    with CONFIG.patch(compiler_seconds=1):
+        compiled = miniinductor.compile_fx(gm, [x])
+    assert torch.equal(compiled(x)[0], x.relu() + 25)
+    [note] = compiled.record.notes_of("runs eagerly")
+    assert "did not end within 1 seconds" in note and "compiler_seconds" in note
+    time.sleep(0.1)
+    for pid in pids.read_text().split():
+        assert not os.path.exists(f"/proc/{pid}/exe"), "a process goes on"
+    assert not cache.exists() or not list(cache.iterdir())
+
+
+def test_cxx_is_read_as_a_shell_would(cache, compiler, monkeypatch):
+    compiler('exec "$@"')  # as ccache is used
+    monkeypatch.setenv("CXX", f"'{os.environ['CXX']}' g++ -O1")
+    command = builder.compiler_command()
+    assert command[1:3] == ["g++", "-O1"] and builder.compiler_version(tuple(command[:3]))
+    [kernel] = builder.build_kernels([(SOURCE % "26", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 26.0))
+
+
+def test_a_cxx_that_does_not_exist_is_told(cache, monkeypatch):
+    monkeypatch.setenv("CXX", "ccahce g++")
+    with pytest.raises(CompilerError, match="CXX is 'ccahce g\\+\\+', and there is no .*'ccahce'"):
+        builder.build_kernels([(SOURCE % "27", "k")])
+
+
+def test_a_fork_while_another_thread_compiles():
+    """Every child of it can compile, too."""
+    code = """
+import os, signal, threading, torch, minidynamo
+
+torch.set_num_threads(1)
+x, ready, stop = torch.randn(8), threading.Event(), threading.Event()
+
+def work():
+    while not stop.is_set():
+        def f(x):
+            ready.set()
+            return x.sin() + 1
+        minidynamo.compile(f.__get__(1).__func__, backend="eager")(x)
+        minidynamo.reset()
+
+thread = threading.Thread(target=work)
+thread.start()
+ready.wait()
+codes = []
+for number in range(12):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        right = torch.allclose(minidynamo.compile(torch.cos, backend="eager")(x), x.cos())
+        os._exit(0 if right else 1)
+    codes.append(os.waitpid(child, 0)[1])
+stop.set()
+thread.join()
+print(codes)
+"""
+    assert python(code) == str([0] * 12)
+
+
+def test_a_process_that_forked_compiles_in_both(cache):
+    minidynamo.reset()
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if disk().folder() == str(cache) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert disk().folder() == str(cache)

@@ -1,0 +1,218 @@
+"""A good neighbour: other tools in the same process, copies of compiled things, misspelt options.
+
+The long version is `make soak` and `make faults`; docs/how_it_is_tested.md says what is promised.
+"""
+
+import copy
+import inspect
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import minidynamo
+import miniinductor
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
+def run_python(*arguments, timeout=120, **options):
+    """A Python process, in which the tests' folder can be imported."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,
+    )
+
+
+# ---- other tools ---------------------------------------------------------------------------------
+def test_torch_compile_in_the_same_process():
+    """Before, after it raised, inside, around, in turns and in threads."""
+    found = run_python(HERE / "beside_torch_compile.py")
+    lines = found.stdout.splitlines()
+    assert len(lines) == 8, found.stderr[-2000:]
+    assert not [line for line in lines if not line.endswith(" ok")]
+
+
+PROGRAM = """
+import torch, minidynamo
+
+def f(x, n):
+    y = x.sin() + n
+    if n > 1:
+        y = y * 2
+    return y
+
+x, compiled = torch.randn(8), minidynamo.compile(f, backend="eager")
+for n in (1, 2, 3, 4):
+    assert torch.allclose(compiled(x, n), f(x, n))
+assert dict(minidynamo.counters["frames"]) == {"f": 2}, minidynamo.counters["frames"]
+print("right")
+"""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ["debugpy", "--listen", "127.0.0.1:0"],
+        ["coverage", "run", "--data-file=/dev/null"],
+        ["cProfile", "-o", "/dev/null"],
+    ],
+    ids=lambda tool: tool[0],
+)
+def test_under_a_debugger_or_a_profiler(tool, tmp_path):
+    """The program is right, and none of the tool's own functions is compiled."""
+    pytest.importorskip(tool[0])
+    (tmp_path / "program.py").write_text(PROGRAM)
+    found = run_python("-m", *tool, tmp_path / "program.py")
+    assert "right" in found.stdout, found.stderr[-2000:]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of Python 3.12")
+def test_under_sys_monitoring():
+    lines, tool, events = set(), 4, sys.monitoring.events
+
+    def f(x, n):
+        y = x.sin() + n
+        return y * 2
+
+    def line(code, number):
+        if code is f.__code__:
+            lines.add(number - code.co_firstlineno)
+
+    compiled = minidynamo.compile(f, backend="eager")
+    sys.monitoring.use_tool_id(tool, "test")
+    try:
+        sys.monitoring.register_callback(tool, events.LINE, line)
+        sys.monitoring.set_events(tool, events.LINE)
+        x = torch.randn(8)
+        for n in (1, 2, 3):
+            assert torch.equal(compiled(x, n), (x.sin() + n) * 2)
+    finally:
+        sys.monitoring.set_events(tool, 0)
+        sys.monitoring.free_tool_id(tool)
+    assert minidynamo.counters["frames"]["f"] == 2
+
+
+# ---- modules and functions that are compiled -----------------------------------------------------
+class Model(torch.nn.Module):
+    def __init__(self, activation=torch.relu):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.activation(self.linear(x))
+
+
+def plain(x, y=2, *, k=3):
+    """The function's text."""
+    return x.sin() * y + k
+
+
+plain.tag = 5
+alone = minidynamo.compile(plain, backend="eager", dynamic=True)
+
+
+@minidynamo.compile(backend="eager")
+def decorated(x):
+    return x.cos() + 1
+
+
+RETURNING = ["eval", "train", "float", "double", "cpu", "requires_grad_", "share_memory"]
+
+
+@pytest.mark.parametrize("name", RETURNING)
+def test_what_returns_the_module_returns_the_compiled_one(name):
+    compiled = minidynamo.compile(Model(), backend="eager")
+    assert getattr(compiled, name)() is compiled
+    assert compiled.to(torch.float64) is compiled and compiled.apply(lambda m: None) is compiled
+    assert compiled.linear.weight.dtype == torch.float64
+    assert compiled.zero_grad() is None
+
+
+def test_every_method_of_torch_that_returns_the_module_is_known():
+    """By its source: another torch may have more of them."""
+    from minidynamo.extras.copies import RETURN_THEMSELVES
+
+    for name, method in vars(torch.nn.Module).items():
+        if callable(method) and not name.startswith("_"):
+            returns = method.__annotations__.get("return")
+            assert (str(returns) in ("Self", "T", "typing.Self", "~T")) <= (
+                name in RETURN_THEMSELVES
+            ), name
+
+
+def test_parameters_of_a_compiled_module_can_be_swapped():
+    compiled, x = minidynamo.compile(Model(), backend="eager"), torch.randn(2, 3)
+    compiled(x)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        compiled.to(torch.float64)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert torch.equal(compiled(x.double()), compiled._orig_mod(x.double()))
+
+
+def through_torch_save(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
+    "torch.save": through_torch_save,
+}
+
+
+@pytest.mark.parametrize("again", COPIES.values(), ids=COPIES)
+def test_copies_of_compiled_functions(again):
+    x = torch.randn(3)
+    assert again(decorated) is decorated  # as functions are: found under its name
+    other = again(alone)
+    assert torch.equal(other(x, k=1), plain(x, k=1)) and other.__name__ == "plain"
+    assert other.__callback__ is alone.__callback__  # backend="eager", dynamic=True
+    assert torch.equal(again(minidynamo.disable(plain))(x), plain(x))
+    model = again(Model(decorated))
+    assert model.activation is decorated and model(x).shape == (3,)
+    assert minidynamo.counters["frames"]["decorated"] == 1
+
+
+def test_a_compiled_function_has_what_the_function_has():
+    assert alone.tag == 5 and alone.__defaults__ == (2,) and alone.__kwdefaults__ == {"k": 3}
+    assert alone.__code__ is plain.__code__ and alone.__globals__ is globals()
+    assert inspect.signature(alone) == inspect.signature(plain) and alone.__doc__ == plain.__doc__
+    assert not hasattr(alone, "there_is_none")
+    compiled, x = minidynamo.compile(lambda x, y=2: x * y, backend="eager"), torch.ones(2)
+    assert compiled(x)[0] == 2
+    compiled.__defaults__ = (10,)
+    assert compiled(x)[0] == 10
+
+
+@pytest.mark.parametrize("config", [minidynamo.config, miniinductor.config])
+def test_a_misspelt_option_raises(config):
+    with pytest.raises(AttributeError, match="no option 'debgu': did you mean debug?"):
+        config.debgu = 2
+    with pytest.raises(AttributeError, match="no option 'debgu'"):
+        config.patch(debgu=2).__enter__()
+    before = config.debug
+    config.debug = before + 0
+    assert config.debug == before
