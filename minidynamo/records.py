@@ -100,6 +100,7 @@ class FrameRecord:
     recompile_reason: str = ""  # what it found
     # why no earlier entry fitted: one for each whose guards are false, the oldest first
     failures: list[GuardFailure] = field(default_factory=list)
+    number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
