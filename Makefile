@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -27,6 +27,10 @@ check-site: $(READY)	# the built pages in headless Chromium (needs playwright an
 test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
+
+# origins of every object over 200 random programs and 10 models, and the page in headless Chromium
+test-explorer: $(READY)
+	@TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/explorer/*.py
 
 # for every commit, in two minutes: layout, names, types, and a few tests of each file
 quick: $(READY) style

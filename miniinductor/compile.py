@@ -132,6 +132,7 @@ class Compilation:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
         check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
+        self.record.keeps_steps |= config.keep_steps
         try:
             return CompiledGraph(self.callable(), self.record)
         except NOT_COMPILED as error:
@@ -189,7 +190,8 @@ class Compilation:
             joint = trace_forward(self.gm, self.inputs, decompositions)
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
         with record.timed("graph passes"):
-            optimize(joint.graph)
+            record.keep_step("functionalization", joint.graph)
+            optimize(joint.graph, record.keep_step)
         with record.timed("patterns"):
             context = Context(record, inference=True, decompositions=decompositions)
             joint.graph = self.rewritten(joint.graph, context)
@@ -202,8 +204,10 @@ class Compilation:
             joint = trace_joint(gm, self.inputs, held, self.decompositions())
         record.aten_graph = joint.recorded
         with record.timed("graph passes"):
-            optimize(joint.graph)
+            record.keep_step("functionalization", joint.graph)
+            optimize(joint.graph, record.keep_step)
             joint.graph = self.laid_out(joint.graph)
+            record.keep_step("layouts", joint.graph)
             record.joint_graph = joint.graph
         with record.timed("partition"):
             parts = partition(joint, len(self.inputs) + len(held), is_cheap)
@@ -282,6 +286,7 @@ def generate(
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
         context = Context(record, inference=record.joint_graph is None, written=written)
+        record.keep_step("partition", functional)
         functional = changed(LAYOUTS, functional, context)
     record.lowered_graph = functional
     with record.timed("lower"):

@@ -15,6 +15,8 @@ Mirrors torch/_inductor/debug.py (inductor provenance tracking), which finds it 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from torch import fx
+
 About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
 NOTHING: About = ("", (), "", "")
 
@@ -74,3 +76,16 @@ class Listing(str):
         changed = Listing(text)
         changed.about = self.about
         return changed
+
+
+def graph_listing(graph: fx.Graph) -> Listing:
+    """A line for each call of an ATen graph, with the names of the traced nodes that it came
+    from."""
+    lines = []
+    for node in graph.nodes:
+        if node.op == "call_function":
+            options = [f"{key}={value}" for key, value in node.kwargs.items()]
+            text = f"{node.name} = {node.target}({', '.join([*map(str, node.args), *options])})"
+            marks = node.meta.get("traced", ())
+            lines.append(Marked.of(text, node.name, marks, op=str(node.target)))
+    return Listing.of(lines)

@@ -134,7 +134,9 @@ class Group:
         kind = "reduction" if self.is_reduction else "pointwise"
         reduced = f" x reduce {list(self.inner)}" if self.inner else ""
         head = f"{kind} kernel over {list(self.outer)}{reduced}"
-        lines = [Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")]
+        lines: list[str] = [
+            Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")
+        ]
         for node in self.nodes:
             layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
             head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"

@@ -18,8 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import fx
+
 from . import config
-from .listings import About
+from .listings import About, graph_listing
 
 LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
@@ -113,7 +115,7 @@ class Lazy:
         self.key = "_" + name
 
     def __get__(self, record: Any, owner: type | None = None) -> Any:
-        value = self.default if record is None else record.__dict__[self.key]
+        value = self.default if record is None else record.__dict__.get(self.key, self.default)
         if isinstance(value, Later):
             value = record.__dict__[self.key] = value.make()
         return value
@@ -130,7 +132,6 @@ class CompileRecord:
     input_graph: object = None  # as it came from the front end
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
-    lowered_graph: object = Lazy()  # after the passes that choose layouts
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
@@ -148,12 +149,24 @@ class CompileRecord:
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
     # the most that lives at one step, of what the call itself makes
     peak_live_bytes: int = field(default=0, init=False)
+    # after the passes that choose layouts
+    lowered_graph: object = field(default=Lazy(), init=False)
+    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
+    steps: Any = field(default=Lazy(), init=False)
+    keeps_steps: bool = field(default=False, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
     def __repr__(self) -> str:
         kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
         return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
+
+    def keep_step(self, name: str, gm: fx.GraphModule) -> None:
+        """Keep the graph as it is after a pass, if that has changed something."""
+        if self.keeps_steps:
+            listing, steps = graph_listing(gm.graph), self.steps or []
+            if not steps or steps[-1][1] != listing:
+                self.steps = [*steps, (name, listing)]
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""

@@ -19,9 +19,10 @@ from typing import Any
 
 from torch import fx
 
-from miniinductor.listings import NOTHING, Listing
+from miniinductor.listings import NOTHING, Listing, graph_listing
 
 from .files import Files
+from .passes import History, lines_of
 from .stages import Node, Stage, bytecode, graph_stage, held_names, instruction_ends
 
 NO_LINE = "captured without a line of the program"
@@ -110,10 +111,15 @@ class Graphs:
     traced: Stage | None = None
     joint: Stage | None = None
     lowered: Stage | None = None
+    history: History | None = None  # of what passes changed
+    shared: History | None = None  # the same up to the cut
 
     def origins(self, node: fx.Node) -> list[str]:
         """Where a node of a graph comes from: the latest graph that knows it."""
         made_of = node.meta.get("traced", ())
+        changed = self.history.id_of(node.name, made_of) if self.history is not None else ""
+        if changed:
+            return [changed]
         if self.joint is not None and node.name in self.joint.names:
             if self.joint.traced.get(node.name) == made_of:
                 return self.joint.ids([node.name])
@@ -131,12 +137,21 @@ def compiled_stages(
     if direction.name == "forward" and compiled.aten_graph is not None:
         stage = Stage(f"{direction.id}/aten", "aten", "ATen graph, as traced", direction.name)
         graphs.traced = aten_graph(stage, compiled.aten_graph, names, graphs, files)
+        lines = lines_of(graph_listing(compiled.aten_graph.graph))
+        graphs.history = History(graphs.traced, lines)
         yield stage
+    steps = compiled.steps or []
+    cut = next((n for n, (name, _) in enumerate(steps) if name == "partition"), len(steps))
+    yield from pass_stages(direction, graphs, steps[:cut])
     if direction.name == "forward" and compiled.joint_graph is not None:
         title = "Joint graph of forward and backward"
         stage = Stage(f"{direction.id}/joint", "joint", title, direction.name)
         graphs.joint = aten_graph(stage, compiled.joint_graph, names, graphs, files)
         yield stage
+    if direction.name == "forward":
+        graphs.shared = graphs.history
+    graphs.history = graphs.shared.copy() if graphs.shared is not None else None
+    yield from pass_stages(direction, graphs, steps[cut:])
     graph = compiled.lowered_graph or compiled.functional_graph
     if graph is not None:
         title = "ATen graph that is lowered"
@@ -145,6 +160,13 @@ def compiled_stages(
         yield stage
         yield from written_stages(direction, stage)
     described_rows(direction, graphs, files)
+
+
+def pass_stages(direction: Direction, graphs: Graphs, steps: list) -> Iterator[Stage]:
+    if graphs.history is not None:
+        for stage in graphs.history.stages(steps, direction.id):
+            stage.direction = direction.name
+            yield stage
 
 
 def given_names(graph: fx.GraphModule, compiled: Any) -> dict[str, str]:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import miniinductor
+
 from .. import api, convert_frame, frame_hook, records, resume
 from ..entries import CODES, CacheEntry
 from .explanation import Explanation, FrameExplanation
@@ -97,7 +99,7 @@ class Apart:
         weakref.finalize(self, forget, compiler, self.held).atexit = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self.running():
+        with self.running(), miniinductor.config.patch(keep_steps=True):
             return self.compiled(*args, **kwargs)
 
     @contextlib.contextmanager

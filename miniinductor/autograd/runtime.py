@@ -152,7 +152,9 @@ class Backward:
 
     def compile(self, missing: tuple[str, ...]) -> Callable:
         """The callable; with eager kernels where the half cannot be compiled."""
-        half = self.record.backward = type(self.record)(input_graph=self.record.input_graph)
+        record = self.record
+        half = record.backward = type(record)(input_graph=record.input_graph)
+        half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
         try:

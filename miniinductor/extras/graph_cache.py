@@ -68,7 +68,7 @@ from ..runtime.build import cache_folder, cpu_name, write_whole
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
 # names of numbers that change nothing that is kept
-UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache".split())
+UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache keep_steps".split())
 OWN = {*sys.stdlib_module_names, *"miniinductor minidynamo torch sympy networkx jinja2".split()}
 OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
 # whose functions have names that last
@@ -518,11 +518,11 @@ class Kept(Compilation):
 
         def plan_again() -> tuple[Any, CompileRecord]:
             again = type(self)(self.gm, [make() for make in made_like], self.mode)
-            again.record.input_graph = self.gm
+            again.record.input_graph, again.record.keeps_steps = self.gm, True
             return super(Kept, again).plan()[1](), again.record
 
         again = functools.cache(ambient(plan_again))
-        names = ["aten_graph", "functional_graph", "lowered_graph", "loop_ir", "fused_ir"]
+        names = ["aten_graph", "functional_graph", "lowered_graph", "loop_ir", "fused_ir", "steps"]
         if is_training:
             names.append("joint_graph")
         for name in names:

@@ -11,7 +11,7 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -33,9 +33,16 @@ NO_OPS = {
 }
 
 
-def optimize(gm: fx.GraphModule) -> dict[str, int]:
-    """Run the cleaning passes; name -> how many nodes each removed or changed."""
-    counts = {one.name: one.run(gm) for one in passes(CLEANING)}
+def optimize(
+    gm: fx.GraphModule, keep_step: Callable[[str, fx.GraphModule], None] | None = None
+) -> dict[str, int]:
+    """Run the cleaning passes; name -> how many nodes each removed or changed.  keep_step(name, gm)
+    is called after each that did."""
+    counts = {}
+    for one in passes(CLEANING):
+        counts[one.name] = one.run(gm)
+        if counts[one.name] and keep_step is not None:
+            keep_step(one.name, gm)
     gm.recompile()
     return counts
 

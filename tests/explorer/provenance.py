@@ -14,13 +14,14 @@ import linecache
 import random
 import re
 
-import models_of_explorer
 import pytest
 import torch
 
 import minidynamo
 import miniinductor
 from minidynamo.explain.data import Origins, schema
+
+from . import models
 
 SIZE = 6
 # {a}, {b}: earlier values, SIZE x SIZE; {c}: the line's constant
@@ -59,7 +60,14 @@ def outer_helper(x, constant):
 """
 CALLED = {"helper": {2}, "outer_helper": {2, 5, 6}}  # the lines that are run for a call
 NUMBERS = itertools.count()
-SETTINGS = {"inference": {}, "training": {}, "dynamic": {"dynamic": True}, "triton": {}}
+# kind -> (options of compile, options of miniinductor)
+SETTINGS = {
+    "inference": ({}, {}),
+    "training": ({}, {}),
+    "dynamic": ({"dynamic": True}, {}),
+    "triton": ({}, {"cpu_backend": "triton"}),
+    "templates": ({}, {"cpu_backend": "triton", "matmul_templates": "always"}),
+}
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -91,11 +99,11 @@ def function_of(text):
     return scope["program"], name
 
 
-def explained(function, kind, *arguments, **options):
+def explained(function, kind, *arguments):
     """The document of a call, and of its gradients."""
-    training = kind == "training"
-    with torch.set_grad_enabled(training):
-        e = minidynamo.explain(function, **SETTINGS[kind], **options)(*arguments)
+    training, (options, switches) = kind == "training", SETTINGS[kind]
+    with torch.set_grad_enabled(training), miniinductor.config.patch(**switches):
+        e = minidynamo.explain(function, **options)(*arguments)
         if training:
             results = [t for t in e.result if t.requires_grad]
             sum(result.sum() for result in results).backward()
@@ -105,9 +113,6 @@ def explained(function, kind, *arguments, **options):
 def document_of(text, kind):
     function, name = function_of(text)
     x = torch.rand(SIZE, SIZE, requires_grad=kind == "training") + 0.1
-    if kind == "triton":
-        with miniinductor.config.patch(cpu_backend="triton"):
-            return explained(function, kind, x), name
     return explained(function, kind, x), name
 
 
@@ -215,7 +220,7 @@ def check_program(seed, kind):
     return check_lines(document, name, owners, text)
 
 
-PROGRAMS = 50  # of each kind
+PROGRAMS = 40  # of each kind
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -230,6 +235,6 @@ def test_whatever_shows_a_constant_comes_from_its_line(kind):
         assert seen["kernel", "backward"] and seen["joint", "forward"]
 
 
-@pytest.mark.parametrize("name", models_of_explorer.MODELS)
+@pytest.mark.parametrize("name", models.MODELS)
 def test_models(name):
-    check(models_of_explorer.MODELS[name]())
+    check(models.MODELS[name]())
