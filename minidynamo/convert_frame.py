@@ -140,9 +140,11 @@ class FrameCompiler:
             record.failed_guard, record.recompile_reason = failure
             for note in hooks.FAILED_GUARDS:
                 note(self, code, record.failed_guard)
-        for judge in hooks.RECOMPILING:
-            judge(record, before, function, args)
-        if len(before) >= config.recompile_limit:
+        is_full = len(before) >= config.recompile_limit
+        if not (is_full and limit_of(code) in records.TOLD):  # each call comes here from then on
+            for judge in hooks.RECOMPILING:
+                judge(record, before, function, args)
+        if is_full:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
@@ -157,7 +159,7 @@ class FrameCompiler:
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
-        tell(("recompile limit", place, code.co_name), message + record.advice)
+        tell(limit_of(code), message + record.advice)
         records.counters["skipped"][message] += 1
         record.skipped = message
         records.remember(record)
@@ -172,6 +174,11 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+
+
+def limit_of(code: types.CodeType) -> tuple[str, str, int]:
+    """What `tell` is told about when the code has too many entries."""
+    return "recompile limit", code.co_filename, code.co_firstlineno
 
 
 def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:
