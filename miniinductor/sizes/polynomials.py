@@ -1,0 +1,99 @@
+"""Polynomials in sizes as dictionaries: they are added, multiplied and compared without sympy, whose
+`expand` takes fifty times as long.
+
+In:   an expression over symbols, quotients, remainders, maxima, ...: its atoms.
+Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial is the set of its
+      (atom, power).
+
+    >>> polynomial((s + 1) * FloorDiv(t, 2) - 3)    # s*(t // 2) + t // 2 - 3
+    {{(s, 1), (t // 2, 1)}: 1, {(t // 2, 1)}: 1, {}: -3}
+
+A quotient such as `(s // 4 - 9) // 2` is a symbol of its own here: nothing looks into it but
+`intervals.py`, which knows how low and how high it can be.  `TooManyTerms` keeps the cost of a
+question bounded.
+"""
+
+import functools
+from collections.abc import Mapping
+from fractions import Fraction
+
+import sympy
+
+Monomial = frozenset[tuple[sympy.Expr, int]]
+Polynomial = Mapping[Monomial, int | Fraction]
+CONSTANT: Monomial = frozenset()  # the monomial of the term without atoms
+MOST_TERMS = 400
+
+
+class TooManyTerms(ArithmeticError):
+    """A product of sums that has more than `MOST_TERMS` terms once it is multiplied out."""
+
+
+@functools.lru_cache(20_000)
+def polynomial(expr: sympy.Expr) -> Polynomial:
+    """The expression, multiplied out.  TooManyTerms where that is too long."""
+    if expr.is_Rational:
+        value = int(expr) if expr.is_Integer else Fraction(int(expr.p), int(expr.q))
+        return {CONSTANT: value} if value else {}
+    if expr.is_Add:
+        total: Polynomial = {}
+        for term in expr.args:
+            total = plus(total, polynomial(term))
+        return total
+    if expr.is_Mul:
+        return functools.reduce(times, map(polynomial, expr.args))
+    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+        return functools.reduce(times, [polynomial(expr.base)] * int(expr.exp))
+    return atom_alone(expr)
+
+
+def atom_alone(atom: sympy.Expr) -> Polynomial:
+    return {frozenset({(atom, 1)}): 1}
+
+
+def plus(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
+    """a + factor * b"""
+    total = dict(a)
+    for monomial, number in b.items():
+        found = total.get(monomial, 0) + factor * number
+        if found:
+            total[monomial] = found
+        else:
+            del total[monomial]
+    if len(total) > MOST_TERMS:
+        raise TooManyTerms
+    return total
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    product: dict[Monomial, int | Fraction] = {}
+    for first, number in a.items():
+        for second, factor in b.items():
+            monomial = _joined(first, second)
+            product[monomial] = product.get(monomial, 0) + number * factor
+        if len(product) > MOST_TERMS:
+            raise TooManyTerms
+    return {monomial: number for monomial, number in product.items() if number}
+
+
+def _joined(a: Monomial, b: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if not a or not b:
+        return a or b
+    powers = dict(a)
+    for atom, power in b:
+        powers[atom] = powers.get(atom, 0) + power
+    return frozenset(powers.items())
+
+
+def shifted(terms: Polynomial, lowest: Mapping[sympy.Expr, int]) -> Polynomial:
+    """The polynomial with `lowest[atom] + atom` in place of each atom."""
+    moved = {atom: plus(atom_alone(atom), {CONSTANT: low} if low else {}) for atom, low in lowest.items()}
+    total: Polynomial = {}
+    for monomial, number in terms.items():
+        part: Polynomial = {CONSTANT: number}
+        for atom, power in monomial:
+            for _ in range(power):
+                part = times(part, moved[atom])
+        total = plus(total, part)
+    return total
