@@ -10,6 +10,8 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
+from miniinductor.sizes.symbols import is_contiguous
+
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..guards import constant_check
@@ -45,10 +47,12 @@ def _double(tx, value):
 
 def _pad(function, tx, input, pad, *args, **kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does
-    not ask about: found by `make fuzz-shapes`."""
+    not ask about: found by `make fuzz-shapes`.  Those of a contiguous tensor are the same."""
     amounts = list(pad.iterate(tx))
-    symbolic = any(type(n) is SymVar for n in amounts)
-    if symbolic and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
+    asks = any(type(n) is SymVar for n in amounts)
+    if asks and isinstance(input, TensorVar) and input.fake.layout is torch.strided:
+        asks = not is_contiguous(input.fake)
+    if asks and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
         pad = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
     return call_leaf(tx, function, [input, pad, *args], kwargs)
 
