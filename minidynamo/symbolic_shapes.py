@@ -28,6 +28,7 @@ functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples
 of torch.export, translation validation.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,7 @@ from miniinductor.sizes.expressions import Mod
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
 from miniinductor.sizes.printing import python_code
 
+from . import config, records
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -104,6 +106,8 @@ class ShapeEnv(Facts):
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -154,6 +158,22 @@ class ShapeEnv(Facts):
             self.decisions.append(Decision(_canonical(fact), False, line))
             self.learn(fact, line)
         return value
+
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much: the sizes in `expr` are numbers from now
+        on, which is said once."""
+        for symbol in sorted(self.simplify(expr).free_symbols, key=str):
+            if self.table[symbol].hint is None:
+                continue
+            text = (
+                f"{self.table[symbol].sources[0]} is taken as a number, and not as a symbol, at "
+                f"{self.where()}: what the program asks about sizes is too long to be answered for "
+                f"all of them (more than config.size_steps = {config.size_steps} steps)"
+            )
+            self.specialize(symbol)
+            if text not in records.counters["sizes"]:
+                logging.getLogger("minidynamo").warning(text)
+            records.counters["sizes"][text] += 1
 
     def _origin(self, expr: sympy.Expr) -> str:
         """Which unbacked symbols it depends on, and the operations that made them."""

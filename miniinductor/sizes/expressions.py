@@ -23,6 +23,8 @@ from typing import Any
 import sympy
 import torch
 
+from .polynomials import TooManyTerms, as_expression, polynomial, quotient
+
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
@@ -35,11 +37,11 @@ def as_number(expr: sympy.Expr) -> int | float:
 # --- division -------------------------------------------------------------------------------------
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    quotient = sympy.cancel(a / b)
-    if sympy.denom(quotient) != 1:
+    try:
+        terms = quotient(polynomial(a), polynomial(b))
+    except TooManyTerms:
         return None
-    terms = sympy.Add.make_args(sympy.expand(quotient))
-    return quotient if all(term.is_integer for term in terms) else None
+    return None if terms is None else as_expression(terms)
 
 
 def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:

@@ -19,6 +19,7 @@ torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +74,12 @@ class Facts:
         self.unequal: set[sympy.Expr] = set()  # integer expressions that are known not to be 0
         self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b) with a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # other relations (of floats)
+        self.steps = 0  # facts that were tried for all the questions so far
         # answers, so that the same is not asked twice
         self._proofs: dict[sympy.Expr, bool | None] = {}
         self._bounds: dict[sympy.Expr, Interval] = {}
         self._simple: dict[sympy.Expr, sympy.Expr] = {}
+        self._divided: dict[sympy.Expr, sympy.Expr] = {}
 
     def size_hint(self, expr: sympy.Expr) -> Any:
         """The value of `expr` in this run; None if it depends on an unbacked symbol."""
@@ -113,9 +116,17 @@ class Facts:
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
+        if not self.divisible:
+            return expr
+        found = self._divided.get(expr)
+        if found is None:
+            found = self._divided[expr] = self._with_fractions(expr)
+        return found
+
+    def _with_fractions(self, expr: sympy.Expr) -> sympy.Expr:
         if expr.is_Add or expr.is_Mul or expr.is_Pow:
             return expr.func(*map(self._divide, expr.args))
-        if not isinstance(expr, FloorDiv) or not self.divisible:
+        if not isinstance(expr, FloorDiv):
             return expr
         a, b = map(self._divide, expr.args)
         quotient = a / b if expr.args in self.divisible else exact(a, b)
@@ -191,13 +202,25 @@ class Facts:
             terms = polynomial(self._divide(gap))
             if of_terms(terms, self.bounds)[0] >= 0:
                 return True
-            # a fact helps if it has a term in common
-            near = [self.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
-            candidates = {id(fact): fact for facts in near for fact in facts}
-            tried = itertools.islice(candidates.values(), MOST_STEPS)
-            return any(of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0 for fact in tried)
+            for fact in itertools.islice(self._near(terms), MOST_STEPS):
+                self.steps += 1
+                if of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0:
+                    return True
         except TooManyTerms:
-            return False
+            pass
+        return False
+
+    def _near(self, terms: Polynomial) -> Iterator[Polynomial]:
+        """Polynomials that are >= 0 and have a term in common with `terms`: what defines a quotient
+        (0 <= a - b * (a // b) <= b - 1), and the facts, each once."""
+        for atom in {atom for monomial in terms for atom, _ in monomial}:
+            if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
+                a, b = atom.args
+                rest = plus(polynomial(self._divide(a)), polynomial(atom), -int(b))
+                yield rest
+                yield plus({CONSTANT: int(b) - 1}, rest, -1)
+        near = [self.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
+        yield from {id(fact): fact for facts in near for fact in facts}.values()
 
     def _small_mod(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
         """a % b is a where 0 <= a < b, 0 where b is known to divide a."""
@@ -219,6 +242,7 @@ class Facts:
         self._proofs.clear()
         self._bounds.clear()
         self._simple.clear()
+        self._divided.clear()
 
     def learn(self, fact: sympy.Expr, line: str = "") -> None:
         """`fact` holds from now on: later questions may be proved by it."""

@@ -97,3 +97,45 @@ def shifted(terms: Polynomial, lowest: Mapping[sympy.Expr, int]) -> Polynomial:
                 part = times(part, moved[atom])
         total = plus(total, part)
     return total
+
+
+def as_expression(terms: Polynomial) -> sympy.Expr:
+    """The polynomial as sympy writes it."""
+    return sympy.Add(
+        *[
+            sympy.Mul(sympy.sympify(number), *[atom**power for atom, power in monomial])
+            for monomial, number in terms.items()
+        ]
+    )
+
+
+def quotient(a: Polynomial, b: Polynomial) -> Polynomial | None:
+    """a / b where that is a polynomial with integer coefficients, else None."""
+    atoms = sorted({atom for terms in (a, b) for m in terms for atom, _ in m}, key=_name)
+
+    def place(monomial: Monomial) -> list[int]:
+        """Monomials in the order of a dictionary: that of a product is the sum of theirs."""
+        powers = dict(monomial)
+        return [powers.get(atom, 0) for atom in atoms]
+
+    if not b:
+        return None
+    first = max(b, key=place)
+    found: dict[Monomial, int | Fraction] = {}
+    while a:
+        highest = max(a, key=place)
+        powers = dict(highest)
+        for atom, power in first:
+            powers[atom] = powers.get(atom, 0) - power
+        number = Fraction(a[highest]) / b[first]
+        if number.denominator != 1 or min(powers.values(), default=0) < 0:
+            return None
+        monomial = frozenset((atom, power) for atom, power in powers.items() if power)
+        found[monomial] = int(number)
+        a = plus(a, times({monomial: 1}, b), -int(number))
+    return found
+
+
+@functools.lru_cache(20_000)
+def _name(atom: sympy.Expr) -> str:
+    return str(atom)
