@@ -33,14 +33,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod
-from .polynomials import (
-    CONSTANT,
-    Monomial,
-    Polynomial,
-    TooManyTerms,
-    polynomial,
-    shifted,
-)
+from .polynomials import CONSTANT, Monomial, Polynomial, TooManyTerms, polynomial, shifted
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY

@@ -1,5 +1,5 @@
-"""Polynomials in sizes as dictionaries: they are added, multiplied and compared without sympy, whose
-`expand` takes fifty times as long.
+"""Polynomials in sizes as dictionaries, which are added, multiplied and divided without sympy: its
+`expand` takes about fifty times as long.
 
 In:   an expression over symbols, quotients, remainders, maxima, ...: its atoms.
 Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial is the set of its
@@ -88,7 +88,9 @@ def _joined(a: Monomial, b: Monomial) -> Monomial:
 
 def shifted(terms: Polynomial, lowest: Mapping[sympy.Expr, int]) -> Polynomial:
     """The polynomial with `lowest[atom] + atom` in place of each atom."""
-    moved = {atom: plus(atom_alone(atom), {CONSTANT: low} if low else {}) for atom, low in lowest.items()}
+    moved = {
+        atom: plus(atom_alone(atom), {CONSTANT: low} if low else {}) for atom, low in lowest.items()
+    }
     total: Polynomial = {}
     for monomial, number in terms.items():
         part: Polynomial = {CONSTANT: number}
