@@ -7,7 +7,7 @@ Out:  None (run it as it is) or a `CacheEntry`; every decision lands in `records
     >>> compiled = frame_hook.enabled(fn, callback)
 
 What lies here is what holds for all the frames of one `minidynamo.compile(...)`: which are left
-alone, how many entries a code object may have, which floats change from call to call.
+alone, how many entries a code object may have.
 `conversion.py` takes one frame to its entry.  If the compiler itself fails, the frame runs eagerly
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
@@ -62,8 +62,6 @@ class FrameCompiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
-        # code object -> names of floats that change from call to call
-        self.floats: Any = weakref.WeakKeyDictionary()
         # id -> code object of a function that was given to `compile` itself
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
@@ -136,8 +134,6 @@ class FrameCompiler:
         failure = before[-1].record.guard_function.first_failure(function, *args)
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
-            for note in hooks.FAILED_GUARDS:
-                note(self, code, record.failed_guard)
         if len(before) >= config.recompile_limit:
             self.give_up(code, len(before), record)
             return False

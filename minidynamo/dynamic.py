@@ -14,9 +14,9 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | True | if the tensor is an argument, no parameter or buffer; likewise strides, and int arguments |
 | False | never |
 
-0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they change.  A symbol that the
-program pinned (it needed the number) is a number in the next attempt. Mirrors
-torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
+0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they
+change.  A symbol that the program pinned (it needed the number) is a number in the next attempt.
+Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
 # PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache
 # entries and goes with them.
 """

@@ -36,7 +36,7 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod
+from miniinductor.sizes.expressions import Mod, as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
 from miniinductor.sizes.printing import python_code
 
@@ -149,12 +149,15 @@ class ShapeEnv(Facts):
             raise DataDependentDecision(
                 f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}"
             )
-        if not expr.is_integer:  # a float: pin what it is computed from
+        if not expr.is_integer and not expr.is_Symbol:  # pin what a float is computed from
             for symbol in expr.free_symbols:
                 self.specialize(symbol, line)
         elif not expr.is_number:
             line = line or self.where()
             fact = sympy.Eq(expr, value)
+            if not expr.is_integer:
+                self.replacements[expr] = fact.rhs
+                self.table[expr].pinned_at = line
             self.decisions.append(Decision(_canonical(fact), False, line))
             self.learn(fact, line)
         return value
@@ -212,7 +215,7 @@ class ShapeEnv(Facts):
         ]
         pinned = self.replacements.get(symbol)
         is_number = pinned is not None and pinned.is_number
-        if row.hint is not None and not is_number:
+        if row.hint is not None and symbol.is_integer and not is_number:
             text = f"{{0}} >= {row.low}"
             if row.high != LARGEST:
                 text = f"{row.low} <= {{0}} <= {row.high}"
@@ -220,14 +223,14 @@ class ShapeEnv(Facts):
             found.append(Guard("RANGE", (row.sources[0],), text, line=line))
         return found
 
-    def pinned(self) -> list[tuple[Any, int, str]]:
+    def pinned(self) -> list[tuple[Any, float, str]]:
         """[(source, value, line)] of the symbols that became numbers."""
         found = []
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
                 line = row.pinned_at or self._line_that_pinned(self.replacements[symbol])
-                found += [(source, int(value), line) for source in row.sources]
+                found += [(source, as_number(value), line) for source in row.sources]
         return found
 
     def _line_that_pinned(self, replacement: sympy.Expr) -> str:

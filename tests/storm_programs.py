@@ -468,8 +468,10 @@ def compilations():
     import minidynamo
 
     again = minidynamo.counters["recompiles"]
-    return max((1 + sum(n for text, n in again.items() if text.split(":")[0] == name))
-               for name in {text.split(":")[0] for text in again} | {""})
+    return max(
+        (1 + sum(n for text, n in again.items() if text.split(":")[0] == name))
+        for name in {text.split(":")[0] for text in again} | {""}
+    )
 
 
 def main():

@@ -20,7 +20,7 @@ from ..symbolic_eval.torch_rules import call_leaf
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
-from ..variables.more.floats import FloatVar
+from ..variables.more.floats import beside, is_float
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
@@ -102,9 +102,9 @@ def _foreach(foreach, each):
 
     def handle(tx, *args, **kwargs):
         value = kwargs.get("value")
-        if isinstance(value, FloatVar):
+        if is_float(value):
             count = len(list(args[0].iterate(tx)))
-            args, kwargs = [*args, ListVar([value.beside(tx, args)] * count)], {}
+            args, kwargs = [*args, ListVar([beside(tx, value, args)] * count)], {}
         values = args[3] if len(args) > 3 else None
         if not isinstance(values, SequenceVar) or not contains(tx, values, TensorVar):
             return call_leaf(tx, foreach, args, kwargs)

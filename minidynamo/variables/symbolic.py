@@ -79,6 +79,11 @@ class SymVar(Unpinned):
     def fake(self) -> Any:
         return self.value
 
+    @property
+    def expr(self) -> sympy.Expr:
+        """What an input of the graph is computed from: its own symbol."""
+        return self.value.node._expr
+
     def python_type(self) -> type:
         return self.value.node.pytype
 

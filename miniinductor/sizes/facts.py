@@ -86,7 +86,7 @@ class Facts:
         expr = sympy.sympify(expr)
         if any(self.table[s].hint is None for s in expr.free_symbols):
             return None
-        value = expr.xreplace({s: sympy.Integer(self.table[s].hint) for s in expr.free_symbols})
+        value = expr.xreplace({s: sympy.sympify(self.table[s].hint) for s in expr.free_symbols})
         return bool(value) if value in (sympy.true, sympy.false) else as_number(value)
 
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
