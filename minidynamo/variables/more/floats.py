@@ -27,13 +27,14 @@ import torch
 from miniinductor.sizes.facts import LARGEST, Symbol
 
 from ... import hooks
+from ...graph_capture import OutputGraph
 from ...symbolic_inputs import symbolic_node
 from ...symbolic_numbers import SymNode
-from ..base import Frame, OutputGraph, Source, Variable
+from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
-from ..symbolic import SymVar
+from ..symbolic import EXACT, SymVar
 from ..tensor import TensorVar
 
 FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
@@ -67,8 +68,10 @@ def create_float(env: Any, value: float, source: Source) -> torch.SymFloat:
 
 
 def is_float(variable: Any) -> bool:
-    """Is it a number that is made of a float symbol?"""
-    return type(variable) is SymVar and made_of_floats(variable.value)
+    """Is it a float that is made of a float symbol?"""
+    if type(variable) is not SymVar or type(variable.value) is not torch.SymFloat:
+        return False
+    return made_of_floats(variable.value)
 
 
 def made_of_floats(number: Any) -> bool:
@@ -198,6 +201,30 @@ def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) 
 
 
 hooks.ADAPTERS.append(floats_as_tensors)
+
+
+# ---- what torch would compute by other operations, which round
+def as_node(number: Any, other: Any) -> SymNode:
+    """The node of a symbolic number, or of a constant beside one."""
+    if hasattr(number, "node"):
+        return number.node
+    return other.node.wrap_float(number) if type(number) is float else other.node.wrap_int(number)
+
+
+def _exact(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`a // b` of floats as Python computes it, and not math.floor(a / b), which is torch's."""
+
+    def compute(a: Any, b: Any) -> Any:
+        if torch.SymFloat not in (type(a), type(b)):
+            return function(a, b)
+        return torch.SymFloat(getattr(as_node(a, b), name)(as_node(b, a)))
+
+    return compute
+
+
+for _name in ("floordiv", "mod"):
+    for _function in (getattr(operator, _name), getattr(operator, f"i{_name}")):
+        EXACT[_function] = _exact(_name, _function)
 
 
 # ---- where Python raises, or gives a complex number
