@@ -12,7 +12,6 @@ alone, how many entries a code object may have.
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
-import collections
 import logging
 import sys
 import threading
@@ -63,10 +62,6 @@ class FrameCompiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
-        # (id, owner) -> code object of which there are too many entries
-        self.given_up: Any = weakref.WeakValueDictionary()
-        # id of a code object -> how many modules have died in a row before a second call
-        self.unused: collections.Counter[int] = collections.Counter()
         # id -> code object of a function that was given to `compile` itself
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
@@ -89,40 +84,23 @@ class FrameCompiler:
             return None
         if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
             return None
-        if self.is_given_up(code, owner_of(args)):
+        if self.is_left_alone(code, owner_of(args)):
             return None
         with LOCK:
             return CompilingState().around(self.convert, function, code, args)
 
-    def is_given_up(self, code: types.CodeType, owner: int | None) -> bool:
-        """Is this code left to plain Python where no entry fits?  Asked in each such call: which
-        guard has failed is not looked for any more."""
-        if self.unused[id(code)] >= config.recompile_limit:
-            return True
-        if self.fullgraph or self.given_up.get((id(code), owner)) is not code:
-            return False
-        return len(entries_before(code, self, owner)) >= config.recompile_limit
+    def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
+        """Does this call run as plain Python?  Without extras/left_alone.py none does."""
+        return False
 
     def note_death(self, code: types.CodeType, record: FrameRecord) -> None:
-        """The module that an entry was made for has died.  Where modules are made anew in each call
-        and used once, compiling them is not worth it: that is told, and no more are compiled."""
-        if id(code) not in self.unused:
-            weakref.finalize(code, self.unused.pop, id(code), None)
-        self.unused[id(code)] = 0 if record.hits else self.unused[id(code)] + config.count_hits
-        if self.unused[id(code)] == config.recompile_limit:
-            self.tell(
-                f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
-                f"{config.recompile_limit} modules that died before a second call: modules of this "
-                f"kind run as plain Python from now on",
-                record,
-            )
+        """The module that an entry was made for has died."""
 
     def tell(self, message: str, record: FrameRecord) -> None:
         """Say why frames of some code run as plain Python."""
         records.counters["skipped"][message] += 1
         record.skipped = message
         records.remember(record)
-        frame_hook.disabled(logging.getLogger("minidynamo").warning)(message)
 
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any]
@@ -172,7 +150,6 @@ class FrameCompiler:
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
         if len(before) >= config.recompile_limit:
-            self.given_up[id(code), owner_of(args)] = code
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
@@ -239,7 +216,5 @@ def reset() -> None:
         forget_entries()
         for forget in hooks.RESETS:
             forget()
-        for compiler in COMPILERS.values():
-            compiler.unused.clear()
         records.frames.clear()
         records.counters.clear()

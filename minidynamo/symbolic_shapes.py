@@ -28,7 +28,6 @@ functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples
 of torch.export, translation validation.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +39,7 @@ from miniinductor.sizes.expressions import Mod, as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
 from miniinductor.sizes.printing import python_code
 
-from . import config, records
+from . import config
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -163,20 +162,7 @@ class ShapeEnv(Facts):
         return value
 
     def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much: the sizes in `expr` are numbers from now
-        on, which is said once."""
-        for symbol in sorted(self.simplify(expr).free_symbols, key=str):
-            if self.table[symbol].hint is None:
-                continue
-            text = (
-                f"{self.table[symbol].sources[0]} is taken as a number, and not as a symbol, at "
-                f"{self.where()}: what the program asks about sizes is too long to be answered for "
-                f"all of them (more than config.size_steps = {config.size_steps} steps)"
-            )
-            self.specialize(symbol)
-            if text not in records.counters["sizes"]:
-                logging.getLogger("minidynamo").warning(text)
-            records.counters["sizes"][text] += 1
+        """The questions of this frame have cost too much, see extras/size_budget.py."""
 
     def _origin(self, expr: sympy.Expr) -> str:
         """Which unbacked symbols it depends on, and the operations that made them."""

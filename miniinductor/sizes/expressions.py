@@ -23,7 +23,7 @@ from typing import Any
 import sympy
 import torch
 
-from .polynomials import TooManyTerms, as_expression, polynomial, quotient
+from .polynomials import TooManyTerms, as_expression, divided, polynomial
 
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -37,11 +37,8 @@ def as_number(expr: sympy.Expr) -> int | float:
 # --- division -------------------------------------------------------------------------------------
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    try:
-        terms = quotient(polynomial(a), polynomial(b))
-    except TooManyTerms:
-        return None
-    return None if terms is None else as_expression(terms)
+    quotient, rest = _divided(a, b)
+    return quotient if rest == 0 else None
 
 
 def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
@@ -49,7 +46,7 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
     if divisor.is_Add and expression.has(*divisor.free_symbols):
-        return _divide_by_sum(expression, divisor)
+        return _divided(expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -71,17 +68,13 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     return quotient if whole else None
 
 
-def _divide_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same for a divisor that is a sum, as polynomials: x*(s + 1) + y = x * (s + 1) + y."""
-    quotient = exact(expression, divisor)
-    if quotient is not None:
-        return quotient, ZERO
+def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """The same as polynomials, for a divisor that may be a sum: x*(s + 1) + y = x * (s + 1) + y."""
     try:
-        quotient, rest = sympy.div(expression, divisor, *divisor.free_symbols)
-    except sympy.PolynomialError:
+        quotient, rest = divided(polynomial(expression), polynomial(divisor))
+    except TooManyTerms:
         return ZERO, expression
-    numbers = quotient.atoms(sympy.Number) | rest.atoms(sympy.Number)
-    return (quotient, rest) if all(n.is_Integer for n in numbers) else (ZERO, expression)
+    return as_expression(quotient), as_expression(rest)
 
 
 def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:

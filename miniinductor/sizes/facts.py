@@ -211,14 +211,8 @@ class Facts:
         return False
 
     def _near(self, terms: Polynomial) -> Iterator[Polynomial]:
-        """Polynomials that are >= 0 and have a term in common with `terms`: what defines a quotient
-        (0 <= a - b * (a // b) <= b - 1), and the facts, each once."""
-        for atom in {atom for monomial in terms for atom, _ in monomial}:
-            if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
-                a, b = atom.args
-                rest = plus(polynomial(self._divide(a)), polynomial(atom), -int(b))
-                yield rest
-                yield plus({CONSTANT: int(b) - 1}, rest, -1)
+        """Polynomials that are >= 0 and have a term in common with `terms`: facts, each once.
+        (more/quotient_facts.py adds what defines a quotient.)"""
         near = [self.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
         yield from {id(fact): fact for facts in near for fact in facts}.values()
 
@@ -295,11 +289,6 @@ class Facts:
             return
         low, high = self.limits.get(atom, UNKNOWN)
         self.limits[atom] = (max(low, limit), high) if is_lower else (low, min(high, limit))
-        if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
-            # a // 4 >= 3 says that a >= 12, and a // 4 <= 3 that a <= 15
-            a, b = atom.args
-            edge = a - b * limit if is_lower else b * limit + b - 1 - a
-            self._learn_nonnegative(sympy.expand(edge), line)
 
     def _learn_equal(self, gap: sympy.Expr, line: str) -> None:
         divided = divisibility(gap)

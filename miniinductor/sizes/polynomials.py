@@ -36,10 +36,7 @@ def polynomial(expr: sympy.Expr) -> Polynomial:
         value = int(expr) if expr.is_Integer else Fraction(int(expr.p), int(expr.q))
         return {CONSTANT: value} if value else {}
     if expr.is_Add:
-        total: Polynomial = {}
-        for term in expr.args:
-            total = plus(total, polynomial(term))
-        return total
+        return functools.reduce(plus, map(polynomial, expr.args))
     if expr.is_Mul:
         return functools.reduce(times, map(polynomial, expr.args))
     if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
@@ -55,14 +52,8 @@ def plus(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
     """a + factor * b"""
     total = dict(a)
     for monomial, number in b.items():
-        found = total.get(monomial, 0) + factor * number
-        if found:
-            total[monomial] = found
-        else:
-            del total[monomial]
-    if len(total) > MOST_TERMS:
-        raise TooManyTerms
-    return total
+        total[monomial] = total.get(monomial, 0) + factor * number
+    return {monomial: number for monomial, number in total.items() if number}
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
@@ -111,8 +102,8 @@ def as_expression(terms: Polynomial) -> sympy.Expr:
     )
 
 
-def quotient(a: Polynomial, b: Polynomial) -> Polynomial | None:
-    """a / b where that is a polynomial with integer coefficients, else None."""
+def divided(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """(quotient, rest) with a = quotient * b + rest, the quotient's coefficients integers."""
     atoms = sorted({atom for terms in (a, b) for m in terms for atom, _ in m}, key=_name)
 
     def place(monomial: Monomial) -> list[int]:
@@ -120,22 +111,23 @@ def quotient(a: Polynomial, b: Polynomial) -> Polynomial | None:
         powers = dict(monomial)
         return [powers.get(atom, 0) for atom in atoms]
 
-    if not b:
-        return None
-    first = max(b, key=place)
     found: dict[Monomial, int | Fraction] = {}
+    rest: dict[Monomial, int | Fraction] = {}
+    first = max(b, key=place)
     while a:
         highest = max(a, key=place)
         powers = dict(highest)
         for atom, power in first:
             powers[atom] = powers.get(atom, 0) - power
         number = Fraction(a[highest]) / b[first]
-        if number.denominator != 1 or min(powers.values(), default=0) < 0:
-            return None
-        monomial = frozenset((atom, power) for atom, power in powers.items() if power)
-        found[monomial] = int(number)
-        a = plus(a, times({monomial: 1}, b), -int(number))
-    return found
+        if number.denominator == 1 and min(powers.values(), default=0) >= 0:
+            monomial = frozenset((atom, power) for atom, power in powers.items() if power)
+            found[monomial] = int(number)
+            a = plus(a, times({monomial: 1}, b), -int(number))
+        else:
+            rest[highest] = a[highest]
+            a = plus(a, {highest: a[highest]}, -1)
+    return found, rest
 
 
 @functools.lru_cache(20_000)
