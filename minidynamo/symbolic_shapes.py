@@ -148,15 +148,12 @@ class ShapeEnv(Facts):
             raise DataDependentDecision(
                 f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}"
             )
-        if not expr.is_integer and not expr.is_Symbol:  # pin what a float is computed from
+        if not expr.is_integer:  # a float: pin what it is computed from
             for symbol in expr.free_symbols:
                 self.specialize(symbol, line)
         elif not expr.is_number:
             line = line or self.where()
             fact = sympy.Eq(expr, value)
-            if not expr.is_integer:
-                self.replacements[expr] = fact.rhs
-                self.table[expr].pinned_at = line
             self.decisions.append(Decision(_canonical(fact), False, line))
             self.learn(fact, line)
         return value

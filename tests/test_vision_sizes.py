@@ -8,7 +8,7 @@ import torch
 from vision_programs import PROGRAMS, SIZES
 
 import minidynamo
-from miniinductor.sizes import facts, polynomials
+from miniinductor.sizes import facts, intervals, polynomials
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
@@ -64,6 +64,7 @@ def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):
     """The prover does not know, then; that is never wrong."""
     monkeypatch.setattr(polynomials, "MOST_TERMS", 3)
     monkeypatch.setattr(facts, "MOST_STEPS", 1)
+    monkeypatch.setattr(intervals, "MOST_TERMS", 3)
     polynomials.polynomial.cache_clear()
     try:
         run("unet-size", SIZES[:2])

@@ -23,7 +23,7 @@ from typing import Any
 import sympy
 import torch
 
-from .polynomials import TooManyTerms, as_expression, divided, polynomial
+from .polynomials import as_expression, divided, polynomial
 
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -70,10 +70,7 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
 
 def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
     """The same as polynomials, for a divisor that may be a sum: x*(s + 1) + y = x * (s + 1) + y."""
-    try:
-        quotient, rest = divided(polynomial(expression), polynomial(divisor))
-    except TooManyTerms:
-        return ZERO, expression
+    quotient, rest = divided(polynomial(expression), polynomial(divisor))
     return as_expression(quotient), as_expression(rest)
 
 

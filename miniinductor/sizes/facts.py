@@ -27,7 +27,7 @@ import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
 from .intervals import UNKNOWN, Interval, interval, of_terms, settled
-from .polynomials import CONSTANT, Monomial, Polynomial, TooManyTerms, plus, polynomial
+from .polynomials import CONSTANT, Monomial, Polynomial, plus, polynomial
 
 MOST_STEPS = 500  # facts that are tried for one question; then its answer is not known
 LARGEST = 2**63 - 1
@@ -92,10 +92,9 @@ class Facts:
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
         the part that they are for sure, and 8 * (s0 // 8) is s0 once 8 is known to divide s0."""
-        found = self._simple.get(expr)
-        if found is None:
-            found = self._simple[expr] = self._simplified(expr)
-        return found
+        if expr not in self._simple:
+            self._simple[expr] = self._simplified(expr)
+        return self._simple[expr]
 
     def _simplified(self, expr: sympy.Expr) -> sympy.Expr:
         while self.replacements and any(
@@ -116,12 +115,9 @@ class Facts:
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        if not self.divisible:
-            return expr
-        found = self._divided.get(expr)
-        if found is None:
-            found = self._divided[expr] = self._with_fractions(expr)
-        return found
+        if self.divisible and expr not in self._divided:
+            self._divided[expr] = self._with_fractions(expr)
+        return self._divided.get(expr, expr)
 
     def _with_fractions(self, expr: sympy.Expr) -> sympy.Expr:
         if expr.is_Add or expr.is_Mul or expr.is_Pow:
@@ -198,16 +194,13 @@ class Facts:
     def _nonnegative(self, gap: sympy.Expr) -> bool:
         """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?
         False, too, where the answer would take more than `MOST_STEPS` facts."""
-        try:
-            terms = polynomial(self._divide(gap))
-            if of_terms(terms, self.bounds)[0] >= 0:
+        terms = polynomial(self._divide(gap))
+        if of_terms(terms, self.bounds)[0] >= 0:
+            return True
+        for fact in itertools.islice(self._near(terms), MOST_STEPS):
+            self.steps += 1
+            if of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0:
                 return True
-            for fact in itertools.islice(self._near(terms), MOST_STEPS):
-                self.steps += 1
-                if of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0:
-                    return True
-        except TooManyTerms:
-            pass
         return False
 
     def _near(self, terms: Polynomial) -> Iterator[Polynomial]:
@@ -269,10 +262,7 @@ class Facts:
         if atom.is_Symbol or isinstance(atom, ATOMS):
             self._learn_limit(atom, int(factor), int(constant), line)
             return
-        try:
-            terms = polynomial(gap)
-        except TooManyTerms:
-            return
+        terms = polynomial(gap)
         for monomial, number in terms.items():
             if monomial != CONSTANT:
                 self.facts.setdefault((monomial, number > 0), []).append(terms)

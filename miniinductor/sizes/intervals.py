@@ -33,7 +33,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod
-from .polynomials import CONSTANT, Monomial, Polynomial, TooManyTerms, polynomial, shifted
+from .polynomials import CONSTANT, MOST_TERMS, Monomial, Polynomial, polynomial, shifted
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY
@@ -118,22 +118,21 @@ def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> s
 def of_polynomial(expr: sympy.Expr, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
     """The interval of a polynomial in atoms (symbols, quotients, maxima, ...), whose intervals
     `interval_of` gives."""
-    try:
-        return of_terms(polynomial(expr), interval_of)
-    except TooManyTerms:
-        return UNKNOWN
+    return of_terms(polynomial(expr), interval_of)
 
 
 def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
-    """The same for a polynomial that is multiplied out.  TooManyTerms where it becomes too long.
+    """The same for a polynomial that is multiplied out.
 
     Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
     polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
+    if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
+        return UNKNOWN
     lowest: dict[sympy.Expr, int] = {}
     heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be
     for atom in {atom for monomial in terms for atom, _ in monomial}:
         if not atom.is_Symbol and not isinstance(atom, ATOMS):
-            return UNKNOWN  # a negative power
+            return UNKNOWN  # a negative power, or a product that is too long
         low, high = interval_of(atom)
         if low is BELOW_ALL:
             return UNKNOWN

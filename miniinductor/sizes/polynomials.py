@@ -9,8 +9,8 @@ Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial i
     {{(s, 1), (t // 2, 1)}: 1, {(t // 2, 1)}: 1, {}: -3}
 
 A quotient such as `(s // 4 - 9) // 2` is a symbol of its own here: nothing looks into it but
-`intervals.py`, which knows how low and how high it can be.  `TooManyTerms` keeps the cost of a
-question bounded.
+`intervals.py`, which knows how low and how high it can be.  What has more than `MOST_TERMS` terms
+is one atom as a whole, of which nothing is known: so the cost of a question is bounded.
 """
 
 import functools
@@ -25,23 +25,23 @@ CONSTANT: Monomial = frozenset()  # the monomial of the term without atoms
 MOST_TERMS = 400
 
 
-class TooManyTerms(ArithmeticError):
-    """A product of sums that has more than `MOST_TERMS` terms once it is multiplied out."""
-
-
 @functools.lru_cache(20_000)
 def polynomial(expr: sympy.Expr) -> Polynomial:
-    """The expression, multiplied out.  TooManyTerms where that is too long."""
+    """The expression, multiplied out."""
     if expr.is_Rational:
         value = int(expr) if expr.is_Integer else Fraction(int(expr.p), int(expr.q))
         return {CONSTANT: value} if value else {}
     if expr.is_Add:
         return functools.reduce(plus, map(polynomial, expr.args))
-    if expr.is_Mul:
-        return functools.reduce(times, map(polynomial, expr.args))
-    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
-        return functools.reduce(times, [polynomial(expr.base)] * int(expr.exp))
-    return atom_alone(expr)
+    is_power = expr.is_Pow and expr.exp.is_Integer and expr.exp > 0
+    if not expr.is_Mul and not is_power:
+        return atom_alone(expr)
+    terms: Polynomial = {CONSTANT: 1}
+    for factor in [expr.base] * int(expr.exp) if is_power else expr.args:
+        terms = times(terms, polynomial(factor))
+        if len(terms) > MOST_TERMS:
+            return atom_alone(expr)
+    return terms
 
 
 def atom_alone(atom: sympy.Expr) -> Polynomial:
@@ -62,8 +62,6 @@ def times(a: Polynomial, b: Polynomial) -> Polynomial:
         for second, factor in b.items():
             monomial = _joined(first, second)
             product[monomial] = product.get(monomial, 0) + number * factor
-        if len(product) > MOST_TERMS:
-            raise TooManyTerms
     return {monomial: number for monomial, number in product.items() if number}
 
 
@@ -113,6 +111,8 @@ def divided(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
 
     found: dict[Monomial, int | Fraction] = {}
     rest: dict[Monomial, int | Fraction] = {}
+    if not b:
+        return {}, a
     first = max(b, key=place)
     while a:
         highest = max(a, key=place)

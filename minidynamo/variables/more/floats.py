@@ -30,6 +30,7 @@ from ... import hooks
 from ...graph_capture import OutputGraph
 from ...symbolic_inputs import symbolic_node
 from ...symbolic_numbers import SymNode
+from ...symbolic_shapes import Decision, ShapeEnv
 from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
@@ -65,6 +66,25 @@ def create_float(env: Any, value: float, source: Source) -> torch.SymFloat:
     symbol = sympy.Symbol(f"f{number}", real=True)
     env.table[symbol] = Symbol(symbol, value, [source], -LARGEST, LARGEST, env.where())
     return torch.SymFloat(SymNode(env, symbol, float, value))
+
+
+specialize = ShapeEnv.specialize
+
+
+def pin_float(env: ShapeEnv, expr: sympy.Expr, line: str | None = None) -> Any:
+    """The number of a float symbol, which is one from now on: tracing starts over."""
+    expr = env.simplify(sympy.sympify(expr))
+    if not expr.is_Symbol or expr.is_integer or env.table[expr].hint is None:
+        return specialize(env, expr, line)
+    row = env.table[expr]
+    row.pinned_at = line or env.where()
+    env.replacements[expr] = number = sympy.Float(row.hint)
+    env.decisions.append(Decision(sympy.Eq(expr, number), False, row.pinned_at))
+    env.forget_answers()
+    return row.hint
+
+
+ShapeEnv.specialize = pin_float
 
 
 def is_float(variable: Any) -> bool:
