@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -85,6 +85,12 @@ ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 
 fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the loop IR against eager (5 minutes on 2 cores); 1,000 in Triton's
 	@$(BIN)/python tests/sweeps/graphs.py
 	@$(BIN)/python tests/sweeps/graphs.py --triton --count 1000
+
+vision: $(READY)	# vision models at four image sizes, beside torch.compile: CPU seconds of each call (2 minutes on 1 core)
+	@$(BIN)/python tests/vision_programs.py
+
+storms: $(READY)	# 40 programs with numbers that change in each call, run for 12 calls: at most 3 compilations each (1 minute on 1 core)
+	@$(BIN)/python tests/storm_programs.py
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py

@@ -28,6 +28,9 @@ step_limit = 500_000
 # Python
 guard_limit = 100_000
 attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
+# facts that are tried to answer the questions of one frame about symbolic sizes; then its sizes are
+# taken as numbers (100,000 steps take about three seconds)
+size_steps = 200_000
 # dtype, device, shape of parameters are checked besides their identity
 guard_parameter_metadata = True
 # .item(), nonzero(), x[mask] stay in the graph; what they give is a number or a size that is known

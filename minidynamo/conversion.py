@@ -116,8 +116,6 @@ class Conversion:
         except Break as broken:  # a value cannot be rebuilt: plain Python must make it
             self.split_before(broken, frame)
             return None
-        if any(learn(self, frame) for learn in hooks.LESSONS):
-            return None
         return frame, tail
 
     def split_before(self, broken: Break, frame: RootFrame | None) -> None:
@@ -134,12 +132,7 @@ class Conversion:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""
         self.policy.start()
         compiler, code = self.compiler, self.code
-        output = OutputGraph(
-            self.input_sources,
-            compiler.backend_name != "eager",
-            compiler.floats.get(code, ()),
-            self.policy,
-        )
+        output = OutputGraph(self.input_sources, compiler.backend_name != "eager", self.policy)
         self.attempts.append(output)
         LOOKUPS.clear()
         names = code.co_varnames[: parameter_count(code)]

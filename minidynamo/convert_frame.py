@@ -7,7 +7,7 @@ Out:  None (run it as it is) or a `CacheEntry`; every decision lands in `records
     >>> compiled = frame_hook.enabled(fn, callback)
 
 What lies here is what holds for all the frames of one `minidynamo.compile(...)`: which are left
-alone, how many entries a code object may have, which floats change from call to call.
+alone, how many entries a code object may have.
 `conversion.py` takes one frame to its entry.  If the compiler itself fails, the frame runs eagerly
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
@@ -66,8 +66,6 @@ class FrameCompiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
-        # code object -> names of floats that change from call to call
-        self.floats: Any = weakref.WeakKeyDictionary()
         # id -> code object of a function that was given to `compile` itself
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
@@ -90,8 +88,24 @@ class FrameCompiler:
             return None
         if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
             return None
+        if self.is_left_alone(code, owner_of(args)):
+            return None
         with LOCK:
             return CompilingState().around(self.convert, function, code, args)
+
+    def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
+        """Does this call run as plain Python?  Without extras/left_alone.py none does."""
+        return False
+
+    def note_death(self, code: types.CodeType, record: FrameRecord) -> None:
+        """The module that an entry was made for has died."""
+
+    def tell(self, message: str, record: FrameRecord) -> None:
+        """Say, once, why frames of some code run as plain Python."""
+        tell(message, message + record.advice)
+        records.counters["skipped"][message] += 1
+        record.skipped = message
+        records.remember(record)
 
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any]
@@ -142,13 +156,9 @@ class FrameCompiler:
         failure = before[-1].record.guard_function.first_failure(function, *args)
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
-            for note in hooks.FAILED_GUARDS:
-                note(self, code, record.failed_guard)
-        is_full = len(before) >= config.recompile_limit
-        if not (is_full and limit_of(code) in records.TOLD):  # each call comes here from then on
-            for judge in hooks.RECOMPILING:
-                judge(record, before, function, args)
-        if is_full:
+        for judge in hooks.RECOMPILING:
+            judge(record, before, function, args)
+        if len(before) >= config.recompile_limit:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
@@ -163,10 +173,7 @@ class FrameCompiler:
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
-        tell(limit_of(code), message + record.advice)
-        records.counters["skipped"][message] += 1
-        record.skipped = message
-        records.remember(record)
+        self.tell(message, record)
         if self.fullgraph:
             raise Unsupported(message)
 
@@ -178,11 +185,6 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
-
-
-def limit_of(code: types.CodeType) -> tuple[str, str, int]:
-    """What `tell` is told about when the code has too many entries."""
-    return "recompile limit", code.co_filename, code.co_firstlineno
 
 
 def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:

@@ -14,9 +14,9 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | True | if the tensor is an argument, no parameter or buffer; likewise strides, and int arguments |
 | False | never |
 
-0 and 1 are never symbols; ints below 2, those of closures and globals neither.  A symbol that the
-program pinned (it needed the number) is a number in the next attempt. Mirrors
-torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
+0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they
+change.  A symbol that the program pinned (it needed the number) is a number in the next attempt.
+Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
 # PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache
 # entries and goes with them.
 """
@@ -37,18 +37,19 @@ class SizePolicy:
     """The rules for one conversion.
 
     `met` is what the attempt saw: `(source, (shape, strides), symbolic dimensions, dimensions with
-    a symbolic stride)` for a tensor, `(source, number, is it a symbol?)` for an int."""
+    a symbolic stride)` for a tensor, `(source, number, is it a symbol?)` for an int or float."""
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
         self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
-        # (name, is it an int?) -> the rows of `met`, without their sources, of earlier compilations
-        self.earlier: dict[tuple[str, bool], list[Any]] = {}
+        # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
+        # compilations
+        self.earlier: dict[tuple[str, type], list[Any]] = {}
         for met in earlier if dynamic is None else ():
             for source, *seen in met:
-                self.earlier.setdefault((source.name(), type(seen[0]) is int), []).append(seen)
+                self.earlier.setdefault((source.name(), type(seen[0])), []).append(seen)
 
     def start(self) -> None:
         """A new attempt."""
@@ -87,7 +88,7 @@ class SizePolicy:
     ) -> None:
         """Add the dimensions whose size (stride) was another one when the code was compiled before,
         or a symbol already."""
-        for (old_shape, old_layout), old_dims, old_steps in self.earlier.get((name, False), ()):
+        for (old_shape, old_layout), old_dims, old_steps in self.earlier.get((name, tuple), ()):
             if len(old_shape) != len(shape):
                 continue
             for d in range(len(shape)):
@@ -98,20 +99,19 @@ class SizePolicy:
 
     def of_int(self, value: int, source: Source) -> bool:
         """Is this int a symbol?"""
-        # a closure's or a global's int is fixed, as a rule
-        if self.dynamic is False or source.root().kind != "local":
+        if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
         chosen = (
             value >= 2
             and source.name() not in self.pinned
-            and (self.dynamic is True and self._is_argument(source) or self._changed(value, source))
+            and (self.dynamic is True and self._is_argument(source) or self.changed(value, source))
         )
         self.met.append((source, value, chosen))
         return chosen
 
-    def _changed(self, value: int, source: Source) -> bool:
+    def changed(self, value: float, source: Source) -> bool:
         """Was it another number when the code was compiled before, or a symbol already?"""
-        earlier = self.earlier.get((source.name(), True), ())
+        earlier = self.earlier.get((source.name(), type(value)), ())
         return any(old != value or symbolic for old, symbolic in earlier)
 
     def _is_argument(self, source: Source | None) -> bool:

@@ -72,6 +72,7 @@ def drop_entry(code: types.CodeType | None, check: types.FunctionType | None) ->
     entries: Any = (code is not None and frame_hook.get_cache(code)) or []
     for entry in [entry for entry in entries if entry[0] is check]:
         entries.remove(entry)
+        entry.compiler.note_death(code, entry.record)
         if entry.record in records.frames:
             records.frames.remove(entry.record)
 

@@ -18,7 +18,7 @@ import contextlib
 import linecache
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -93,14 +93,12 @@ class OutputGraph(Builder):
         self,
         input_sources: Iterable[str] = (),
         generates_code: bool = True,
-        floats: Collection[str] = (),
         policy: SizePolicy | None = None,
     ) -> None:
         # names of tensors that must be placeholders (replaced buffers); shared by all attempts
         self.input_sources: Any = input_sources
         # does the backend rely on parameters' shapes and devices?
         self.generates_code = generates_code
-        self.floats = floats  # names of floats that change from call to call
         self.policy = policy or SizePolicy(False)
         # the graph
         self.graph = torch.fx.Graph()
@@ -120,7 +118,8 @@ class OutputGraph(Builder):
             self.fake_mode.shape_env = cast(Any, self.shape_env)
             self.fake_mode.cache_enabled = False
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
-        self.float_inputs: dict[Source, Any] = {}
+        # source, or expression over symbols -> the float, see variables/more/floats.py
+        self.float_inputs: dict[Any, Any] = {}
         self.unbacked: dict[Any, Any] = {}  # symbol that only the run knows -> its SymVar
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)

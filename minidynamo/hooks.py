@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     import torch
 
     from .bytecode import Instruction
-    from .conversion import Conversion
     from .convert_frame import FrameCompiler
     from .graph_capture import OutputGraph
     from .entries import CacheEntry
-    from .guards import Guard
     from .records import FrameRecord
     from .reconstruct import Codegen
     from .symbolic_eval.evaluator import RootFrame
@@ -32,12 +30,8 @@ if TYPE_CHECKING:
 THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# called with (compiler, code, guard of an earlier entry that failed)
-FAILED_GUARDS: "list[Callable[[FrameCompiler, types.CodeType, Guard], None]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
-# (conversion, traced frame): was something learned that makes another attempt worthwhile?
-LESSONS: "list[Callable[[Conversion, RootFrame], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 

@@ -34,7 +34,6 @@ from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
 from .variables.constant import is_constant_value
 from .variables.objects import INSTANCES, ObjectVar
-from .variables.symbolic import SymVar
 
 # No continuation starts behind these: the first three end the frame, and the others are half of a
 # call.
@@ -98,7 +97,8 @@ def replacement(
 
 def read_sizes(head: Codegen, tail: Codegen, inputs: Sequence[Any]) -> list[str]:
     """Read the symbols that are used from the frame's arguments, into locals of these names."""
-    of_inputs = [variable.value.node._expr for variable in inputs if type(variable) is SymVar]
+    exprs = [variable.expr for variable in inputs if hasattr(variable, "expr")]
+    of_inputs = [symbol for expr in exprs for symbol in sorted(expr.free_symbols, key=str)]
     names = []
     for symbol in dict.fromkeys(tail.symbols + of_inputs):
         head.load_source(head.output.shape_env.table[symbol].sources[0])
@@ -114,8 +114,8 @@ def call_graph(
     start = len(head.instructions)
     head.start_call(functools.partial(head.load_const, graph.function))
     for variable in graph.inputs:
-        if type(variable) is SymVar:
-            head.load_fast(head.prefix + variable.value.node._expr.name)
+        if hasattr(variable, "expr"):
+            head.symbolic(variable.expr)
         else:
             head.load_source(variable.source)
     head.finish_call(len(graph.inputs))

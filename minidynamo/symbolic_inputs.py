@@ -52,7 +52,7 @@ def add_symbols(output: "OutputGraph") -> None:
     """Placeholders of the symbols that have none yet."""
     output.fake_mode.cache_enabled = False
     for symbol, row in output.shape_env.table.items():
-        if symbol not in output.symbol_nodes and row.sources:
+        if symbol not in output.symbol_nodes and row.sources and symbol.is_integer:
             row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
             value = output.shape_env.wrap(symbol)
             node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)

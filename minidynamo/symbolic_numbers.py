@@ -196,11 +196,16 @@ class SymNode:
         Where there is none, the number that it has in this run, with guards on the operands."""
         nodes = (self, *others)
         function = OPAQUE.get(name)
+        self.check_domain(name, *others)
         if function is None:
             value = compute(*[node.guard_int() for node in nodes])
             return self.new(sympy.sympify(value), type(value), value)
         expr = function(*[node.expr for node in nodes])
         return self.new(expr, function.result, computed(compute, *nodes))
+
+    def check_domain(self, name: Text, *others: "SymNode") -> None:
+        """Where the program's own floats are symbols (variables/more/floats.py), the operation must
+        not raise for any of them."""
 
     def sym_not(self) -> "SymNode":
         return self.new(sympy.Not(self.expr), bool, computed(operator.not_, self))

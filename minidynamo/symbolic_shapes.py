@@ -35,10 +35,11 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod
+from miniinductor.sizes.expressions import Mod, as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
 from miniinductor.sizes.printing import python_code
 
+from . import config
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -104,6 +105,8 @@ class ShapeEnv(Facts):
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -155,6 +158,9 @@ class ShapeEnv(Facts):
             self.learn(fact, line)
         return value
 
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much, see extras/size_budget.py."""
+
     def _origin(self, expr: sympy.Expr) -> str:
         """Which unbacked symbols it depends on, and the operations that made them."""
         rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
@@ -192,7 +198,7 @@ class ShapeEnv(Facts):
         ]
         pinned = self.replacements.get(symbol)
         is_number = pinned is not None and pinned.is_number
-        if row.hint is not None and not is_number:
+        if row.hint is not None and symbol.is_integer and not is_number:
             text = f"{{0}} >= {row.low}"
             if row.high != LARGEST:
                 text = f"{row.low} <= {{0}} <= {row.high}"
@@ -200,14 +206,14 @@ class ShapeEnv(Facts):
             found.append(Guard("RANGE", (row.sources[0],), text, line=line))
         return found
 
-    def pinned(self) -> list[tuple[Any, int, str]]:
+    def pinned(self) -> list[tuple[Any, float, str]]:
         """[(source, value, line)] of the symbols that became numbers."""
         found = []
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
                 line = row.pinned_at or self._line_that_pinned(self.replacements[symbol])
-                found += [(source, int(value), line) for source in row.sources]
+                found += [(source, as_number(value), line) for source in row.sources]
         return found
 
     def _line_that_pinned(self, replacement: sympy.Expr) -> str:

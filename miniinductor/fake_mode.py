@@ -7,7 +7,7 @@ in torch was cut short, between its `__enter__` and its `__exit__`, by a signal'
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,11 +23,13 @@ class Eager:
     refusal: (op, args, kwargs) -> why eager has no kernel for these dtypes, or "".
     refusal_of_nothing: (op, args, kwargs) -> why it refuses a tensor without elements, or "".
     corrected: (mode, op, fake result, args, kwargs) -> the result as the kernel lays it out.
+    own: op -> (mode, op, args, kwargs) -> the fake result, or None where torch's rule is asked.
     """
 
     refusal: Callable[..., str] = lambda op, args, kwargs: ""
     refusal_of_nothing: Callable[..., str] = lambda op, args, kwargs: ""
     corrected: Callable[..., Any] = lambda mode, op, out, args, kwargs: out
+    own: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
 
 EAGER = Eager()
@@ -48,7 +50,10 @@ class FakeMode(FakeTensorMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         try:
-            out = super().__torch_dispatch__(func, types, args, kwargs or {})
+            rule = EAGER.own.get(func)
+            out = rule and rule(self, func, args, kwargs or {})
+            if out is None:
+                out = super().__torch_dispatch__(func, types, args, kwargs or {})
             return EAGER.corrected(self, func, out, args, kwargs or {})
         except BaseException:
             torch._C._unset_dispatch_mode(FAKE)

@@ -486,8 +486,8 @@ CHANGING = {  # what is computed with the float: (function, graphs for four valu
         2,
     ),
     "scaled": (lambda x, s: x.clone().addcdiv_(x, x * x + 1, value=-s).addcmul_(x, x, value=s), 2),
-    "a branch": (lambda x, s: x * s if s > 0.15 else x + s, 4),
-    "a division of numbers": (lambda x, s: x * (1 / s), 4),
+    "a branch": (lambda x, s: x * s if s > 0.15 else x + s, 2),
+    "a division of numbers": (lambda x, s: x * (1 / s), 2),
     "arguments": (
         lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()),
         4,

@@ -44,19 +44,15 @@ from ..variables.containers import (
 )
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup, type_text
-from ..variables.more.floats import FloatVar
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar
-from ..variables.tensor import TensorVar
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
 BOUND = (BoundMethodVar, MethodVar)
 METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in METHODS.items()} | {"|": "update"}
-EXACT = 2**53  # every int up to here is a float
 
 
 # ---- where neither operand knows how
@@ -307,45 +303,6 @@ def have_equal_items(tx, a: DictVar, b: DictVar) -> bool:
         if other is None or other is not value and not tx.equal(value, other):
             return False
     return True
-
-
-# ---- floats that differ from call to call (a learning rate)
-@left_operand(FloatVar)
-@right_operand(FloatVar)
-def _floats(tx, operator, a, b):
-    """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is
-    left to Python."""
-    if isinstance(a, (TensorVar, ObjectVar, SymVar)) or isinstance(b, (TensorVar, SymVar)):
-        return None
-    divides = operator.plain == "/" and isinstance(b, ConstantVar) and b.value
-    if is_exact(a) and is_exact(b) and (operator.plain in ("+", "-", "*") or divides):
-        symbolic = a if isinstance(a, FloatVar) else b
-        return symbolic.combine(tx, OPERATORS[operator.plain].function, a, b)
-    return binary(tx, operator.symbol, constant_of(a), constant_of(b))
-
-
-def is_exact(variable: Variable) -> bool:
-    if isinstance(variable, FloatVar):
-        return True
-    number = isinstance(variable, ConstantVar) and type(variable.value) in (int, float)
-    return number and abs(variable.value) < EXACT
-
-
-def constant_of(variable: Variable) -> Variable:
-    """A float's number of this run, guarded; else the variable itself."""
-    return ConstantVar(variable.as_constant()) if isinstance(variable, FloatVar) else variable
-
-
-@comparison(FloatVar)
-def _compare_floats(tx, symbol, a, b):
-    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        return None
-    return compare(tx, symbol, constant_of(a), constant_of(b))
-
-
-@unary_operand(FloatVar)
-def _unary_float(tx, symbol, a):
-    return a.combine(tx, host.neg, a) if symbol == "-" else None
 
 
 # ---- classes: int | None

@@ -10,6 +10,8 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
+from miniinductor.sizes.symbols import is_contiguous
+
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..guards import constant_check
@@ -18,7 +20,7 @@ from ..symbolic_eval.torch_rules import call_leaf
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
-from ..variables.more.floats import FloatVar
+from ..variables.more.floats import beside, is_float
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
@@ -45,10 +47,12 @@ def _double(tx, value):
 
 def _pad(function, tx, input, pad, *args, **kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does
-    not ask about: found by `make fuzz-shapes`."""
+    not ask about: found by `make fuzz-shapes`.  Those of a contiguous tensor are the same."""
     amounts = list(pad.iterate(tx))
-    symbolic = any(type(n) is SymVar for n in amounts)
-    if symbolic and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
+    asks = any(type(n) is SymVar for n in amounts)
+    if asks and isinstance(input, TensorVar) and input.fake.layout is torch.strided:
+        asks = not is_contiguous(input.fake)
+    if asks and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
         pad = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
     return call_leaf(tx, function, [input, pad, *args], kwargs)
 
@@ -98,9 +102,9 @@ def _foreach(foreach, each):
 
     def handle(tx, *args, **kwargs):
         value = kwargs.get("value")
-        if isinstance(value, FloatVar):
+        if is_float(value):
             count = len(list(args[0].iterate(tx)))
-            args, kwargs = [*args, ListVar([value.beside(tx, args)] * count)], {}
+            args, kwargs = [*args, ListVar([beside(tx, value, args)] * count)], {}
         values = args[3] if len(args) > 3 else None
         if not isinstance(values, SequenceVar) or not contains(tx, values, TensorVar):
             return call_leaf(tx, foreach, args, kwargs)

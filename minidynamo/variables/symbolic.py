@@ -41,6 +41,10 @@ CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
 }
 
 
+# operator -> the function that computes it for symbolic numbers; else the operator itself
+EXACT: dict[Any, Callable] = {}
+
+
 class Unpinned(Variable):
     """A value made of symbolic numbers.  What a subclass does not know is asked of the constant
     that the value is in this run, and that is guarded."""
@@ -79,6 +83,11 @@ class SymVar(Unpinned):
     def fake(self) -> Any:
         return self.value
 
+    @property
+    def expr(self) -> sympy.Expr:
+        """What an input of the graph is computed from: its own symbol."""
+        return self.value.node._expr
+
     def python_type(self) -> type:
         return self.value.node.pytype
 
@@ -114,7 +123,7 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
     if function is None or not all(map(is_number, variables)):
         return None
     try:
-        value = function(*[variable.value for variable in variables])
+        value = EXACT.get(function, function)(*[variable.value for variable in variables])
         symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
         if symbolic or type(value) in (int, float, bool):
             return tx.output.wrap_result(value)

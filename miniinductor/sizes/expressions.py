@@ -23,6 +23,8 @@ from typing import Any
 import sympy
 import torch
 
+from .polynomials import as_expression, divided, polynomial
+
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
@@ -35,11 +37,8 @@ def as_number(expr: sympy.Expr) -> int | float:
 # --- division -------------------------------------------------------------------------------------
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    quotient = sympy.cancel(a / b)
-    if sympy.denom(quotient) != 1:
-        return None
-    terms = sympy.Add.make_args(sympy.expand(quotient))
-    return quotient if all(term.is_integer for term in terms) else None
+    quotient, rest = _divided(a, b)
+    return quotient if rest == 0 else None
 
 
 def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
@@ -47,7 +46,7 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
     if divisor.is_Add and expression.has(*divisor.free_symbols):
-        return _divide_by_sum(expression, divisor)
+        return _divided(expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -69,17 +68,10 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     return quotient if whole else None
 
 
-def _divide_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same for a divisor that is a sum, as polynomials: x*(s + 1) + y = x * (s + 1) + y."""
-    quotient = exact(expression, divisor)
-    if quotient is not None:
-        return quotient, ZERO
-    try:
-        quotient, rest = sympy.div(expression, divisor, *divisor.free_symbols)
-    except sympy.PolynomialError:
-        return ZERO, expression
-    numbers = quotient.atoms(sympy.Number) | rest.atoms(sympy.Number)
-    return (quotient, rest) if all(n.is_Integer for n in numbers) else (ZERO, expression)
+def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """The same as polynomials, for a divisor that may be a sum: x*(s + 1) + y = x * (s + 1) + y."""
+    quotient, rest = divided(polynomial(expression), polynomial(divisor))
+    return as_expression(quotient), as_expression(rest)
 
 
 def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:

@@ -17,15 +17,19 @@ torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of
 (PyTorch hands those of torch.export to a solver).
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
-from .intervals import Interval, interval, settled
+from .intervals import UNKNOWN, Interval, interval, of_terms, settled
+from .polynomials import CONSTANT, Monomial, Polynomial, plus, polynomial
 
+MOST_STEPS = 500  # facts that are tried for one question; then its answer is not known
 LARGEST = 2**63 - 1
 
 
@@ -63,26 +67,36 @@ class Facts:
         self.table: dict[sympy.Symbol, Symbol] = {} if table is None else table
         # a symbol, a quotient or a remainder -> what it was found equal to
         self.replacements: dict[sympy.Expr, sympy.Expr] = {}
-        self.facts: list[sympy.Expr] = []  # integer expressions that are known to be >= 0
+        # quotients, remainders, maxima, ... -> what was learnt of their lowest and highest value
+        self.limits: dict[sympy.Expr, Interval] = {}
+        # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
+        self.facts: dict[tuple[Monomial, bool], list[Polynomial]] = {}
         self.unequal: set[sympy.Expr] = set()  # integer expressions that are known not to be 0
         self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b) with a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # other relations (of floats)
+        self.steps = 0  # facts that were tried for all the questions so far
         # answers, so that the same is not asked twice
         self._proofs: dict[sympy.Expr, bool | None] = {}
         self._bounds: dict[sympy.Expr, Interval] = {}
-        self._monomials: dict[sympy.Expr, set[tuple[sympy.Expr, bool]]] = {}
+        self._simple: dict[sympy.Expr, sympy.Expr] = {}
+        self._divided: dict[sympy.Expr, sympy.Expr] = {}
 
     def size_hint(self, expr: sympy.Expr) -> Any:
         """The value of `expr` in this run; None if it depends on an unbacked symbol."""
         expr = sympy.sympify(expr)
         if any(self.table[s].hint is None for s in expr.free_symbols):
             return None
-        value = expr.xreplace({s: sympy.Integer(self.table[s].hint) for s in expr.free_symbols})
+        value = expr.xreplace({s: sympy.sympify(self.table[s].hint) for s in expr.free_symbols})
         return bool(value) if value in (sympy.true, sympy.false) else as_number(value)
 
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
         the part that they are for sure, and 8 * (s0 // 8) is s0 once 8 is known to divide s0."""
+        if expr not in self._simple:
+            self._simple[expr] = self._simplified(expr)
+        return self._simple[expr]
+
+    def _simplified(self, expr: sympy.Expr) -> sympy.Expr:
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -101,9 +115,14 @@ class Facts:
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
+        if self.divisible and expr not in self._divided:
+            self._divided[expr] = self._with_fractions(expr)
+        return self._divided.get(expr, expr)
+
+    def _with_fractions(self, expr: sympy.Expr) -> sympy.Expr:
         if expr.is_Add or expr.is_Mul or expr.is_Pow:
             return expr.func(*map(self._divide, expr.args))
-        if not isinstance(expr, FloorDiv) or not self.divisible:
+        if not isinstance(expr, FloorDiv):
             return expr
         a, b = map(self._divide, expr.args)
         quotient = a / b if expr.args in self.divisible else exact(a, b)
@@ -119,7 +138,9 @@ class Facts:
         unknown."""
         expr = sympy.sympify(expr)
         if expr not in self._bounds:
-            self._bounds[expr] = interval(self._divide(expr), self._of_symbol, self.bounds)
+            low, high = interval(self._divide(expr), self._of_symbol, self.bounds)
+            least, most = self.limits.get(expr, UNKNOWN)
+            self._bounds[expr] = max(low, least), min(high, most)
         return self._bounds[expr]
 
     def _of_symbol(self, symbol: sympy.Expr) -> Interval:
@@ -171,24 +192,22 @@ class Facts:
         return None
 
     def _nonnegative(self, gap: sympy.Expr) -> bool:
-        """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?"""
-        if self.bounds(gap)[0] >= 0:
+        """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?
+        False, too, where the answer would take more than `MOST_STEPS` facts."""
+        terms = polynomial(self._divide(gap))
+        if of_terms(terms, self.bounds)[0] >= 0:
             return True
-        own = self._terms(gap)  # a fact helps if it has a term in common
-        return any(
-            own & self._terms(fact) and self.bounds(gap - fact)[0] >= 0 for fact in self.facts
-        )
+        for fact in itertools.islice(self._near(terms), MOST_STEPS):
+            self.steps += 1
+            if of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0:
+                return True
+        return False
 
-    def _terms(self, expr: sympy.Expr) -> set[tuple[sympy.Expr, bool]]:
-        """The terms of a polynomial but for the constant, each as (monomial, is it added?):
-        s0*s1 - 2*s0 + 3 has (s0*s1, True) and (s0, False)."""
-        if expr not in self._monomials:
-            terms = sympy.Add.make_args(sympy.expand(self._divide(expr)))
-            pairs = [term.as_coeff_Mul() for term in terms]
-            self._monomials[expr] = {
-                (monomial, number > 0) for number, monomial in pairs if monomial != 1
-            }
-        return self._monomials[expr]
+    def _near(self, terms: Polynomial) -> Iterator[Polynomial]:
+        """Polynomials that are >= 0 and have a term in common with `terms`: facts, each once.
+        (more/quotient_facts.py adds what defines a quotient.)"""
+        near = [self.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
+        yield from {id(fact): fact for facts in near for fact in facts}.values()
 
     def _small_mod(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
         """a % b is a where 0 <= a < b, 0 where b is known to divide a."""
@@ -209,6 +228,8 @@ class Facts:
         """Forget the answers given so far: by what was learnt there may be others now."""
         self._proofs.clear()
         self._bounds.clear()
+        self._simple.clear()
+        self._divided.clear()
 
     def learn(self, fact: sympy.Expr, line: str = "") -> None:
         """`fact` holds from now on: later questions may be proved by it."""
@@ -236,15 +257,28 @@ class Facts:
     def _learn_nonnegative(self, gap: sympy.Expr, line: str) -> None:
         constant, rest = gap.as_coeff_Add()
         factor, atom = rest.as_coeff_Mul()
-        if not atom.is_Symbol or not factor.is_Integer:
-            self.facts.append(gap)
+        if not (constant.is_Integer and factor.is_Integer):
             return
-        row = self.table[atom]
-        row.bounded_at = line
-        if factor > 0:
-            row.low = max(row.low, -(int(constant) // int(factor)))
-        else:
-            row.high = min(row.high, int(constant) // -int(factor))
+        if atom.is_Symbol or isinstance(atom, ATOMS):
+            self._learn_limit(atom, int(factor), int(constant), line)
+            return
+        terms = polynomial(gap)
+        for monomial, number in terms.items():
+            if monomial != CONSTANT:
+                self.facts.setdefault((monomial, number > 0), []).append(terms)
+
+    def _learn_limit(self, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
+        """factor * atom + constant >= 0"""
+        is_lower = factor > 0
+        limit = -(constant // factor) if is_lower else constant // -factor
+        if atom.is_Symbol:
+            row = self.table[atom]
+            row.bounded_at = line
+            row.low = max(row.low, limit) if is_lower else row.low
+            row.high = row.high if is_lower else min(row.high, limit)
+            return
+        low, high = self.limits.get(atom, UNKNOWN)
+        self.limits[atom] = (max(low, limit), high) if is_lower else (low, min(high, limit))
 
     def _learn_equal(self, gap: sympy.Expr, line: str) -> None:
         divided = divisibility(gap)
@@ -260,8 +294,12 @@ class Facts:
             self.replacements[atom] = -constant / factor
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
+            else:
+                self._learn_nonnegative(gap, line)
+                self._learn_nonnegative(-gap, line)
             return
-        self.facts += [gap, -gap]
+        self._learn_nonnegative(gap, line)
+        self._learn_nonnegative(-gap, line)
 
     def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
         """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it

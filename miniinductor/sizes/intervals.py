@@ -26,12 +26,14 @@ Mirrors torch/utils/_sympy/value_ranges.py (paper section 5).
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 
 from .expressions import ATOMS, INFINITY, FloorDiv, Mod
+from .polynomials import CONSTANT, MOST_TERMS, Monomial, Polynomial, polynomial, shifted
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY
@@ -113,67 +115,53 @@ def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> s
 
 
 # --- sums and products ----------------------------------------------------------------------------
-@functools.cache
-def _rest(number: int) -> sympy.Symbol:
-    """Stands for what an atom has above its lowest value."""
-    return sympy.Symbol(f"_rest{number}", integer=True, nonnegative=True)
+def of_polynomial(expr: sympy.Expr, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The interval of a polynomial in atoms (symbols, quotients, maxima, ...), whose intervals
+    `interval_of` gives."""
+    return of_terms(polynomial(expr), interval_of)
 
 
-def of_polynomial(
-    polynomial: sympy.Expr, interval_of: Callable[[sympy.Expr], Interval]
-) -> Interval:
-    """The interval of an expanded polynomial in atoms (symbols, quotients, maxima, ...), whose
-    intervals `interval_of` gives.
+def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The same for a polynomial that is multiplied out.
 
     Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
     polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
-    shifted: dict[sympy.Expr, sympy.Expr] = {}
-    heights: dict[sympy.Symbol, Any] = {}  # the highest value of each rest; the lowest is 0
-    for atom in _atoms(polynomial):
+    if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
+        return UNKNOWN
+    lowest: dict[sympy.Expr, int] = {}
+    heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be
+    for atom in {atom for monomial in terms for atom, _ in monomial}:
+        if not atom.is_Symbol and not isinstance(atom, ATOMS):
+            return UNKNOWN  # a negative power, or a product that is too long
         low, high = interval_of(atom)
-        if low > BELOW_ALL:
-            rest = _rest(len(shifted))
-            shifted[atom] = rest + low
-            heights[rest] = high - low
-    low = high = sympy.Integer(0)
-    for term in sympy.Add.make_args(sympy.expand(polynomial.xreplace(shifted))):
-        number, factors = term.as_coeff_Mul()
-        if factors == 1:
+        if low is BELOW_ALL:
+            return UNKNOWN
+        lowest[atom] = low
+        heights[atom] = INFINITY if high is INFINITY else high - low
+    low: Any = 0
+    high: Any = 0
+    for monomial, number in shifted(terms, lowest).items():
+        if monomial == CONSTANT:
             low += number
             high += number
             continue
-        most = _most(factors, heights)
-        if most is None:
-            return UNKNOWN
+        most = _most(monomial, heights)
+        change = INFINITY if most is INFINITY else abs(number) * most
         if number > 0:
-            high += number * most
+            high += change
         else:
-            low += number * most
+            low -= change
     return low, high
 
 
-def _atoms(polynomial: sympy.Expr) -> list[sympy.Expr]:
-    """The symbols, quotients, maxima, ... that are factors of a term, perhaps as a power.  Of
-    s // 2 that is the whole quotient, and not the symbol s in it."""
-    factors = set()
-    for term in sympy.Add.make_args(polynomial):
-        for factor in sympy.Mul.make_args(term):
-            factors |= {factor, getattr(factor, "base", None)}
-    return [atom for atom in polynomial.atoms(sympy.Symbol, *ATOMS) if atom in factors]
-
-
-def _most(factors: sympy.Expr, heights: dict[sympy.Symbol, Any]) -> Any:
-    """The highest value of a product of rests.  None if a factor is something else (an atom without
-    a lowest value, a negative power): then nobody knows the sign of the product."""
-    most = sympy.Integer(1)
-    for factor in sympy.Mul.make_args(factors):
-        base, power = factor.as_base_exp()
-        if base not in heights or not power.is_Integer or power < 0:
-            return None
-        if heights[base] == 0:
-            return sympy.Integer(0)  # this atom has one value alone; 0 times infinity is 0 here
-        most *= heights[base] ** power
-    return most
+def _most(monomial: Monomial, heights: dict[sympy.Expr, Any]) -> Any:
+    """The highest value of a product of rests."""
+    factors = [(heights[atom], power) for atom, power in monomial]
+    if any(height == 0 for height, _ in factors):
+        return 0  # such an atom has one value alone; 0 times infinity is 0 here
+    if any(height is INFINITY for height, _ in factors):
+        return INFINITY
+    return math.prod(height**power for height, power in factors)
 
 
 def interval(
@@ -183,12 +171,12 @@ def interval(
 ) -> Interval:
     """The interval of any expression, from those of its symbols and of its parts."""
     if expr.is_number:
-        return expr, expr
+        return (int(expr), int(expr)) if expr.is_Integer else (expr, expr)
     if expr.is_Symbol:
         return of_symbol(expr)
     if isinstance(expr, ATOMS):
         return of_function(expr, [of_part(a) for a in expr.args])
-    return of_polynomial(sympy.expand(expr), of_part)
+    return of_polynomial(expr, of_part)
 
 
 # --- what symbols say of themselves ---------------------------------------------------------------

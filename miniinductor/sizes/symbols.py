@@ -189,6 +189,17 @@ def quotient(a: Size, b: Size) -> Size | None:
     return size(FloorDiv(dividend, divisor))
 
 
+def is_contiguous(tensor: torch.Tensor) -> bool:
+    """Are its strides those of a contiguous tensor of its sizes, for all sizes?  False: not, or not
+    known."""
+    expected: Any = 1
+    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
+        if not same(stride, expected):
+            return False
+        expected = expected * n
+    return True
+
+
 def is_dense(tensor: "torch.Tensor | Described") -> bool:
     """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where
     that is not known."""

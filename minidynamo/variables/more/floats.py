@@ -1,91 +1,144 @@
-"""Floats that change from call to call (a scheduler's learning rate): tensors in the graph.
+"""Floats that change from call to call: a clock (`self.t += dt`), a scheduler's learning rate.
 
-In:   a float at a source that had another value in an earlier call.
-Out:  a FloatVar: a placeholder of the graph; `floats_as_tensors` makes the tensor at each call.
+In:   a float at a source that had another value in an earlier compilation.
+Out:  a SymVar of a float symbol.  What the program computes with it is computed in Python, again in
+      each call; where a tensor meets it, it is an input of the graph: a 0-d float64 tensor, which
+      `floats_as_tensors` makes.
 
     >>> wrap_float(builder, 0.1, source)        # a constant, guarded by its value, at first
+    >>> wrap_float(builder, 0.2, source)        # then symbolic f0
+
+Whatever needs the number itself (an argument of an op that takes no tensor there) pins it, and
+tracing starts over.  # PyTorch: torch.SymFloat, turned into tensors later
+(torch/fx/passes/_tensorify_python_scalars.py).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
-import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import sympy
 import torch
 
+from miniinductor.sizes.facts import LARGEST, Symbol
+
 from ... import hooks
-from ..base import Codegen, Frame, OutputGraph, Source, Variable
-from ..constant import ConstantVar, argument_of, wrap_constant
+from ...graph_capture import OutputGraph
+from ...symbolic_inputs import symbolic_node
+from ...symbolic_numbers import SymNode
+from ...symbolic_shapes import Decision, ShapeEnv
+from ..base import Frame, Source, Variable
+from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
-from ..symbolic import Unpinned
+from ..symbolic import EXACT, SymVar
 from ..tensor import TensorVar
 
-
-if TYPE_CHECKING:
-    from ...conversion import Conversion
-    from ...convert_frame import FrameCompiler
-    from ...guards import Guard
-    from ...symbolic_eval.evaluator import RootFrame
+FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
 
-class FloatVar(Unpinned):
-    """A float that changes from call to call (a scheduler's learning rate): a float for the
-    program, a 0-d float64 tensor in the graph.
+@BY_VALUE.rule(float)
+def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """In the place of the core's rule, which takes every float as a constant."""
+    policy = builder.policy
+    if policy.dynamic is False:
+        return wrap_constant(builder, value, source)
+    is_free = abs(value) < 1e308 and source.name() not in policy.pinned
+    chosen = is_free and policy.changed(value, source)
+    policy.met.append((source, value, chosen))
+    if not chosen:
+        return wrap_constant(builder, value, source)
+    builder.guard(source, "FLOAT", FINITE)
+    known = builder.float_inputs.get(source)
+    if known is None:
+        number = create_float(builder.shape_env, value, source)
+        known = builder.float_inputs[source] = SymVar(number, source=source)
+    return known
 
-    Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument)
-    pins it: `pin` puts back the guards that make it a constant.  One that the program reads has a
-    source; what follows from it has none.
-    # PyTorch: torch.SymFloat, turned into tensors later
-    # (torch/fx/passes/_tensorify_python_scalars.py).
-    """
 
-    cls = float
-    value: float
-    tensor: TensorVar
-    pin: Callable
+def create_float(env: Any, value: float, source: Source) -> torch.SymFloat:
+    """A SymFloat for a float that is `value` in this run."""
+    number = sum(not symbol.is_integer for symbol in env.table)
+    symbol = sympy.Symbol(f"f{number}", real=True)
+    env.table[symbol] = Symbol(symbol, value, [source], -LARGEST, LARGEST, env.where())
+    return torch.SymFloat(SymNode(env, symbol, float, value))
 
-    def is_constant(self) -> bool:
-        return True
 
-    def as_constant(self) -> Any:
-        self.pin()
-        return self.value
+specialize = ShapeEnv.specialize
 
-    def argument(self, part: Any) -> Any:
-        return argument_of(self.as_constant())
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.as_constant())
+def pin_float(env: ShapeEnv, expr: sympy.Expr, line: str | None = None) -> Any:
+    """The number of a float symbol, which is one from now on: tracing starts over."""
+    expr = env.simplify(sympy.sympify(expr))
+    if not expr.is_Symbol or expr.is_integer or env.table[expr].hint is None:
+        return specialize(env, expr, line)
+    row = env.table[expr]
+    row.pinned_at = line or env.where()
+    env.replacements[expr] = number = sympy.Float(row.hint)
+    env.decisions.append(Decision(sympy.Eq(expr, number), False, row.pinned_at))
+    env.forget_answers()
+    return row.hint
 
-    # ---- in the graph
-    def beside(self, tx: Frame, others: Iterable[Variable]) -> Variable:
-        """What to use where `others` are the call's other arguments.  A number takes the dtype of
-        the tensors it meets; a 0-d tensor only does so beside floating tensors that have
-        dimensions, and is cast beside others."""
-        met = [
-            t.fake
-            for other in others
-            for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,))
-            if isinstance(t, TensorVar)
-        ]
-        if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
-            return self.tensor
-        dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
-        if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
-            return ConstantVar(self.as_constant())
-        return tx.output.call_graph(tx, "call_method", "to", [self.tensor, ConstantVar(dtype)], {})
 
-    def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
-        """A float from `operands`: FloatVars and ConstantVars of numbers."""
-        floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensors = [v.tensor if isinstance(v, FloatVar) else v for v in operands]
-        made: Any = tx.node(operation, tensors)
-        value = operation(*[v.value for v in operands])
-        return FloatVar(value, made, lambda: [v.pin() for v in floats])
+ShapeEnv.specialize = pin_float
+
+
+def is_float(variable: Any) -> bool:
+    """Is it a float that is made of a float symbol?"""
+    if type(variable) is not SymVar or type(variable.value) is not torch.SymFloat:
+        return False
+    return made_of_floats(variable.value)
+
+
+def made_of_floats(number: Any) -> bool:
+    env = number.node.shape_env
+    symbols = number.node.expr.free_symbols
+    return any(not symbol.is_integer and env.table[symbol].sources for symbol in symbols)
+
+
+# ---- in the graph
+class FloatInput(TensorVar):
+    """The placeholder of a float: `expr`, over symbols, is what the program computes it from."""
+
+    expr: Any = None
+
+
+def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
+    """The float as a 0-d float64 tensor in the graph; the same one for the same expression."""
+    expr = variable.value.node.expr
+    known = output.float_inputs.get(expr)
+    if known is None:
+        real = torch.tensor(float(variable.value.node.hint), dtype=torch.float64)
+        node = output.add_input("placeholder", output.unique_name("number"), output.fake_of(real))
+        symbol = min(expr.free_symbols, key=str)
+        source = output.shape_env.table[symbol].sources[0]
+        given = (node, node.meta["example_value"], float, real)
+        output.inputs.append(FloatInput(*given, source=source, expr=expr))
+        known = output.float_inputs[expr] = TensorVar(*given, source=source)
+    return known
+
+
+def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
+    """What to use where `others` are the call's other arguments.  A number takes the dtype of the
+    tensors it meets; a 0-d tensor only does so beside floating tensors that have dimensions, and is
+    cast beside others."""
+    met = [
+        t.fake
+        for other in others
+        for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,))
+        if isinstance(t, TensorVar)
+    ]
+    tensor = tensor_of(tx.output, variable)
+    if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
+        return tensor
+    dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
+    if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
+        return variable.constant()
+    return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
 
 
 ARITHMETIC = frozenset(
@@ -97,15 +150,14 @@ ARITHMETIC = frozenset(
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
-    """(target, args, kwargs) of a call in the graph where each FloatVar is a tensor, if the
-    operation takes one there, or else a constant."""
-    given = (*args, *kwargs.values())
-    if not tx.output.floats or not any(isinstance(value, FloatVar) for value in given):
+    """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
+    takes one there; else it is pinned once it is to stand in the graph."""
+    if not tx.output.float_inputs or not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
     if (
-        isinstance(alpha, FloatVar)
+        is_float(alpha)
         and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
         and len(args) == 2
     ):
@@ -114,12 +166,24 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         product = tx.node(multiply, [args[1], alpha])
         args, kwargs = [args[0], product], {}
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
-        args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
-    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
-    return target, [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
+        args = [beside(tx, a, args) if is_float(a) else a for a in args]
+    if target is torch.tensor and len(args) == 1 and not kwargs:
+        dtype = ConstantVar(torch.get_default_dtype())
+        return "to", [tensor_of(tx.output, args[0]), dtype], {}
+    return target, args, kwargs
 
 
 hooks.BEFORE_NODES.append(with_tensors)
+
+
+def pinned_in_the_graph(output: OutputGraph, tx: Any, value: Any) -> Any:
+    """The node of a symbolic number; one that is made of a float is the number of this run."""
+    if type(value) is not torch.SymBool and made_of_floats(value):
+        return value.node.guard_int()
+    return symbolic_node(output, tx, value)
+
+
+OutputGraph.symbolic_node = pinned_in_the_graph
 
 
 def _scaled(name: str, symbol: str) -> Callable:
@@ -128,8 +192,8 @@ def _scaled(name: str, symbol: str) -> Callable:
 
     def method(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
         value = kwargs.get("value")
-        if isinstance(value, FloatVar):
-            value = value.beside(tx, args)
+        if is_float(value):
+            value = beside(tx, value, args)
         if not isinstance(value, TensorVar):
             return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
         change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
@@ -143,50 +207,9 @@ for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
         setattr(TensorVar, f"method_{_method}", _scaled(_method, _symbol))
 
 
-@BY_VALUE.rule(float)
-def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """In the place of the core's rule, which takes every float as a constant."""
-    if not builder.floats or source.name() not in builder.floats:
-        return wrap_constant(builder, value, source)
-    if source not in builder.float_inputs:
-        builder.guard(source, "FLOAT", "type({0}) is float")
-        real = torch.tensor(value, dtype=torch.float64)
-        fake = builder.fake_of(real)
-        node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        tensor = TensorVar(node, node.meta["example_value"], float, real, source=source)
-        builder.inputs.append(tensor)
-        pin = functools.partial(wrap_constant, builder, value, source)
-        builder.float_inputs[source] = FloatVar(value, tensor, pin, source=source)
-    return builder.float_inputs[source]
-
-
-# ---- which floats change, and the graph that takes them
-CONSTANT: frozenset[str] = frozenset()  # in FrameCompiler.floats: every float is a constant
-
-
-def note_float(compiler: FrameCompiler, code: types.CodeType, failed: Guard) -> None:
-    """A float that has changed is an input of the next graph."""
-    if failed.kind != "EQUALS" or "is float" not in failed.check:
-        return
-    if compiler.dynamic is False or compiler.backend_name == "eager":
-        return
-    names = compiler.floats.setdefault(code, set())
-    if names is not CONSTANT:
-        names.add(failed.source.name())
-
-
-def take_floats_as_constants(conversion: Conversion, frame: RootFrame) -> bool:
-    """A float that is no constant may be what broke the graph."""
-    if frame.split is None or not frame.output.float_inputs:
-        return False
-    conversion.compiler.floats[conversion.code] = CONSTANT
-    return True
-
-
 def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) -> Callable:
     """`compiled`, with tensors in the place of the inputs that are floats for the program."""
-    inputs = enumerate(output.inputs)
-    places = [n for n, variable in inputs if type(variable) is TensorVar and variable.cls is float]
+    places = [n for n, variable in enumerate(output.inputs) if type(variable) is FloatInput]
 
     def run(*args: Any) -> Any:
         tensors = list(args)
@@ -197,6 +220,81 @@ def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) 
     return run if places else compiled
 
 
-hooks.FAILED_GUARDS.append(note_float)
-hooks.LESSONS.append(take_floats_as_constants)
 hooks.ADAPTERS.append(floats_as_tensors)
+
+
+# ---- what torch would compute by other operations, which round
+def as_node(number: Any, other: Any) -> SymNode:
+    """The node of a symbolic number, or of a constant beside one."""
+    if hasattr(number, "node"):
+        return number.node
+    return other.node.wrap_float(number) if type(number) is float else other.node.wrap_int(number)
+
+
+def _exact(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`a // b` of floats as Python computes it, and not math.floor(a / b), which is torch's."""
+
+    def compute(a: Any, b: Any) -> Any:
+        if torch.SymFloat not in (type(a), type(b)):
+            return function(a, b)
+        return torch.SymFloat(getattr(as_node(a, b), name)(as_node(b, a)))
+
+    return compute
+
+
+for _name in ("floordiv", "mod"):
+    for _function in (getattr(operator, _name), getattr(operator, f"i{_name}")):
+        EXACT[_function] = _exact(_name, _function)
+
+
+# ---- where Python raises, or gives a complex number
+class OutOfDomain(ValueError):
+    """The operation may raise for other floats: it is computed with the numbers of this run."""
+
+
+def between(low: float, x: SymNode, high: float) -> list[sympy.Expr]:
+    return [sympy.Gt(x.expr, low), sympy.Lt(x.expr, high)]
+
+
+def power(base: SymNode, exponent: SymNode) -> list[sympy.Expr]:
+    if exponent.expr.is_number and abs(exponent.hint) <= 16:
+        if exponent.hint >= 0 and float(exponent.hint).is_integer():
+            return between(-1e15, base, 1e15)
+        return between(1e-15, base, 1e15)
+    if base.expr.is_number and 0 < base.hint <= 1:
+        return [sympy.Ge(exponent.expr, 0)]
+    raise OutOfDomain
+
+
+def divisor(a: SymNode, b: SymNode) -> list[sympy.Expr]:
+    return [] if b.expr.is_number else [sympy.Ne(b.expr, 0)]
+
+
+DOMAINS: dict[str, Callable[..., list[sympy.Expr]]] = {
+    **dict.fromkeys("truediv int_truediv float_truediv floordiv mod".split(), divisor),
+    **dict.fromkeys("pow float_pow".split(), power),
+    **dict.fromkeys("sym_sin sym_cos sym_tan".split(), lambda x: between(-1e15, x, 1e15)),
+    **dict.fromkeys("sym_sinh sym_cosh".split(), lambda x: between(-700, x, 700)),
+    **dict.fromkeys("sym_asin sym_acos".split(), lambda x: between(-1, x, 1)),
+    "sym_sqrt": lambda x: [sympy.Ge(x.expr, 0)],
+    "sym_log2": lambda x: [sympy.Gt(x.expr, 0)],
+}
+
+
+def check_domain(node: SymNode, name: str, *others: SymNode) -> None:
+    """Guard that an operation on floats raises nothing.  OutOfDomain where it may."""
+    nodes = (node, *others)
+    if all(symbol.is_integer for n in nodes for symbol in n.expr.free_symbols):
+        return
+    for n in nodes:
+        if n.hint is None:
+            return
+        is_negative_zero = n.hint == 0 and math.copysign(1, n.hint) < 0
+        if not math.isfinite(n.hint) or n.expr.is_number and is_negative_zero:
+            raise OutOfDomain
+    for relation in DOMAINS[name](*nodes) if name in DOMAINS else ():
+        if not node.shape_env.decide(relation):
+            raise OutOfDomain
+
+
+SymNode.check_domain = check_domain

@@ -1,0 +1,175 @@
+"""Numbers that change in each call: few compilations, the results of plain Python.  `make storms`
+runs all the programs, with both backends."""
+
+import logging
+import sys
+
+import pytest
+import storm_programs
+import torch
+from storm_programs import MOST, PROGRAMS
+
+import minidynamo
+
+SAMPLE = list(PROGRAMS)[::2]
+BY_INDUCTOR = ["module_float_counts", "cache_position", "negative_index", "decoder"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_few_compilations(name):
+    assert not storm_programs.run(name, lambda f: minidynamo.compile(f, backend="eager"), 6)
+    assert storm_programs.compilations() <= MOST
+
+
+@pytest.mark.parametrize("name", BY_INDUCTOR)
+def test_the_same_with_kernels(name):
+    assert not storm_programs.run(name, minidynamo.compile, 5)
+    assert storm_programs.compilations() <= MOST
+
+
+def in_place(x, t):
+    y = t
+    t //= 0.7
+    y %= 0.3
+    return x * t + y, t, y
+
+
+FLOATS = {
+    "division": lambda x, t: x / t if t else x,
+    "division of numbers": lambda x, t: x * (1 / (t - 0.5)),
+    "floor": lambda x, t: x + t // 0.3 + t % 0.3,
+    "in place": lambda x, t: in_place(x, t),
+    "a power": lambda x, t: x * t**2 + t**0.5,
+    "a power of a number": lambda x, t: x * 0.9**t,
+    "functions": lambda x, t: x * torch.tensor(t).sin() + round(t, 1) + int(t),
+    "text": lambda x, t: (x * t, f"{t:.2f}", {t: 1}),
+    "order": lambda x, t: (
+        x * max(t, 0.35),
+        min(1, t),
+        sorted([0.5, t]),
+        t == 0.5,
+        t < float("inf"),
+    ),
+    "a size": lambda x, t: (x[: int(t * 4)], torch.full((2,), t), x * t),
+    "negative zero": lambda x, t: (t * -0.0, -t, abs(t), x + t),
+}
+VALUES = (0.1, 0.7, 0.3, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("nan"), 1e300)
+
+
+def outcome(function, *args):
+    try:
+        return repr(function(*args))
+    except (ValueError, ZeroDivisionError, OverflowError, RuntimeError) as error:
+        return repr(error)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_are_pythons_own(name):
+    """To the last bit, signs of zeros, exceptions and types."""
+    function = FLOATS[name]
+    compiled = minidynamo.compile(function, backend="eager")
+    x = torch.arange(8.0)
+    for value in VALUES:
+        assert outcome(compiled, x, value) == outcome(function, x, value), value
+
+
+INDICES = {
+    "in the middle": lambda x, n: x[1, n, :2],
+    "behind an ellipsis": lambda x, n: x[..., n],
+    "in front of an ellipsis": lambda x, n: x[n, ...],
+    "with None": lambda x, n: x[None, :, n],
+    "two": lambda x, n: x[n, n - 1],
+    "negative": lambda x, n: x[:, -n],
+    "beside a tensor": lambda x, n: x[torch.tensor([0, 1]), n],
+    "out of range": lambda x, n: x[0, n + 5],
+    "too many": lambda x, n: x[n, n, n, n],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize("writes", [False, True])
+def test_symbolic_indices(name, writes):
+    read = INDICES[name]
+
+    def write(x, n):
+        x = x.clone()
+        target = Recorder()
+        read(target, n)
+        x[target.key] = 7.0
+        return x
+
+    function = write if writes else read
+    compiled = minidynamo.compile(function, backend="eager")
+    x = torch.randn(6, 7, 8)
+    for n in (2, 3, 4, 5, 6):
+        try:
+            expected = function(x, n)
+        except IndexError:
+            with pytest.raises(IndexError):
+                compiled(x, n)
+        else:
+            assert torch.equal(compiled(x, n), expected)
+
+
+class Recorder:
+    """Keeps the key that it was asked for."""
+
+    def __getitem__(self, key):
+        self.key = key
+
+
+def test_past_the_limit_no_guard_is_looked_for(monkeypatch, caplog):
+    compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")
+    asked = []
+    original = minidynamo.guards.GuardFunction.first_failure
+
+    def first_failure(*args):
+        asked.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(minidynamo.guards.GuardFunction, "first_failure", first_failure)
+    with caplog.at_level(logging.WARNING, "minidynamo"):
+        for n in range(30):
+            compiled(torch.ones(2), f"name {n}")
+    limit = minidynamo.config.recompile_limit
+    assert len(asked) == limit and len(caplog.records) == 1
+    assert "name == 'name 7'" in caplog.text
+    minidynamo.reset()  # another chance
+    compiled(torch.ones(2), "again")
+    assert sum(minidynamo.counters["graphs"].values()) == 1
+
+
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("two", torch.tensor(2.0))
+
+    def forward(self, x):
+        x = x * self.two
+        sys.intern("a break")
+        return x + 1
+
+
+def test_modules_that_are_made_anew_in_each_call(caplog):
+    part = Part
+    compiled = minidynamo.compile(lambda x: part()(x), backend="eager")
+    with caplog.at_level(logging.WARNING, "minidynamo"):
+        for _ in range(30):
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert sum(minidynamo.counters["frames"].values()) <= 4 * minidynamo.config.recompile_limit
+    assert "died before a second call" in caplog.text
+
+
+def test_modules_that_are_used_may_come_and_go():
+    """A search over models: each is trained for a while."""
+    for _ in range(2 * minidynamo.config.recompile_limit):
+        compiled = minidynamo.compile(Part(), backend="eager")
+        for _ in range(3):
+            compiled(torch.ones(2))
+    graphs = minidynamo.counters["graphs"]["Part.forward"]
+    assert graphs == 2 * minidynamo.config.recompile_limit

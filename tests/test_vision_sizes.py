@@ -1,0 +1,72 @@
+"""Vision models whose images change their size: the second size is compiled with symbols, in
+bounded time, and the third needs no compilation, or few."""
+
+import logging
+
+import pytest
+import torch
+from vision_programs import PROGRAMS, SIZES
+
+import minidynamo
+from miniinductor.sizes import facts, intervals, polynomials
+
+# compilations for the four sizes: those whose shapes are a matter of parity need more
+MORE = {"ssim": 4, "swin": 3}
+# `make vision` runs all of them
+QUICK = """unet-2 unet-4 unet-crop unet-size ssim detr yolo swin pyramid patches pooled""".split()
+
+
+def run(name, sizes, **options):
+    """The model at these sizes, against eager; the compiled frames' records."""
+    minidynamo.reset()
+    torch.manual_seed(0)
+    model = PROGRAMS[name]().eval()
+    compiled = minidynamo.compile(model, backend="eager", **options)
+    with torch.no_grad():
+        for size in sizes:
+            x = torch.randn(1, 3, *size)
+            torch.testing.assert_close(compiled(x), model(x), atol=1e-3, rtol=1e-3)
+    return list(minidynamo.records.frames)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_sizes_that_change(name):
+    records = run(name, SIZES)
+    assert not minidynamo.counters["graph_breaks"]
+    assert len(records) <= MORE.get(name, 2)
+    # what a question costs does not grow with the number of facts
+    assert all(r.shape_env is None or r.shape_env.steps < 10_000 for r in records)
+
+
+@pytest.mark.parametrize("name", ["unet-2", "detr"])
+def test_symbols_from_the_start(name):
+    (record,) = run(name, SIZES[1:], dynamic=True)
+    assert record.shape_env.table
+
+
+def test_nothing_is_asked_about_the_number_of_elements():
+    """Torch's rule for convolutions asks `input.numel() > 20480`."""
+    *_, record = run("unet-2", [(16, 16), (36, 40), (200, 164)])
+    texts = [guard.code for guard in record.guards if guard.kind == "SIZES"]
+    assert not [text for text in texts if "20480" in text]
+    assert sum(minidynamo.counters["graphs"].values()) == 2
+
+
+def test_a_budget_that_is_spent_makes_numbers_of_sizes(caplog):
+    with minidynamo.config.patch(size_steps=5), caplog.at_level(logging.WARNING, "minidynamo"):
+        records = run("unet-crop", SIZES[:2])
+    assert "size_steps" in caplog.text and "vision_programs.py" in caplog.text
+    assert minidynamo.counters["sizes"]
+    assert records[-1].pinned
+
+
+def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):
+    """The prover does not know, then; that is never wrong."""
+    monkeypatch.setattr(polynomials, "MOST_TERMS", 3)
+    monkeypatch.setattr(facts, "MOST_STEPS", 1)
+    monkeypatch.setattr(intervals, "MOST_TERMS", 3)
+    polynomials.polynomial.cache_clear()
+    try:
+        run("unet-size", SIZES[:2])
+    finally:
+        polynomials.polynomial.cache_clear()
