@@ -14,7 +14,7 @@ import collections
 import types
 import weakref
 
-from .. import config, frame_hook, hooks, records
+from .. import config, frame_hook, hooks
 from ..convert_frame import FrameCompiler
 from ..entries import entries_before
 from ..records import FrameRecord
