@@ -36,6 +36,7 @@ from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
+from .choices import are_numbers, extreme
 
 EMPTY = TupleVar([])
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
@@ -77,11 +78,13 @@ def _next(tx, iterator, default=None, /):
 
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
-    values = [first, *others] if others else first.iterate(tx)
+    values: Any = [first, *others] if others else first.iterate(tx)
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, CALLS[function]), values)
+    if key is None and isinstance(values, list) and are_numbers(values):
+        return extreme(tx, symbol, values)
     best = best_measure = None
     for value in values:  # each is measured and compared before the next is asked for
         plain = key is None or key.identity() is None

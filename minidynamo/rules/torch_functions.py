@@ -27,7 +27,8 @@ from .torch_state import at
 
 COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
 ELSEWHERE = """
-    compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export
+    compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
+    onnx.is_in_onnx_export
     _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
     overrides.has_torch_function overrides.has_torch_function_unary
     overrides.has_torch_function_variadic

@@ -30,7 +30,10 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     base: Any = next(
         (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
     )
-    made = base.__new__(cls)
+    if issubclass(cls, tuple):
+        made, payload = tuple.__new__(cls, payload), None
+    else:
+        made = base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
             for key, value in payload.items():
