@@ -34,6 +34,8 @@ TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 FAILED_GUARDS: "list[Callable[[FrameCompiler, types.CodeType, Guard], None]]" = []
 # (conversion, traced frame): was something learned that makes another attempt worthwhile?
 LESSONS: "list[Callable[[Conversion, RootFrame], bool]]" = []
+# (conversion): fullgraph=True forbids the break that was met; is there another way?
+WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 

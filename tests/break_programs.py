@@ -482,7 +482,7 @@ def tolist_of_a_constant():
     return f, (X(),)
 
 
-@program(graphs=1, breaks=2)
+@program
 def gradient_is_set():
     def f(x, p):
         p.grad = None
@@ -495,7 +495,7 @@ def gradient_is_set():
     return f, (X(), p)
 
 
-@program(graphs=1, breaks=2)
+@program
 def attribute_of_a_tensor():
     def f(x, y):
         x.scale = 2.0
@@ -657,6 +657,20 @@ def bincount():
 @program(graphs=2, breaks=1)
 def item():
     return lambda x: x * x.max().item(), (X(grad=False),)
+
+
+@program(graphs=2, breaks=1)
+def where_of_a_condition():
+    return lambda x: torch.where(x > 0)[0] + 1, (X(grad=False),)
+
+
+@program(graphs=1, breaks=1)
+def tolist_into_a_sum():
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        return x.sum() + a * 2 + b
+
+    return f, (X(), torch.tensor([1, 2]))
 
 
 # ---- modules

@@ -59,16 +59,22 @@ def same(ours, plain):
             same(ours.grad, plain.grad)
 
 
-def check(name, backend):
+def check(name, backend, fullgraph=False):
     program, args = PROGRAMS[name]()
     plain = observed(program, args, program)
     program, args = PROGRAMS[name]()
-    compiled = minidynamo.compile(program, backend=backend)
+    compiled = minidynamo.compile(program, backend=backend, fullgraph=fullgraph)
     same(observed(program, args, compiled), plain)
     counters = minidynamo.counters
     found = counters["graphs"].total(), counters["graph_breaks"].total()
-    assert found == COUNTS[name], dict(counters["graph_breaks"])
+    assert found == ((1, 0) if fullgraph else COUNTS[name]), dict(counters["graph_breaks"])
     assert not [text for text in counters["skipped"] if "the compiler failed" in text]
+
+
+DATA_DECIDE = """
+    nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
+    tolist_into_a_sum where_of_a_condition
+""".split()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -79,3 +85,16 @@ def test_captured(name):
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_compiled(name):
     check(name, "inductor")
+
+
+@pytest.mark.parametrize("name", DATA_DECIDE)
+def test_what_only_the_run_knows_stays_in_a_full_graph(name):
+    check(name, "eager", fullgraph=True)
+
+
+def test_a_decision_about_what_only_the_run_knows_is_named():
+    def f(x):
+        return x[x > 0] if (x > 0).sum().item() > 3 else x
+
+    with pytest.raises(minidynamo.Unsupported, match="u0 > 3"):
+        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
