@@ -119,12 +119,12 @@ def typed_tensor_classes():
 TABLE = np.linspace(0.5, 1.5, 4).astype(np.float32)
 
 
-@program(graphs=1, breaks=1)
+@program
 def from_numpy_of_a_global():
     return lambda x: x * torch.from_numpy(TABLE), (X(),)
 
 
-@program(graphs=2, breaks=4)
+@program
 def numpy_constants():
     def f(x):
         steps = np.linspace(0.0, 1.0, 4)
@@ -134,7 +134,7 @@ def numpy_constants():
     return f, (X(),)
 
 
-@program(graphs=1, breaks=5)
+@program
 def numpy_of_a_captured_value():
     def f(x):
         a = (x * 2).numpy()
@@ -144,7 +144,7 @@ def numpy_of_a_captured_value():
     return f, (X(grad=False),)
 
 
-@program(graphs=0, breaks=2)
+@program
 def numpy_argument():
     def f(a):
         return np.maximum(a, 0.0).sum(axis=1)

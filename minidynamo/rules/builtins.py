@@ -28,6 +28,7 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.more.arrays import ArrayVar
 from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, ZipVar
 from ..variables.more.object_operations import through
@@ -253,7 +254,7 @@ def _index(tx, value, /):
 def _converted(cls, tx, *args, **kwargs):
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
-    if isinstance(value, TensorVar):
+    if isinstance(value, (TensorVar, ArrayVar)):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
         return value.truth(tx)

@@ -22,6 +22,7 @@ from ..variables.more.floats import FloatVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
+from .arrays import ArrayVar, tensor_of
 from .library import traced
 from .torch_state import at
 
@@ -35,7 +36,7 @@ ELSEWHERE = """
 """
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
-    set_num_threads save load from_numpy compile set_default_device
+    set_num_threads save load compile set_default_device
 """
 
 
@@ -163,7 +164,9 @@ def _tensor(function, tx, *args, **kwargs):
     data = args[0] if args else kwargs["data" if "data" in kwargs else "obj"]
     if isinstance(data, TensorVar):
         return _tensor_of_tensor(tx, function, data, args[1:], kwargs)
-    if contains(tx, data, NUMPY):
+    if isinstance(data, ArrayVar):
+        return tensor_of(tx, function, data, args[1:], kwargs)
+    if contains(tx, data, (*NUMPY, ArrayVar)):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
         text = "torch.tensor() of tensors reads their values"
@@ -203,7 +206,8 @@ def contains(tx, variable, kinds):
         return any(contains(tx, value, kinds) for _, value in variable.pairs(tx))
     if kinds is TensorVar:
         return type(variable) is TensorVar
-    return type(variable) is ConstantVar and type(variable.value) in kinds
+    known = type(variable) is ConstantVar and type(variable.value) in kinds
+    return known or type(variable) in kinds
 
 
 def _clear_cache(tx):
