@@ -396,7 +396,7 @@ def hook_on_an_intermediate():
     return f, (X(),)
 
 
-@program(graphs=1, breaks=1)
+@program
 def checkpoint():
     layer = linear()
 
@@ -409,7 +409,7 @@ def checkpoint():
     return f, (X(),)
 
 
-@program(graphs=0, breaks=1)
+@program
 def checkpoint_with_dropout():
     layer = linear()
 
@@ -421,7 +421,7 @@ def checkpoint_with_dropout():
     return f, (X(),)
 
 
-@program(graphs=1, breaks=1)
+@program
 def checkpoint_reentrant():
     layer = linear()
 

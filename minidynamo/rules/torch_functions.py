@@ -7,7 +7,6 @@ import contextlib
 import functools
 
 import torch
-import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from ..exceptions import Break
@@ -232,13 +231,6 @@ rules(
         at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
-        # PyTorch: a higher-order op, whose body the backward graph computes again
-        torch.utils.checkpoint.checkpoint: refused(
-            "checkpoint",
-            "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can "
-            "repeat it",
-            "leave it out: the compiled backward graph recomputes what is cheap",
-        ),
         tuple(map(at, CHANGES_STATE.split())): refused(
             "torch", "a torch function that changes or reads state outside the graph"
         ),

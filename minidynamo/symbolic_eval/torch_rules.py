@@ -38,6 +38,7 @@ TRACED = (
     "torch.autograd.grad_mode",
     "torch.autograd.function.FunctionCtx",
     "torch.autograd.variable",
+    "torch.utils.checkpoint.checkpoint_sequential",
 )
 # What a program may set for its thread: setter -> getter.  `conversion` restores it after tracing.
 STATES: dict[Callable, Callable] = {}

@@ -311,7 +311,7 @@ class OriginInterpreter(fx.Interpreter):
         self.origins: list[dict[str, Any]] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        kept = ("source_line", "stack_trace", "module_path")
+        kept = ("source_line", "stack_trace", "module_path", "checkpointed")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
         result = super().run_node(node)

@@ -40,7 +40,7 @@ from ..wrap_tensors import wrap_input
 try:
     import numpy
 except ImportError:  # torch works without it
-    numpy = None
+    numpy = None  # type: ignore[assignment]
 
 MOST = 1 << 20  # numbers in the arrays of a call that is tried with NumPy
 HINT = "keep NumPy outside the compiled function, or use torch"
@@ -48,6 +48,11 @@ OF_VALUES = "item tolist __int__ __float__ __bool__ __index__ __complex__".split
 COMPUTED = {"T", "real", "imag", "mT"}
 NOT_TRACED = frozenset(
     "tofile tobytes dump dumps setflags view getfield resize byteswap sort partition".split()
+)
+# Functions of torch._numpy's that do not give NumPy's numbers: for equal keys (argsort), negative
+# numbers (cbrt, modf), NaN (the others).
+DIFFERENT = frozenset(
+    "argsort cbrt modf heaviside searchsorted sign angle unique histogram histogramdd".split()
 )
 
 
@@ -167,6 +172,10 @@ def compute(
     tx: Frame, function: Callable, name: str, args: Args, kwargs: Named, real: Any = None
 ) -> Variable:
     """A call of `function`, of torch._numpy's; `real` is NumPy's, if that is another one."""
+    short, first = name.rpartition("_")[2], args[0] if args else None
+    whole = isinstance(first, ArrayVar) and first.dtype().kind in "biu"
+    if short in DIFFERENT or whole and short in ("round", "around"):
+        raise Break("NumPy", f"numpy's {short}, which torch._numpy computes otherwise", HINT)
     if "out" in kwargs or not all(numpy_knows(value) for value in (*args, *kwargs.values())):
         raise Break("NumPy", f"numpy's {name} with these arguments", HINT)
     expected = tried(function if real is None else real, name, args, kwargs)
@@ -236,7 +245,7 @@ def in_graph(tx: Frame, value: Any) -> Variable:
     return value
 
 
-def constant_tensor(tx: Frame, array: Any) -> TensorVar:
+def constant_tensor(tx: Frame, array: Any) -> Any:
     """A copy of a constant of the graph, made anew in each call."""
     output = tx.output
     name = output.unique_name("array")
