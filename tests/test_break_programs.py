@@ -3,10 +3,13 @@
 Values, types, gradients, what is written to the arguments, and random numbers are compared.
 """
 
+import copy
+
 import numpy
 import pytest
 import torch
-from break_programs import COUNTS, PROGRAMS
+import torch.utils.checkpoint
+from break_programs import COUNTS, PROGRAMS, X, linear, positive
 from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
@@ -98,3 +101,164 @@ def test_a_decision_about_what_only_the_run_knows_is_named():
 
     with pytest.raises(minidynamo.Unsupported, match="u0 > 3"):
         minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+# ---- NumPy
+def A():
+    return numpy.linspace(-1, 1, 12, dtype=numpy.float32).reshape(3, 4)
+
+
+def writes(a):
+    a[0] = 1
+    a[:, 1] *= 2
+    b = a.astype(numpy.float32)
+    b += 1
+    return b
+
+
+def shares(a):
+    b, c, d, e = a.reshape(4, 3), a.ravel(), a.copy(), a.T
+    b[0, 0], c[1], d[2], e[0, 2] = 99, 98, 97, 5
+    return b, c, d, e
+
+
+def goes_on_behind_a_break(a):
+    total = a.sum()
+    minidynamo.graph_break()
+    return type(total).__name__, total + 1, a.T
+
+
+ON_ARRAYS = {  # -> breaks
+    writes: 0,
+    shares: 0,
+    goes_on_behind_a_break: 1,
+    lambda a: (a * numpy.float64(2), a * 2, a / 3, a**2, a // 0.3, -a, a > 0, [1, 2, 3, 4] + a): 0,
+    lambda a: (a.astype(int) / 2, a.astype(int) // 2, a.mean(), a.max(), a.std(axis=0)): 0,
+    lambda a: (a.shape, a.ndim, a.size, a.dtype, len(a), numpy.ndim(a), a + 1): 0,
+    lambda a: numpy.where(a > 0, a, 0.5) + numpy.arange(4) * numpy.linspace(0, 1, 4): 0,
+    lambda a: (torch.from_numpy(a) * 2, torch.tensor(a) + 1, torch.as_tensor(a).sin()): 0,
+    lambda a: [row.sum() for row in numpy.concatenate([a, a], axis=1)]: 0,
+    lambda a: numpy.linalg.norm(a, axis=1) + numpy.einsum("ij,ij->i", a, a): 0,
+    lambda a: (numpy.sign(a), a + 1): 1,  # sign(NaN): torch._numpy says 0
+    lambda a: (a[::-1].copy(), a + 1): 2,
+}
+
+
+@pytest.mark.parametrize("function", ON_ARRAYS)
+def test_numpy(function):
+    plain, args = observed(function, [A()], function)[:2]
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        same(observed(function, [A()], compiled)[:2], (plain, args))
+    assert minidynamo.counters["graph_breaks"].total() == ON_ARRAYS[function]
+
+
+def test_two_arrays_may_become_one():
+    def f(a, b):
+        a += 1
+        return b * 2
+
+    compiled = minidynamo.compile(f, backend="inductor")
+    same(compiled(A(), A()), f(A(), A()))
+    a, b = A(), A()
+    same(compiled(a, a), f(b, b))
+
+
+# ---- assertions
+def test_a_failed_assertion_is_the_programs_own():
+    for backend in ("eager", "inductor"):
+        compiled, y = minidynamo.compile(positive, backend=backend), torch.zeros(2)
+        with minidynamo.config.patch(raise_internal_errors=False):
+            compiled(torch.ones(2), y)
+            with pytest.raises(AssertionError, match="found -1.0"):
+                compiled(-torch.ones(2), y)
+        assert y.tolist() == [2, 2] and minidynamo.counters["graph_breaks"].total() == 0
+
+
+# ---- max() of tensors
+def written_result(x):
+    a, b = x.sum(), x.mean()
+    best = max(a, b)
+    best.add_(1)
+    return a
+
+
+def both_leave(x):
+    a, b = x.sum(), x.mean()
+    return a, max(a, b)
+
+
+@pytest.mark.parametrize("function", [written_result, both_leave, lambda x: min(x[0, 0], x[0, 1])])
+def test_which_tensor_max_gives_is_not_guessed(function):
+    compiled = minidynamo.compile(function, backend="eager")
+    same(compiled(X(grad=False)), function(X(grad=False)))
+    assert minidynamo.counters["graph_breaks"].total()
+
+
+# ---- torch.jit.script
+@torch.jit.script
+def halved(x: torch.Tensor, by: float, rest: list[float]):
+    return x * by, x + rest[0]
+
+
+def test_arguments_are_converted_as_torchscript_does():
+    def f(x):
+        return halved(x, 2, [1, 2])
+
+    x = torch.arange(3)
+    same(minidynamo.compile(f, backend="eager", fullgraph=True)(x), f(x))
+
+
+# ---- torch.utils.checkpoint
+def checkpointed(layers, x):
+    for layer in layers:
+        x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+    return x.square().mean()
+
+
+def saved_bytes(function):
+    records = [r.backend_record for r in minidynamo.records.frames if r.backend_record]
+    return sum(a.bytes for a in records[-1].saved if not a.is_input)
+
+
+def test_what_a_checkpoint_makes_is_not_kept():
+    def layer():
+        return torch.nn.Sequential(linear(4, 32), torch.nn.GELU(), linear(32, 4))
+
+    layers = torch.nn.ModuleList(layer() for _ in range(3))
+    other, x, saved = copy.deepcopy(layers), torch.randn(8, 4), []
+    checkpointed(layers, x).backward()
+    for function in (checkpointed, lambda layers, x: layers[2](layers[1](layers[0](x))).mean()):
+        minidynamo.reset()
+        loss = minidynamo.compile(function, backend="inductor", fullgraph=True)(other, x)
+        saved.append(saved_bytes(function))
+        if function is checkpointed:
+            loss.backward()
+    for ours, plain in zip(other.parameters(), layers.parameters()):
+        torch.testing.assert_close(ours.grad, plain.grad)
+    assert saved[0] <= 3 * 8 * 4 * 4 < saved[1]
+
+
+def test_a_checkpoint_that_writes_breaks():
+    norm = torch.nn.BatchNorm1d(4)
+
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(norm, x, use_reentrant=False).sum()
+
+    minidynamo.compile(f, backend="eager")(X()).backward()
+    assert norm.num_batches_tracked == 2  # in the forward pass, and in the backward pass again
+
+
+# ---- attributes of tensors
+def test_gradients_are_set_to_none_in_every_step():
+    def f(parameters, x):
+        for p in parameters:
+            p.grad = None
+        return sum((p * x).sum() for p in parameters)
+
+    parameters, x = [X(4), X(4)], torch.randn(4)
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    for _ in range(3):
+        compiled(parameters, x).backward()
+        assert all(torch.equal(p.grad, x) for p in parameters)
+    assert minidynamo.counters["graphs"].total() == 1

@@ -2,9 +2,9 @@
 
     y = checkpoint(block, x, use_reentrant=False)
 
-In, out: see `symbolic_eval.registry`.  Nodes of the body are marked, and miniinductor's backward half
-computes what they give from the body's inputs (`autograd/partition.py`); random numbers are
-kept.  The backends "eager" and "aot_eager" keep all of it, as if there were no checkpoint.
+In, out: see `symbolic_eval.registry`.  Nodes of the body are marked, and the backward half of
+miniinductor computes what they give from the body's inputs (`autograd/partition.py`); random
+numbers are kept.  The backends "eager" and "aot_eager" keep all, as if there were no checkpoint.
 A body that writes (the statistics of a batch norm) would write twice in plain Python: it breaks the
 graph, as do functions that choose what to keep.
 Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).

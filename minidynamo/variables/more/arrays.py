@@ -50,9 +50,11 @@ NOT_TRACED = frozenset(
     "tofile tobytes dump dumps setflags view getfield resize byteswap sort partition".split()
 )
 # Functions of torch._numpy's that do not give NumPy's numbers: for equal keys (argsort), negative
-# numbers (cbrt, modf), NaN (the others).
+# numbers (cbrt, modf, fix), NaN (the others); eigenvectors have other signs.
 DIFFERENT = frozenset(
-    "argsort cbrt modf heaviside searchsorted sign angle unique histogram histogramdd".split()
+    """
+    argsort cbrt modf heaviside searchsorted sign angle unique histogram histogramdd fix eig eigh
+    """.split()
 )
 
 

@@ -18,15 +18,10 @@ import torch
 from ...exceptions import Break
 from ..base import Codegen, Frame, Variable, extends
 from ..tensor import TensorVar
-from .tensor_methods import sets_what_is
+from .tensor_methods import sets_what_is, written
 
 HINT = "set it outside the compiled function"
-plain_attribute, plain_grad = TensorVar._other_attribute, getattr(TensorVar, "get_grad")
-
-
-def written(tensor: TensorVar) -> dict[str, Variable]:
-    """What this frame has set: name -> value."""
-    return vars(tensor).setdefault("written", {})
+plain_attribute = TensorVar._other_attribute
 
 
 @extends(TensorVar)
@@ -41,9 +36,6 @@ class TensorAttributes(TensorVar):
             self.mutated = True
             tx.output.sourced.append(self)
         written(self)[name] = value
-
-    def get_grad(self, tx: Frame) -> Variable:
-        return written(self).get("grad") or plain_grad(self, tx)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         return written(self).get(name) or plain_attribute(self, tx, name)

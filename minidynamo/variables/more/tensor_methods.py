@@ -19,9 +19,16 @@ from ..containers import ListVar
 from ..tensor import TensorVar
 
 
+def written(tensor: TensorVar) -> dict[str, Variable]:
+    """What this frame has set on the tensor: name -> value."""
+    return vars(tensor).setdefault("written", {})
+
+
 @extends(TensorVar)
 class TensorMethods(TensorVar):
     def get_grad(self, tx: Frame) -> Variable:
+        if "grad" in written(self):
+            return written(self)["grad"]
         if self.value is not None:
             return tx.output.wrap(self.value.grad, self.source.attr("grad"))
         if self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf"):
