@@ -419,10 +419,13 @@ def checkpoint():
 def checkpoint_with_dropout():
     layer = linear()
 
+    def body(x):
+        return F.dropout(layer(F.dropout(x, 0.1)), 0.5).sin()
+
     def f(x):
-        return torch.utils.checkpoint.checkpoint(
-            lambda t: F.dropout(layer(t), 0.5), x, use_reentrant=False
-        )
+        for _ in range(2):
+            x = torch.utils.checkpoint.checkpoint(body, F.dropout(x, 0.2), use_reentrant=False)
+        return x
 
     return f, (X(),)
 

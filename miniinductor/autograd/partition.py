@@ -243,7 +243,7 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
     sizes = [inputs[place] for place in joint.symbols]
     backward, again = extract(
-        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)]
+        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)], again=True
     )
     with gm.meta["fake_mode"]:
         kept = [own_copy(new[n], overwritten) for n in extra]
@@ -311,10 +311,13 @@ def not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def extract(
-    gm: fx.GraphModule, inputs: Sequence[fx.Node], wanted: Sequence[fx.Node | None]
+    gm: fx.GraphModule,
+    inputs: Sequence[fx.Node],
+    wanted: Sequence[fx.Node | None],
+    again: bool = False,
 ) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
     """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`, without an
-    output; and what became of each node."""
+    output; and what became of each node.  again: it may compute values of the other half again."""
     graph, copied, needed = fx.Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
@@ -325,24 +328,26 @@ def extract(
         if node not in needed and node not in copied:
             needed.add(node)
             work.extend(node.all_input_nodes)
-    for node in in_order_of_use(gm.graph, needed):
+    late = {node for node in needed if again and is_checkpointed(node)}
+    for node in in_order_of_use([node for node in gm.graph.nodes if node in needed], late):
         if node.op == "placeholder":
             raise AssertionError(f"{node} is not available in this half")
         copied[node] = graph.node_copy(node, copied.__getitem__)
     return graph, copied
 
 
-def in_order_of_use(graph: fx.Graph, needed: set[fx.Node]) -> list[fx.Node]:
-    """The nodes in the graph's order; what is computed again for a checkpoint comes right before
-    it is read, so that one checkpoint's values lie in memory at a time."""
+def in_order_of_use(nodes: list[fx.Node], late: set[fx.Node]) -> list[fx.Node]:
+    """The nodes in their order, but those that are `late` right before they are read: what is
+    computed again for a checkpoint, so that one checkpoint's values lie in memory at a time."""
+    if not late:
+        return nodes
     found: dict[fx.Node, None] = {}
-    late = {node for node in needed if is_checkpointed(node)}
-    for node in [*graph.nodes, *graph.nodes] if late else graph.nodes:
-        work = [node] if node in needed and node not in late else []
+    rest = set(nodes)
+    for node in [n for n in nodes if n not in late] + nodes:
+        work = [node]
         while work:
-            missing = [s for s in work[-1].all_input_nodes if s in needed and s not in found]
+            missing = [s for s in work[-1].all_input_nodes if s in rest and s not in found]
             if not missing:
                 found.setdefault(work.pop())
             work += missing
-        late = late if node is not output_of(graph) else set()
     return list(found)
