@@ -241,7 +241,7 @@ def context_managers_of_contextlib():
     return f, (X(), [])
 
 
-@program(graphs=1, breaks=1)
+@program
 def class_statement():
     def f(x):
         class Pair:
@@ -620,7 +620,7 @@ def autograd_function():
     return lambda x: Cube.apply(x.sin()) + 1, (X(),)
 
 
-@program(graphs=1, breaks=1)
+@program
 def autograd_function_made_in_a_frame():
     def f(x):
         class Twice(torch.autograd.Function):

@@ -6,7 +6,6 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
-import builtins
 import collections
 import functools
 import operator
@@ -343,9 +342,6 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
-        builtins.__build_class__: refused(
-            "class", "a class statement in a compiled frame", "define the class outside"
-        ),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),

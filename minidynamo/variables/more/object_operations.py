@@ -157,7 +157,7 @@ class ObjectOperations(Descriptors):
         slots = {name: value for name, value in self.slots.items() if value is not None}
         cg.call_object(
             new_object,
-            cg.constant(self.cls),
+            functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
             functools.partial(cg.mapping, named(slots)),
             ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
