@@ -4,6 +4,7 @@ Values, types, gradients, what is written to the arguments, and random numbers a
 """
 
 import copy
+import threading
 
 import numpy
 import pytest
@@ -262,3 +263,51 @@ def test_gradients_are_set_to_none_in_every_step():
         compiled(parameters, x).backward()
         assert all(torch.equal(p.grad, x) for p in parameters)
     assert minidynamo.counters["graphs"].total() == 1
+
+
+# ---- found on the way: wrong before
+def test_a_symbolic_number_is_compared_with_one_of_numpys():
+    def chosen(x, among, number):
+        return x + 1 if number in among else x
+
+    compiled, x = minidynamo.compile(chosen, backend="eager"), torch.zeros(2)
+    for n in range(2, 7):
+        among, number = [n, n + 1, n + 2], numpy.int64(n + 2)
+        same(compiled(x, among, number), chosen(x, among, number))
+        same(compiled(x, among, numpy.int64(9)), chosen(x, among, numpy.int64(9)))
+
+
+STATE = threading.local()
+
+
+def test_each_thread_has_its_own_attributes():
+    def f(x):
+        return x * getattr(STATE, "scale", 5) + getattr(STATE, "shift", 7)
+
+    def check():
+        same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+    compiled, STATE.scale = minidynamo.compile(f, backend="eager", fullgraph=True), 2
+    check()
+    STATE.shift = 1
+    check()
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+    del STATE.scale
+    check()
+    assert minidynamo.counters["graphs"].total() == 4
+
+
+def indices(n):
+    """What only prepares indices."""
+    order = numpy.arange(n)[::2]
+    return [int(k) for k in order if k not in (2, 4)]
+
+
+def test_numpy_without_tensors_is_left_to_numpy():
+    def f(x, n):
+        return x[minidynamo.disable(indices)(n)] * 2, [indices(k) for k in range(n)]
+
+    same(minidynamo.compile(f, backend="eager")(torch.ones(9), 5), f(torch.ones(9), 5))
+    assert minidynamo.counters["graphs"].total() <= 1

@@ -33,7 +33,7 @@ from ..symbolic_eval.registry import rule
 from ..variables.base import Args, Frame, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar
-from ..variables.more.arrays import HINT, ArrayVar, compute, constant_tensor, numpy
+from ..variables.more.arrays import HINT, ArrayVar, check_worth, compute, constant_tensor, numpy
 from ..variables.tensor import TensorVar
 
 LARGEST = 1 << 20  # bytes of an array that is a constant of a graph
@@ -72,6 +72,7 @@ def of_constants(tx: Frame, real: Any, args: Any, kwargs: Named) -> Variable:
     plain = result.dtype.kind in "biufc" and result.dtype.isnative
     if not plain or result.nbytes > LARGEST:
         raise Break("NumPy", f"a constant array of type {result.dtype}", HINT)
+    check_worth(tx.output)
     return ArrayVar(constant_tensor(tx, result))
 
 

@@ -23,13 +23,15 @@ from typing import Any
 
 import torch
 
+from ...convert_frame import COMPILERS
 from ...exceptions import Break
+from ...extras.late_tensors import with_items
 from ...extras.undo import storage
 from ...foreign import ours
 from ...guards import NAMES
 from ...reconstruct import BY_CALL
 from ...sources import KINDS
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
+from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
 from ..constant import NUMPY, ConstantVar
 from ..containers import ListVar, SequenceVar, SliceVar, TupleVar
 from ..functions import MethodVar
@@ -305,7 +307,21 @@ BY_CALL["array"] = memory_of
 KINDS["array"], NAMES["from_numpy"] = "from_numpy({p})", torch.from_numpy
 
 
+def check_worth(output: OutputGraph) -> None:
+    """NumPy is captured beside tensors, or in a function that was given to `compile` itself: what
+    only prepares indices is left to NumPy, which is faster at it than many small graphs."""
+    code, lazy = output.root.code, output.root.bound.values()
+    given = with_items([value.value for value in lazy if type(value) is Lazy])
+    if any(isinstance(value, torch.Tensor) for value in given):
+        return
+    own = [known for made in COMPILERS.values() for known in made.compiled_by_name.values()]
+    place = code.co_filename, code.co_firstlineno
+    if place not in [(known.co_filename, known.co_firstlineno) for known in own]:
+        raise Break("NumPy", "arrays in a frame that was given no tensor")
+
+
 def wrap_array(builder: OutputGraph, value: Any, source: Source) -> ArrayVar:
+    check_worth(builder)
     if not value.flags.writeable:
         raise Break("NumPy", "an array that must not be written", HINT)
     try:
