@@ -98,7 +98,7 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            if self.compiler.fullgraph and self.forced:
+            if self.compiler.fullgraph and self.forced and not any(f(self) for f in hooks.WAYS_ON):
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from . import config
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
@@ -41,6 +42,8 @@ class SizePolicy:
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
+        # do sizes and numbers that only the run knows stay in the graph?
+        self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named

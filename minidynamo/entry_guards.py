@@ -95,11 +95,12 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
     if code.co_flags & inspect.CO_VARKEYWORDS:
         fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
     for variable in output.sourced:
-        if not variable.mutated or variable.source.kind in OWN_DICT or variable.source is fresh:
+        source = variable.source  # None: a tensor that was made here, with an attribute
+        if not variable.mutated or source in (fresh, None) or source.kind in OWN_DICT:
             continue
         for other in output.sourced:
             if may_be_same(variable, other):
-                output.guard_pair("{0} is not {1}", variable.source, other.source)
+                output.guard_pair("{0} is not {1}", source, other.source)
 
 
 def may_be_same(variable: Variable, other: Variable) -> bool:

@@ -114,7 +114,7 @@ class OutputGraph(Builder):
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
         self.fake_mode = FakeMode(static_shapes=True)
-        if config.capture_scalar_outputs and self.policy.dynamic is not False:
+        if self.policy.unbacked:
             self.fake_mode.shape_env = cast(Any, self.shape_env)
             self.fake_mode.cache_enabled = False
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
@@ -308,7 +308,7 @@ class OutputGraph(Builder):
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
             return known
         node = self.add_node(tx, op, target, args, kwargs, result)
-        if config.capture_scalar_outputs:
+        if self.policy.unbacked:
             self.add_unbacked(tx, node, result)
         self.written += [(node, tensor) for tensor in written]
         return known if known is not None else self.wrap_output(node, result)

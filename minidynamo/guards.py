@@ -41,6 +41,9 @@ from .exceptions import SkipFrame
 from .foreign import is_foreign, ours
 from .sources import KINDS, Source, SourceTree, identifier, name_of
 
+# What the accesses and checks call by name; coverage adds some.
+NAMES: dict[str, Any] = {"get_referents": gc.get_referents, "math": math}
+
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
@@ -288,9 +291,8 @@ class GuardFunction:
         self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
         self.called = dict(zip(parameters, self.parameters))
         self.namespace: dict[str, Any] = {
-            "get_referents": gc.get_referents,
+            **NAMES,
             "answer_failure": answer_failure,
-            "math": math,
             "compile_check": self.compile,
             **printer.namespace,
         }

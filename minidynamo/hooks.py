@@ -32,6 +32,8 @@ THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
+# (conversion): fullgraph=True forbids the break that was met; is there another way?
+WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 

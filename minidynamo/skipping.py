@@ -35,6 +35,7 @@ PLAIN = tuple(
 )
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+NUMPY = os.path.join("site-packages", "numpy", "")
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -45,6 +46,8 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "minidynamo's own code"
     if file.startswith(TORCH):
         return None if is_compiled_torch(code) else "torch's own code"
+    if NUMPY in file:
+        return "NumPy's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
         return "not a function"
     if file.startswith(STANDARD) and not file.startswith(SITE):

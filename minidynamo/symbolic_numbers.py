@@ -234,8 +234,10 @@ class SymNode:
             return self.opaque(name, compute, other)
         if other.hint == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
-        # FloorDiv and Mod are for positive divisors
-        if not self.shape_env.decide(sympy.Gt(other.expr, 0)):
+        # FloorDiv and Mod are for positive divisors; a size that only the run knows may be 0 there
+        env, unknown = self.shape_env, other.hint is None
+        positive = unknown and env.prove(sympy.Ge(other.expr, 0))
+        if not positive and not env.decide(sympy.Gt(other.expr, 0)):
             self.shape_env.decide(sympy.Lt(other.expr, 0))
             result = self.neg()._divide(name, function, compute, other.neg())
             return result if function is FloorDiv else result.neg()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from .. import config, hooks
+from .. import hooks
 from ..graph_capture import OutputGraph
 from ..variables.base import Variable
 from ..variables.symbolic import SYMBOLIC
@@ -74,7 +74,11 @@ def answer(
     that only the run knows, or wrote."""
     output = tx.output
     name = target if op == "call_method" else target.__name__
-    if is_new_number(result) and result.node._expr not in output.symbol_nodes:
+    if (
+        output.policy.unbacked
+        and is_new_number(result)
+        and result.node._expr not in output.symbol_nodes
+    ):
         node = output.add_node(tx, op, target, args, kwargs, result)
         output.add_unbacked(tx, node, result)
     if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
@@ -89,9 +93,7 @@ def answer(
 
 def is_new_number(result: Any) -> bool:
     """Is it a number that only the run knows?"""
-    if not config.capture_scalar_outputs or type(result) not in SYMBOLIC:
-        return False
-    return not result.node.has_hint()
+    return type(result) in SYMBOLIC and not result.node.has_hint()
 
 
 def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:

@@ -11,6 +11,7 @@ Without this file fake tensors refuse such ops, and the graph breaks at them.  M
 symbols of torch/fx/experimental/symbolic_shapes.py.
 """
 
+import operator
 from typing import Any
 
 import sympy
@@ -18,12 +19,15 @@ import torch
 
 from miniinductor.sizes.facts import LARGEST, Symbol
 
+from .. import hooks
+from ..conversion import Conversion
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import ShapeEnv
-from ..variables.symbolic import SymVar
+from ..symbolic_inputs import symbols_of
+from ..variables.symbolic import SYMBOLIC, SymVar
 
 
 def create_unbacked(
@@ -60,18 +64,39 @@ def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: An
         if row.hint is not None or symbol in output.symbol_nodes:
             continue
         value, size = result, node
-        if isinstance(result, torch.Tensor):
-            sizes = [n.node._expr if type(n) is torch.SymInt else None for n in result.shape]
-            if symbol not in sizes:
-                raise Break(
-                    "data-dependent",
-                    f"a result of {describe(node.target)} whose size only the run knows",
-                )
-            value = output.shape_env.wrap(symbol)
-            size = output.graph.call_method("size", (node, sizes.index(symbol)))
-            output.describe_node(tx, size, value)
+        if not isinstance(result, SYMBOLIC):
+            value, size = output.shape_env.wrap(symbol), size_node(output, tx, node, result, symbol)
         output.symbol_nodes[symbol] = size
         output.unbacked[symbol] = SymVar(value, node=size)
+
+
+def size_node(
+    output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any, symbol: sympy.Symbol
+) -> torch.fx.Node:
+    """A node of the size that `symbol` stands for, of what `node` gives: a tensor, or several."""
+    if isinstance(result, torch.Tensor):
+        sizes = [n.node._expr if type(n) is torch.SymInt else None for n in result.shape]
+        if symbol in sizes:
+            size = output.graph.call_method("size", (node, sizes.index(symbol)))
+            return output.describe_node(tx, size, output.shape_env.wrap(symbol))
+    for n, item in enumerate(result if isinstance(result, (tuple, list)) else ()):
+        if isinstance(item, torch.Tensor) and symbol in symbols_of(item):
+            part = output.graph.call_function(operator.getitem, (node, n))
+            part.meta = dict(node.meta, example_value=item)
+            return size_node(output, tx, part, item, symbol)
+    text = f"a result of {describe(node.target)} whose size only the run knows"
+    raise Break("data-dependent", text)
+
+
+def capture_after_all(conversion: Conversion) -> bool:
+    """Under fullgraph=True, what only the run knows stays in the graph: the alternative is an
+    error."""
+    policy, found = conversion.policy, next(iter(conversion.forced.values()))
+    if found.kind != "data-dependent" or policy.unbacked or policy.dynamic is False:
+        return False
+    policy.unbacked = True
+    conversion.forced.clear()
+    return True
 
 
 # what torch's fake tensors look for in a ShapeEnv, which is a class of torch's to them
@@ -87,3 +112,4 @@ FOR_FAKE_TENSORS: dict[str, Any] = {
 for _name, _value in FOR_FAKE_TENSORS.items():
     setattr(ShapeEnv, _name, _value)
 OutputGraph.add_unbacked = add_unbacked
+hooks.WAYS_ON.append(capture_after_all)

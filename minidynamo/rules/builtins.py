@@ -6,7 +6,6 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
-import builtins
 import collections
 import functools
 import operator
@@ -28,6 +27,7 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.more.arrays import ArrayVar
 from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, ZipVar
 from ..variables.more.object_operations import through
@@ -36,6 +36,7 @@ from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
+from .choices import are_numbers, extreme
 
 EMPTY = TupleVar([])
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
@@ -77,11 +78,13 @@ def _next(tx, iterator, default=None, /):
 
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
-    values = [first, *others] if others else first.iterate(tx)
+    values: Any = [first, *others] if others else first.iterate(tx)
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, CALLS[function]), values)
+    if key is None and isinstance(values, list) and are_numbers(values):
+        return extreme(tx, symbol, values)
     best = best_measure = None
     for value in values:  # each is measured and compared before the next is asked for
         plain = key is None or key.identity() is None
@@ -250,7 +253,7 @@ def _index(tx, value, /):
 def _converted(cls, tx, *args, **kwargs):
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
-    if isinstance(value, TensorVar):
+    if isinstance(value, (TensorVar, ArrayVar)):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
         return value.truth(tx)
@@ -339,9 +342,6 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
-        builtins.__build_class__: refused(
-            "class", "a class statement in a compiled frame", "define the class outside"
-        ),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),

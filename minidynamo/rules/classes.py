@@ -14,6 +14,7 @@ Every class is asked in its own way, as its metaclass says:
 """
 
 import abc
+import collections
 import enum
 import sys
 import types
@@ -29,7 +30,7 @@ from ..symbolic_eval.registry import class_with_base, rule, rules
 from ..variables.base import OpaqueVar
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
+from ..variables.containers import ListVar, TupleVar
 from ..variables.functions import CellVar
 from ..variables.lookup import MISSING, lookup, trusted
 from ..variables.more.super import SuperVar
@@ -245,6 +246,18 @@ def _named_tuple(tx, cls, args, kwargs):
     if cls.__module__ == "torch.return_types":
         raise Break("class", f"making a {cls.__name__}")
     return None
+
+
+@rule(collections.namedtuple)
+def _new_named_tuple(tx, typename, names, /, **options):
+    """A class that each call makes anew; this one stands for it while tracing."""
+    options.setdefault("module", ConstantVar(tx.globals.values.get("__name__")))
+    if isinstance(names, ListVar):
+        names = TupleVar(names.items)
+    make = on_host(collections.namedtuple, [typename, names], options, "as_constant")
+    made = tx.run_now(make)
+    tx.output.makers[id(made)] = make
+    return tx.output.wrap_pinned(made)
 
 
 @class_with_base(enum.Enum)

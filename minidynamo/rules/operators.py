@@ -27,12 +27,13 @@ from ..symbolic_eval.operators import (
     last_comparison,
     last_operand,
     left_operand,
+    pinned,
     right_operand,
     unary_operand,
 )
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
-from ..variables.constant import ConstantVar
+from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import (
     Container,
     DictVar,
@@ -84,9 +85,16 @@ def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
 
 @last_comparison(Variable)
 def _last_comparison(tx, symbol, a, b):
+    if is_symbol_and_number(a, b) or is_symbol_and_number(b, a):
+        return compare(tx, symbol, pinned(a), pinned(b))
     if symbol in ("==", "!="):
         return ConstantVar(same_value(tx, a, b) == (symbol == "=="))
     return tx.fold(COMPARISONS[symbol], a.as_constant(), b.as_constant())
+
+
+def is_symbol_and_number(a: Variable, b: Variable) -> bool:
+    """Are they a symbol and a number that it is not computed with (NumPy's, a complex one)?"""
+    return type(a) is SymVar and type(b) is ConstantVar and type(b.value) in (*NUMPY, complex)
 
 
 def same_value(tx, a: Variable, b: Variable) -> bool:

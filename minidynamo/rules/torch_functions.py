@@ -7,7 +7,6 @@ import contextlib
 import functools
 
 import torch
-import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from miniinductor.sizes.symbols import is_contiguous
@@ -24,19 +23,21 @@ from ..variables.more.floats import beside, is_float
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
+from .arrays import ArrayVar, tensor_of
 from .library import traced
 from .torch_state import at
 
 COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
 ELSEWHERE = """
-    compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export
+    compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
+    onnx.is_in_onnx_export
     _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
     overrides.has_torch_function overrides.has_torch_function_unary
     overrides.has_torch_function_variadic
 """
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
-    set_num_threads save load from_numpy compile set_default_device
+    set_num_threads save load compile set_default_device
 """
 
 
@@ -166,7 +167,9 @@ def _tensor(function, tx, *args, **kwargs):
     data = args[0] if args else kwargs["data" if "data" in kwargs else "obj"]
     if isinstance(data, TensorVar):
         return _tensor_of_tensor(tx, function, data, args[1:], kwargs)
-    if contains(tx, data, NUMPY):
+    if isinstance(data, ArrayVar):
+        return tensor_of(tx, function, data, args[1:], kwargs)
+    if contains(tx, data, (*NUMPY, ArrayVar)):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
         text = "torch.tensor() of tensors reads their values"
@@ -206,7 +209,8 @@ def contains(tx, variable, kinds):
         return any(contains(tx, value, kinds) for _, value in variable.pairs(tx))
     if kinds is TensorVar:
         return type(variable) is TensorVar
-    return type(variable) is ConstantVar and type(variable.value) in kinds
+    known = type(variable) is ConstantVar and type(variable.value) in kinds
+    return known or type(variable) in kinds
 
 
 def _clear_cache(tx):
@@ -231,13 +235,6 @@ rules(
         at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
-        # PyTorch: a higher-order op, whose body the backward graph computes again
-        torch.utils.checkpoint.checkpoint: refused(
-            "checkpoint",
-            "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can "
-            "repeat it",
-            "leave it out: the compiled backward graph recomputes what is cheap",
-        ),
         tuple(map(at, CHANGES_STATE.split())): refused(
             "torch", "a torch function that changes or reads state outside the graph"
         ),

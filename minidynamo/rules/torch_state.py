@@ -33,6 +33,8 @@ READERS = """
     is_anomaly_enabled get_num_threads backends.cuda.flash_sdp_enabled
     autograd.forward_ad._is_fwd_grad_enabled _C._functorch.maybe_current_level
     is_warn_always_enabled cuda.is_initialized _C._get_default_device
+    distributed.is_initialized distributed.is_torchelastic_launched distributed.get_rank
+    distributed.get_world_size
 """
 
 
@@ -46,6 +48,10 @@ FIXED = """
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled
     utils._python_dispatch.is_in_torch_dispatch_mode
+    distributed.is_available distributed.is_gloo_available distributed.is_mpi_available
+    distributed.is_nccl_available distributed.is_ucc_available distributed.is_xccl_available
+    backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available
+    backends.cudnn.is_available backends.cuda.is_built backends.mps.is_built
 """
 SDP = "flash mem_efficient math cudnn overrideable".split()
 

@@ -37,7 +37,7 @@ Named = dict[str, Variable]
 PURE_MODULES = frozenset(
     """
     math operator _operator builtins _functools inspect re string posixpath keyword numbers typing
-    types cmath unicodedata textwrap os.path genericpath _sre
+    types cmath unicodedata textwrap os.path genericpath _sre _struct
     """.split()
 )
 IMPURE = """

@@ -21,6 +21,7 @@ import torch
 from ..exceptions import Break
 from ..originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Variable
+from ..variables.objects import ObjectVar
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -37,6 +38,7 @@ TRACED = (
     "torch.autograd.grad_mode",
     "torch.autograd.function.FunctionCtx",
     "torch.autograd.variable",
+    "torch.utils.checkpoint.checkpoint_sequential",
 )
 # What a program may set for its thread: setter -> getter.  `conversion` restores it after tracing.
 STATES: dict[Callable, Callable] = {}
@@ -82,8 +84,10 @@ def refuse(fn: Any) -> None:
 
 
 def call_leaf(tx: "Frame", fn: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-    """The node of a call; where the program has put a function of its own in torch's place, that
-    is traced."""
-    if isinstance(fn, types.FunctionType) and tx.output.calls_replaced(fn, is_leaf):
-        return tx.inline(tx.output.wrap_pinned(fn), args, kwargs)
+    """The node of a call; a Python function is traced where the program has put one of its own in
+    torch's place, or gives it an object (a module, a class of options)."""
+    if isinstance(fn, types.FunctionType):
+        objects = any(isinstance(value, ObjectVar) for value in (*args, *kwargs.values()))
+        if objects or tx.output.calls_replaced(fn, is_leaf):
+            return tx.inline(tx.output.wrap_pinned(fn), args, kwargs)
     return tx.node(fn, args, kwargs)

@@ -207,7 +207,7 @@ class RealVar(Variable):
         return self.value if callable(self.value) else super().argument(part)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.value)
+        cg.pinned(self.value)
 
 
 class Lazy(Variable):

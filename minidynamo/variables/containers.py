@@ -139,7 +139,8 @@ class TupleVar(SequenceVar):
         elif self.cls is tuple:
             self.contents(cg)
         elif hasattr(self.cls, "_fields"):
-            cg.call_object(tuple.__new__, cg.constant(self.cls), cg.emitter(self.contents))
+            cls = functools.partial(cg.pinned, self.cls)
+            cg.call_object(tuple.__new__, cls, cg.emitter(self.contents))
         else:
             cg.call_object(self.cls, cg.emitter(self.contents))
 

@@ -63,8 +63,12 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
+    def calls_forward(self) -> bool:
+        """Does a call of it run torch's code, and so the hooks and `forward`?"""
+        return all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in CALLING)
+
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
+        if not self.calls_forward():
             return super().call(tx, args, kwargs)
         tx.output.guard_no_global_hooks()
         if not self.has_hooks(tx):

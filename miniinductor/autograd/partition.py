@@ -69,6 +69,11 @@ def is_view_node(node: fx.Node) -> bool:
     return is_call and (node.target in MAY_BE_VIEWS or is_view(node.target))
 
 
+def is_checkpointed(node: fx.Node) -> bool:
+    """Does the program want this value computed again (torch.utils.checkpoint)?"""
+    return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
+
+
 def element_bytes(value: Any) -> int:
     """Bytes of a tensor's elements."""
     return elements(value) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
@@ -88,8 +93,10 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
+    if node.meta.get("checkpointed") == "result":
+        return "result of a checkpoint"
     is_made_of_nothing = not node.all_input_nodes  # zeros, arange
-    if is_view_node(node) or is_made_of_nothing:
+    if is_view_node(node) or is_made_of_nothing or is_checkpointed(node):
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
@@ -147,6 +154,8 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
         return math.inf
     if not is_dense(value) and (is_view_node(node) or not reason):
         return math.inf
+    if not reason and is_checkpointed(node):
+        return math.inf
     if is_read and config.partition == "save-everything":
         return 1e-6
     return nbytes if reason else nbytes * WRITTEN_OUT
@@ -181,7 +190,7 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
         reasons[node] = why_saved(node, is_cheap)
         if not reasons[node] and config.partition != "recompute-all":
             is_made = not is_view_node(node) and node.all_input_nodes
-            if is_made and read_by_kernel(node, backward, is_cheap):
+            if is_made and not is_checkpointed(node) and read_by_kernel(node, backward, is_cheap):
                 reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
@@ -234,7 +243,7 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
     sizes = [inputs[place] for place in joint.symbols]
     backward, again = extract(
-        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)]
+        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)], again=True
     )
     with gm.meta["fake_mode"]:
         kept = [own_copy(new[n], overwritten) for n in extra]
@@ -302,10 +311,13 @@ def not_shared(gradients: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def extract(
-    gm: fx.GraphModule, inputs: Sequence[fx.Node], wanted: Sequence[fx.Node | None]
+    gm: fx.GraphModule,
+    inputs: Sequence[fx.Node],
+    wanted: Sequence[fx.Node | None],
+    again: bool = False,
 ) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
     """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`, without an
-    output; and what became of each node."""
+    output; and what became of each node.  again: it may compute values of the other half again."""
     graph, copied, needed = fx.Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
@@ -316,9 +328,26 @@ def extract(
         if node not in needed and node not in copied:
             needed.add(node)
             work.extend(node.all_input_nodes)
-    for node in gm.graph.nodes:
-        if node in needed:
-            if node.op == "placeholder":
-                raise AssertionError(f"{node} is not available in this half")
-            copied[node] = graph.node_copy(node, copied.__getitem__)
+    late = {node for node in needed if again and is_checkpointed(node)}
+    for node in in_order_of_use([node for node in gm.graph.nodes if node in needed], late):
+        if node.op == "placeholder":
+            raise AssertionError(f"{node} is not available in this half")
+        copied[node] = graph.node_copy(node, copied.__getitem__)
     return graph, copied
+
+
+def in_order_of_use(nodes: list[fx.Node], late: set[fx.Node]) -> list[fx.Node]:
+    """The nodes in their order, but those that are `late` right before they are read: what is
+    computed again for a checkpoint, so that one checkpoint's values lie in memory at a time."""
+    if not late:
+        return nodes
+    found: dict[fx.Node, None] = {}
+    rest = set(nodes)
+    for node in [n for n in nodes if n not in late] + nodes:
+        work = [node]
+        while work:
+            missing = [s for s in work[-1].all_input_nodes if s in rest and s not in found]
+            if not missing:
+                found.setdefault(work.pop())
+            work += missing
+    return list(found)

@@ -312,7 +312,7 @@ class OriginInterpreter(fx.Interpreter):
         self.origins: list[dict[str, Any]] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        kept = ("source_line", "stack_trace", "user_stack", "module_path")
+        kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
         self.starts.append(torch._C._autograd._get_sequence_nr())  # the number that comes next

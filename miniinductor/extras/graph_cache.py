@@ -194,7 +194,7 @@ def graph_text(gm: fx.GraphModule) -> str:
             about = f"tensor {numbers.setdefault(id(tensor), len(numbers))} {tensor_text(tensor)}"
         elif node.op == "call_module":
             raise Uncachable("a call of a module")
-        where = (node.meta.get("source_line"), node.meta.get("module_path"))
+        where = tuple(node.meta.get(key) for key in ("source_line", "module_path", "checkpointed"))
         what = (node.name, node.op, node.target, node.args, node.kwargs, about, *where)
         lines.append(text_of(what))
     return "\n".join(lines)

@@ -89,7 +89,7 @@ def initialise(
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
         initialise_exception(cls, made, args, kwargs)
-    elif init is object.__init__ and (args or kwargs) and not own_new:
+    elif init is object.__init__ and (args or kwargs) and not own_new and made.payload is None:
         tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
     elif init is not object.__init__:
         raise Break("class", f"{cls.__name__}.__init__ is C code")
@@ -109,6 +109,9 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     for base, make in CONTENTS.items():
         if issubclass(cls, base) and new is base.__new__:
             return ObjectVar(cls, fields=fields, payload=make())
+    if new is tuple.__new__ and issubclass(cls, tuple):
+        items = [item for values in args for item in tx.listed(values)]
+        return ObjectVar(cls, fields=fields, payload=TupleVar(items))
     if issubclass(cls, BaseException):
         made = ExceptionVar(cls, fields=fields)
         initialise_exception(cls, made, list(args), {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
@@ -43,8 +44,23 @@ class ModuleListVar(TupleVar):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
+plain_calls_forward = ModuleVar.calls_forward
+
+
 @extends(ModuleVar)
 class ModuleOperations(ModuleVar):
+    def calls_forward(self) -> bool:
+        """The `__call__` of a torch.fx.GraphModule only makes errors readable."""
+        if not issubclass(self.cls, torch.fx.GraphModule):
+            return plain_calls_forward(self)
+        wrapped = lookup(self.cls, "_wrapped_call")[1]
+        torchs = (
+            getattr(lookup(self.cls, "__call__")[1], "__module__", "") == "torch.fx.graph_module"
+        )
+        rest = ("_wrapped_call_impl", "_call_impl")
+        same = all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in rest)
+        return torchs and same and getattr(wrapped, "cls_call", self) is None
+
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if (
             self.cls is torch.nn.ModuleList
@@ -96,6 +112,10 @@ class PythonModules(PyModuleVar):
     def other(self, tx: Frame, name: str) -> Any:
         """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
         output = tx.output
+        if self.value.__name__ == __name__.partition(".")[0]:
+            getattr(self.value, name, None)  # ours, which looks for a name when it is first used
+            if name in self.value.__dict__:
+                return self.getattr(tx, name)
         entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
         written = output.globals_of(self.value.__dict__).written
         if name in written:

@@ -30,7 +30,10 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     base: Any = next(
         (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
     )
-    made = base.__new__(cls)
+    if issubclass(cls, tuple):
+        made, payload = tuple.__new__(cls, payload), None
+    else:
+        made = base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
             for key, value in payload.items():
@@ -154,7 +157,7 @@ class ObjectOperations(Descriptors):
         slots = {name: value for name, value in self.slots.items() if value is not None}
         cg.call_object(
             new_object,
-            cg.constant(self.cls),
+            functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
             functools.partial(cg.mapping, named(slots)),
             ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),

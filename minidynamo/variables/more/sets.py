@@ -22,7 +22,7 @@ from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
-from ..wrap_containers import wrapped
+from ..wrap_containers import HASHED_BY_IDENTITY, wrapped
 from .instances import CONTENTS
 
 
@@ -268,7 +268,7 @@ for _name in ("intersection_update", "symmetric_difference_update"):
 @SHARED.rule(set, frozenset)
 @wrapped
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
-    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
     items = [builder.wrap_pinned(item) for item in value]

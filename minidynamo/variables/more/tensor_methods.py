@@ -12,16 +12,23 @@ from typing import Any
 
 import torch
 
-from ... import config
 from ...exceptions import Break
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
+from ..containers import ListVar
 from ..tensor import TensorVar
+
+
+def written(tensor: TensorVar) -> dict[str, Variable]:
+    """What this frame has set on the tensor: name -> value."""
+    return vars(tensor).setdefault("written", {})
 
 
 @extends(TensorVar)
 class TensorMethods(TensorVar):
     def get_grad(self, tx: Frame) -> Variable:
+        if "grad" in written(self):
+            return written(self)["grad"]
         if self.value is not None:
             return tx.output.wrap(self.value.grad, self.source.attr("grad"))
         if self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf"):
@@ -35,19 +42,20 @@ class TensorMethods(TensorVar):
             tx.output.guard(self.source, ("FLAG", "grad_fn"), "{0}.grad_fn is None")
         return ConstantVar(None)
 
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        if name == "requires_grad" and sets_what_is(self, tx, value):
-            return
-        raise Break(
-            "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
-        )
-
     def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         tensor = self.fake if self.value is None else self.value
         self.of_fake(tx, "requires_grad")
         if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
             raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
+
+    def method_tolist(self, tx: Frame) -> Variable:
+        """Its numbers one by one."""
+        if not tx.output.policy.unbacked or not all(type(n) is int for n in self.fake.shape):
+            return self.python_value(tx, "tolist")
+        if not self.fake.dim():
+            return self.call_method(tx, "item", [], {})
+        return ListVar([part.call_method(tx, "tolist", [], {}) for part in self.iterate(tx)])
 
     def method_detach_(self, tx: Frame) -> Any:
         self.of_fake(tx, "requires_grad")  # eager refuses a view
@@ -97,8 +105,7 @@ def _as_scalar(name: str, kind: type | None) -> Callable:
 
     def method(self: TensorVar, tx: Frame) -> Variable:
         no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
-        in_graph = tx.output.fake_mode.shape_env is not None and config.capture_scalar_outputs
-        if no_number or not in_graph:
+        if no_number or not tx.output.policy.unbacked:
             return self.python_value(tx, name)
         value = tx.output.call_graph(tx, "call_method", "item", [self], {})
         if kind is None or value.python_type() is kind:

@@ -1,0 +1,95 @@
+"""torch.utils.checkpoint: the body is traced in its place, and backward computes it again.
+
+    y = checkpoint(block, x, use_reentrant=False)
+
+In, out: see `symbolic_eval.registry`.  Nodes of the body are marked, and the backward half of
+miniinductor computes what they give from the body's inputs (`autograd/partition.py`); random
+numbers are kept.  The backends "eager" and "aot_eager" keep all, as if there were no checkpoint.
+A body that writes (the statistics of a batch norm) would write twice in plain Python: it breaks the
+graph, as do functions that choose what to keep.
+Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.checkpoint as torchs
+
+from ..exceptions import Break
+from ..symbolic_eval.registry import rule
+from ..variables.base import Frame, Variable
+from ..variables.containers import DictVar, SequenceVar
+from ..variables.functions import CellVar
+from ..variables.tensor import TensorVar
+
+HINT = "use checkpoint(function, ..., use_reentrant=False)"
+OPTIONS = {  # -> what may be given
+    "context_fn": (torchs.noop_context_fn,),
+    "debug": (False,),
+    "preserve_rng_state": (True,),
+    "determinism_check": ("default", "none"),
+    "early_stop": (True, False),
+}
+
+
+@rule(torchs.checkpoint)
+def _checkpoint(tx: Frame, function: Any, /, *args: Any, **kwargs: Any) -> Variable:
+    reentrant = kwargs.pop("use_reentrant", None)
+    if reentrant is None or reentrant.identity() not in (True, False):
+        raise Break("checkpoint", "torch.utils.checkpoint warns of an unsaid use_reentrant", HINT)
+    for name, allowed in OPTIONS.items():
+        if name in kwargs and kwargs.pop(name).identity() not in allowed:
+            raise Break("checkpoint", f"torch.utils.checkpoint with {name}", HINT)
+    learning = any(isinstance(value, TensorVar) and value.fake.requires_grad for value in args)
+    if reentrant.identity() and torch.is_grad_enabled() and (kwargs or not learning):
+        text = "a checkpoint with use_reentrant=True, whose arguments need no gradients"
+        raise Break("checkpoint", text, HINT)
+    return body(tx, function, args, kwargs)
+
+
+def body(tx: Frame, function: Any, args: Any, kwargs: Any) -> Variable:
+    """function(*args, **kwargs), its nodes marked: those of the results are kept."""
+    output = tx.output
+    last = next(iter(reversed(output.graph.nodes)), None)
+    writes, changed = len(output.written), written_objects(tx)
+    for variable in changed:
+        variable.mutated = False
+    result = function.call(tx, list(args), kwargs)
+    repeated = written_objects(tx)
+    for variable in changed:
+        variable.mutated = True
+    if torch.is_grad_enabled() and (repeated or len(output.written) > writes):
+        text = "a checkpointed function that writes, and would write again in the backward pass"
+        raise Break("checkpoint", text, "write outside the checkpoint")
+    results = {id(tensor.node) for tensor in tensors_in(result)}
+    for node in reversed(output.graph.nodes):
+        if node is last:
+            break
+        if node.op.startswith("call"):
+            node.meta["checkpointed"] = "result" if id(node) in results else "body"
+    return result
+
+
+def written_objects(tx: Frame) -> list[Any]:
+    """The objects, globals and cells from outside that the frame has written so far."""
+    output = tx.output
+    known: list[Any] = [*output.sourced, *[variable for variable, _ in output.memo.values()]]
+    frame: Any = tx
+    while frame is not None:
+        known += [cell for cell in frame.cells.values() if type(cell) is CellVar]
+        frame = frame.parent
+    return [variable for variable in known if variable.mutated]
+
+
+def tensors_in(value: Any) -> Iterator[TensorVar]:
+    if isinstance(value, TensorVar):
+        yield value
+    elif isinstance(value, SequenceVar):
+        for item in value.items:
+            yield from tensors_in(item)
+    elif isinstance(value, DictVar):
+        for _, item in value.items.values():
+            yield from tensors_in(item)

@@ -1,0 +1,60 @@
+"""What a program sets on a tensor: `p.grad = None`, `x.scale = 2`.
+
+In:   a TensorVar, a name, a value.
+Out:  nothing in the graph: reading gives the value back, and it is set behind the graph.
+
+    >>> tensor.setattr(tx, "grad", ConstantVar(None))
+
+What torch itself keeps in a tensor (`data`, `requires_grad`, `names`) is none of these.
+Mirrors torch/_dynamo/side_effects.py and variables/tensor.py (`method_attr_grad`, `SET_ATTR`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...exceptions import Break
+from ..base import Codegen, Frame, Variable, extends
+from ..tensor import TensorVar
+from .tensor_methods import sets_what_is, written
+
+HINT = "set it outside the compiled function"
+plain_attribute = TensorVar._other_attribute
+
+
+@extends(TensorVar)
+class TensorAttributes(TensorVar):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if name == "requires_grad" and sets_what_is(self, tx, value):
+            return
+        is_plain = not hasattr(torch.Tensor, name) and not name.startswith("_")
+        if not is_plain and not (name == "grad" and fits_as_gradient(self, tx, value)):
+            raise Break("tensor attribute", f"setting Tensor.{name}", HINT)
+        if not self.mutated:
+            self.mutated = True
+            tx.output.sourced.append(self)
+        written(self)[name] = value
+
+    def _other_attribute(self, tx: Frame, name: str) -> Variable:
+        return written(self).get(name) or plain_attribute(self, tx, name)
+
+    def replay(self, cg: Codegen) -> None:
+        for name, value in written(self).items():
+            cg.value(value)
+            cg.value(self)
+            cg.commit("STORE_ATTR", name)
+
+
+def fits_as_gradient(tensor: TensorVar, tx: Frame, value: Any) -> bool:
+    """May it be set?  Of what does not fit plain Python says why."""
+    if not tensor.getattr(tx, "is_leaf").as_constant():
+        return False
+    if value.identity() is None:
+        return True
+    if type(value) is not TensorVar or value is tensor:
+        return False
+    own, given = tensor.fake, value.fake
+    alike = (own.dtype, own.device, own.layout) == (given.dtype, given.device, given.layout)
+    return alike and list(own.shape) == list(given.shape)

@@ -1,0 +1,698 @@
+"""Small programs that torch.compile captures whole, or nearly, each named after what it needs.
+
+In:   nothing.   Out: `PROGRAMS`: name -> a function that makes (the program, its arguments) anew.
+
+    >>> program, args = PROGRAMS["id_of_a_module"]()
+    >>> minidynamo.compile(program, backend="eager")(*args)
+
+`COUNTS` holds (graphs, breaks) for each.  Used by test_break_programs.py.
+"""
+
+import collections
+import contextlib
+import functools
+import itertools
+import math
+import threading
+import typing
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.fx
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+import minidynamo
+
+PROGRAMS = {}
+COUNTS = {}
+
+
+def program(make=None, *, graphs=1, breaks=0):
+    """Decorator: `make` gives a program and its arguments, the same each time."""
+    if make is None:
+        return functools.partial(program, graphs=graphs, breaks=breaks)
+    PROGRAMS[make.__name__] = make
+    COUNTS[make.__name__] = graphs, breaks
+    return make
+
+
+def X(*shape, grad=True):
+    """Numbers that are no round ones, of both signs."""
+    shape = shape or (3, 4)
+    values = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+    return (torch.sin(values * 1.7 + 0.3)).requires_grad_(grad)
+
+
+def linear(inputs=4, outputs=4):
+    torch.manual_seed(7)
+    return nn.Linear(inputs, outputs)
+
+
+# ---- torch.jit.script
+@torch.jit.script
+def scripted_gelu(x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
+    return x * scale * (1.0 + torch.erf(x / 1.41421))
+
+
+@torch.jit.script
+def scripted_span(x: torch.Tensor, y: torch.Tensor, span: int):
+    return scripted_gelu(x) + torch.sqrt(torch.tensor(y.size(-1) * span).float())
+
+
+@program
+def scripted_function():
+    return lambda x: scripted_gelu(x) + 1, (X(),)
+
+
+@program
+def scripted_function_that_calls_another():
+    return lambda x: scripted_span(x, x, 3), (X(),)
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1.5))
+
+    def forward(self, x):
+        return torch.tanh(x * self.weight)
+
+
+@program(graphs=2, breaks=1)
+def scripted_module():
+    module = torch.jit.script(Scale())
+    return lambda x: module(x + 1) * 2, (X(),)
+
+
+# ---- legacy constructors
+@program
+def tensor_class_of_a_list():
+    return lambda x: x * torch.Tensor([1.0, 2.0, 3.0, -4.0]), (X(),)
+
+
+@program
+def tensor_class_of_sizes():
+    return lambda x: x + torch.Tensor(3, 4).fill_(2.0), (X(),)
+
+
+@program
+def tensor_class_of_a_shape():
+    return lambda x: x + torch.Tensor(x.shape).zero_(), (X(),)
+
+
+@program
+def typed_tensor_classes():
+    def f(x):
+        index = torch.LongTensor([0, 2])
+        return (
+            x[index] * torch.FloatTensor([[1.0, 2.0, 3.0, 4.0]]) + torch.DoubleTensor([2]).float()
+        )
+
+    return f, (X(),)
+
+
+# ---- NumPy
+TABLE = np.linspace(0.5, 1.5, 4).astype(np.float32)
+
+
+@program
+def from_numpy_of_a_global():
+    return lambda x: x * torch.from_numpy(TABLE), (X(),)
+
+
+@program
+def numpy_constants():
+    def f(x):
+        steps = np.linspace(0.0, 1.0, 4)
+        table = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+        return x * torch.from_numpy(steps).float() + torch.as_tensor(table).sum()
+
+    return f, (X(),)
+
+
+@program
+def numpy_of_a_captured_value():
+    def f(x):
+        a = (x * 2).numpy()
+        b = np.sin(a) + a.mean(axis=0)
+        return torch.from_numpy(b)
+
+    return f, (X(grad=False),)
+
+
+@program
+def numpy_argument():
+    def f(a):
+        return np.maximum(a, 0.0).sum(axis=1)
+
+    return f, (np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(3, 4),)
+
+
+# ---- identity
+@program
+def id_of_a_module():
+    layer = linear()
+    cache = {id(layer): 2.0}
+    return lambda x: layer(x) * cache[id(layer)], (X(),)
+
+
+@program
+def id_of_tensors():
+    def f(x, y):
+        return x + y if id(y) != id(x) and id(x) == id(x) else x - y
+
+    return f, (X(), X())
+
+
+ACTIVATIONS = {torch.relu, torch.tanh, F.gelu}
+KINDS = frozenset({nn.Linear, nn.Conv2d})
+
+
+@program
+def sets_of_functions_and_classes():
+    layer = linear()
+
+    def f(x):
+        x = layer(x) if type(layer) in KINDS else x
+        return torch.tanh(x) if torch.tanh in ACTIVATIONS else x
+
+    return f, (X(),)
+
+
+class Base:
+    scale = 1.0
+
+
+class Derived(Base):
+    scale = 2.0
+
+
+@program
+def subclasses():
+    def f(x):
+        for kind in Base.__subclasses__():
+            x = x * kind.scale
+        return x
+
+    return f, (X(),)
+
+
+# ---- the standard library
+LOCK, RLOCK = threading.Lock(), threading.RLock()
+
+
+@program(graphs=2, breaks=4)
+def locks():
+    def f(x):
+        with LOCK:
+            x = x + 1
+        with RLOCK:
+            x = x * 2
+        return x
+
+    return f, (X(),)
+
+
+@contextlib.contextmanager
+def counted(log):
+    log.append("in")
+    try:
+        yield len(log)
+    finally:
+        log.append("out")
+
+
+@program
+def context_managers_of_contextlib():
+    def f(x, log):
+        with contextlib.suppress(ValueError), contextlib.nullcontext(2.0) as scale:
+            x = x * scale
+        with contextlib.ExitStack() as stack:
+            n = stack.enter_context(counted(log))
+            stack.callback(log.append, "called")
+            x = x + n
+        with counted(log) as n:
+            return x * n
+
+    return f, (X(), [])
+
+
+@program
+def class_statement():
+    def f(x):
+        class Pair:
+            scale = 3.0
+
+            def __init__(self, a, b):
+                self.a, self.b = a, b
+
+            def sum(self):
+                return (self.a + self.b) * self.scale
+
+        return Pair(x, x.sin()).sum()
+
+    return f, (X(),)
+
+
+@program
+def namedtuple_in_a_frame():
+    def f(x):
+        Point = collections.namedtuple("Point", "a b")
+        p = Point(x.sin(), b=x.cos())
+        return p.a * p.b + p._replace(a=x).a
+
+    return f, (X(),)
+
+
+@program
+def distributed_queries():
+    def f(x):
+        if dist.is_available() and dist.is_initialized():
+            return x
+        return x + 1
+
+    return f, (X(),)
+
+
+@program
+def assertion_on_a_tensor():
+    def f(x):
+        assert torch.isfinite(x).all(), "not finite"
+        assert (x < 5).all()
+        return x * 2
+
+    return f, (X(),)
+
+
+def positive(x, y):  # not in a test: pytest writes the assertions there anew
+    y.add_(1)
+    assert (x > 0).all(), f"found {x.min().item():.1f}"
+    return x * 2
+
+
+@program
+def max_of_tensors():
+    return lambda x: max(x.sum(), x.mean()) + min(x.max(), x[0, 0]), (X(grad=False),)
+
+
+@program
+def module_as_an_argument():
+    distance = nn.PairwiseDistance()
+
+    def f(x, y, z):
+        return F.triplet_margin_with_distance_loss(x, y, z, distance_function=distance)
+
+    return f, (X(), X() + 0.3, X() * 0.5)
+
+
+class Traced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = linear()
+
+    def forward(self, x):
+        return torch.relu(self.layer(x)) + x
+
+
+@program
+def graph_module():
+    module = torch.fx.symbolic_trace(Traced())
+    return lambda x: module(x) * 2, (X(),)
+
+
+@program
+def tensor_split():
+    def f(x):
+        a, b, c = torch.tensor_split(x, 3, dim=1)
+        first, second = x.tensor_split((1,), dim=0)
+        return a.sum() + b.prod() - c.mean() + first.sum() * second
+
+    return f, (X(),)
+
+
+@program
+def shape_as_tensor():
+    return lambda x: x * torch._shape_as_tensor(x).sum(), (X(),)
+
+
+@program
+def queries_of_state():
+    def f(x):
+        if torch.fx._symbolic_trace.is_fx_tracing() or torch.jit.is_tracing():
+            return x
+        if torch._C._get_tracing_state() or torch.is_anomaly_enabled():
+            return x * 3
+        return x + torch.get_num_threads() * 0 + int(torch.backends.mkldnn.is_available())
+
+    return f, (X(),)
+
+
+@program
+def new_tensors():
+    def f(x):
+        a = x.new_zeros(x.size(0), 4) + x.new_ones((3, 4)) + x.new_full((4,), 2.5)
+        b = x.new_tensor([1.0, 2.0, 3.0, 4.0]) + x.new_empty(3, 4).fill_(1.0)
+        return x + a * b + x.new(3, 4).zero_()
+
+    return f, (X(),)
+
+
+# ---- attributes of tensors
+@program(graphs=2, breaks=1)
+def data_of_an_input():
+    def f(x, y):
+        x.data = y * 2
+        return x + 1
+
+    return f, (X(grad=False), X(grad=False))
+
+
+@program(graphs=2, breaks=1)
+def data_of_a_parameter():
+    layer = linear()
+
+    def f(x):
+        layer.weight.data = layer.weight.data * 0.5
+        return layer(x)
+
+    return f, (X(grad=False),)
+
+
+@program(graphs=2, breaks=1)
+def set_underscore():
+    def f(x, y):
+        z = torch.empty(0)
+        z.set_(y)
+        return x + z
+
+    return f, (X(grad=False), X(grad=False))
+
+
+@program(graphs=2, breaks=1)
+def hook_on_an_intermediate():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad * 3)
+        return y.sin()
+
+    return f, (X(),)
+
+
+@program
+def checkpoint():
+    layer = linear()
+
+    def body(x):
+        return torch.tanh(layer(x)) * 2
+
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False) + 1
+
+    return f, (X(),)
+
+
+@program
+def checkpoint_with_dropout():
+    layer = linear()
+
+    def body(x):
+        return F.dropout(layer(F.dropout(x, 0.1)), 0.5).sin()
+
+    def f(x):
+        for _ in range(2):
+            x = torch.utils.checkpoint.checkpoint(body, F.dropout(x, 0.2), use_reentrant=False)
+        return x
+
+    return f, (X(),)
+
+
+@program
+def checkpoint_reentrant():
+    layer = linear()
+
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=True).sin()
+
+    return f, (X(),)
+
+
+# ---- tuples
+class Pair(typing.NamedTuple):
+    first: torch.Tensor
+    second: float = 2.0
+
+    def product(self):
+        return self.first * self.second
+
+
+class Two(tuple):
+    pass
+
+
+@program
+def structseqs():
+    def f(x):
+        q, r = torch.linalg.qr(x @ x.T + torch.eye(3))
+        found = torch.max(x, 1)
+        return found.values.sum() + (q @ r).sum(), torch.topk(x, 2), found
+
+    return f, (X(),)
+
+
+@program
+def named_tuples_and_subclasses():
+    def f(x):
+        pair = Pair(x.sin())
+        two = Two([x, pair.product()])
+        return two[0] + two[1], pair, Two((x * 2,))
+
+    return f, (X(),)
+
+
+@program(graphs=1, breaks=1)
+def tolist_of_an_input():
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        return (x[:a] + 1).sum() + (x[a : a + b] * 2).sum()
+
+    return f, (X(), torch.tensor([1, 2]))
+
+
+@program(graphs=2, breaks=1)
+def tolist_of_a_constant():
+    def f(x):
+        sizes = torch.tensor([1, 2]).tolist()
+        return x.split(sizes)[1] * 2
+
+    return f, (X(),)
+
+
+@program
+def gradient_is_set():
+    def f(x, p):
+        p.grad = None
+        y = x * p.detach()
+        p.grad = y * 2
+        return y
+
+    p = X()
+    p.grad = torch.ones_like(p)
+    return f, (X(), p)
+
+
+@program
+def attribute_of_a_tensor():
+    def f(x, y):
+        x.scale = 2.0
+        z = y * x.scale
+        z.tag = "made"
+        return z if hasattr(z, "tag") else x
+
+    return f, (X(), X())
+
+
+@program(graphs=2, breaks=1)
+def parameter_made_in_a_frame():
+    def f(x):
+        p = nn.Parameter(torch.ones(4) * 2)
+        return x * p, p
+
+    return f, (X(),)
+
+
+@program(graphs=2, breaks=1)
+def lazy_module():
+    torch.manual_seed(1)
+    module = nn.LazyLinear(5)
+    return lambda x: torch.relu(module(x)), (X(),)
+
+
+@program
+def itertools_with_tensors():
+    def f(x):
+        sums = list(itertools.accumulate(x.unbind(0)))
+        products = list(itertools.accumulate(x.unbind(0), torch.mul, initial=x[0]))
+        some = list(itertools.islice(x, 1, None))
+        chosen = list(itertools.compress(x.unbind(0), [True, False, True]))
+        return sums[-1] + products[-1] + some[0] * chosen[1]
+
+    return f, (X(),)
+
+
+class Doubling(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.sin else result
+
+
+@program(graphs=2, breaks=2)
+def torch_function_mode():
+    def f(x):
+        with Doubling():
+            y = torch.sin(x)
+        return y + torch.sin(x)
+
+    return f, (X(),)
+
+
+@program(graphs=2, breaks=1)
+def facts_decide_unbacked_numbers():
+    def f(x):
+        n = x.sum().long().abs().item()
+        torch._check(n >= 2)
+        return x * 2 if n > 1 else x
+
+    return f, (X(grad=False) + 3,)
+
+
+class Probed:
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+
+@program
+def attribute_error_leaves_the_frame():
+    def f(x):
+        y = x * 2
+        Probed().missing
+        return y
+
+    def g(x):
+        try:
+            return compiled(x)
+        except AttributeError as error:
+            return x + len(str(error))
+
+    compiled = f
+    return g, (X(),)
+
+
+T = typing.TypeVar("T")
+
+
+@program
+def type_variables():
+    def f(x):
+        kinds = {T: 2.0, typing.Optional[T]: 3.0}
+        return x * kinds[T] if T is not None else x
+
+    return f, (X(),)
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x * x * 0.5
+
+
+@program
+def autograd_function():
+    return lambda x: Cube.apply(x.sin()) + 1, (X(),)
+
+
+@program
+def autograd_function_made_in_a_frame():
+    def f(x):
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 3
+
+        return Twice.apply(x)
+
+    return f, (X(),)
+
+
+# ---- operations whose result only the run knows
+@program(graphs=2, breaks=1)
+def nonzero():
+    return lambda x: (x > 0).nonzero().float() * 2, (X(grad=False),)
+
+
+@program(graphs=2, breaks=1)
+def masked_select():
+    return lambda x: torch.masked_select(x, x > 0) * 2, (X(),)
+
+
+@program(graphs=2, breaks=1)
+def boolean_index():
+    return lambda x: (x[x > 0] + 1).sum(), (X(),)
+
+
+@program(graphs=2, breaks=1)
+def unique():
+    return lambda x: torch.unique(x.round()) + 1, (X(grad=False),)
+
+
+@program(graphs=2, breaks=1)
+def bincount():
+    return lambda x: torch.bincount(x.abs().long().flatten()) + 1, (X(grad=False) * 5,)
+
+
+@program(graphs=2, breaks=1)
+def item():
+    return lambda x: x * x.max().item(), (X(grad=False),)
+
+
+@program(graphs=2, breaks=1)
+def where_of_a_condition():
+    return lambda x: torch.where(x > 0)[0] + 1, (X(grad=False),)
+
+
+@program(graphs=1, breaks=1)
+def tolist_into_a_sum():
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        return x.sum() + a * 2 + b
+
+    return f, (X(), torch.tensor([1, 2]))
+
+
+# ---- modules
+class WithDisabled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = linear()
+        self.plain = minidynamo.disable(linear())
+
+    def forward(self, x):
+        return self.plain(self.first(x)).sin()
+
+
+@program(graphs=2, breaks=1)
+def disabled_submodule():
+    return WithDisabled(), (X(),)

@@ -1,0 +1,313 @@
+"""The programs of break_programs.py: as plain Python, in as few graphs as torch.compile needs.
+
+Values, types, gradients, what is written to the arguments, and random numbers are compared.
+"""
+
+import copy
+import threading
+
+import numpy
+import pytest
+import torch
+import torch.utils.checkpoint
+from break_programs import COUNTS, PROGRAMS, X, linear, positive
+from test_capture_language import fresh  # noqa: F401
+
+import minidynamo
+
+# Whose kernels are worth the seconds that they take to build.
+WITH_KERNELS = """
+    scripted_function_that_calls_another typed_tensor_classes assertion_on_a_tensor max_of_tensors
+    graph_module checkpoint_with_dropout gradient_is_set attribute_of_a_tensor nonzero
+    numpy_of_a_captured_value structseqs locks
+""".split()
+
+
+def modules_of(program):
+    """The modules that a program finds: itself, or in its closure."""
+    cells = getattr(program, "__closure__", None) or ()
+    found = [program, *(cell.cell_contents for cell in cells)]
+    return [module for module in found if isinstance(module, torch.nn.Module)]
+
+
+def observed(program, args, compiled):
+    """What a program does that can be seen."""
+    torch.manual_seed(3)
+    result = compiled(*args)
+    tensors = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+    losses = [t.float().sum() for t in tensors if t.requires_grad]
+    if losses:
+        sum(losses).backward()
+    parameters = [dict(module.named_parameters()) for module in modules_of(program)]
+    return result, args, parameters, torch.get_rng_state()
+
+
+def same(ours, plain):
+    assert type(ours).__name__ == type(plain).__name__, (ours, plain)
+    if isinstance(plain, (torch.Tensor, numpy.ndarray, numpy.generic)):
+        torch.testing.assert_close(
+            torch.as_tensor(ours), torch.as_tensor(plain), rtol=1e-5, atol=1e-6
+        )
+    elif isinstance(plain, dict):
+        same(list(ours.items()), list(plain.items()))
+    elif isinstance(plain, (tuple, list)):
+        assert len(ours) == len(plain)
+        for one, other in zip(ours, plain):
+            same(one, other)
+    else:
+        assert ours == plain or type(plain).__module__ not in ("builtins", "torch"), (ours, plain)
+    if isinstance(plain, torch.Tensor):
+        assert ours.requires_grad == plain.requires_grad
+        assert vars(ours).keys() == vars(plain).keys()
+        if plain.is_leaf:
+            same(ours.grad, plain.grad)
+
+
+def check(name, backend, fullgraph=False):
+    program, args = PROGRAMS[name]()
+    plain = observed(program, args, program)
+    program, args = PROGRAMS[name]()
+    compiled = minidynamo.compile(program, backend=backend, fullgraph=fullgraph)
+    same(observed(program, args, compiled), plain)
+    counters = minidynamo.counters
+    found = counters["graphs"].total(), counters["graph_breaks"].total()
+    assert found == ((1, 0) if fullgraph else COUNTS[name]), dict(counters["graph_breaks"])
+    assert not [text for text in counters["skipped"] if "the compiler failed" in text]
+
+
+DATA_DECIDE = """
+    nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
+    tolist_into_a_sum where_of_a_condition
+""".split()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_captured(name):
+    check(name, "eager")
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_compiled(name):
+    check(name, "inductor")
+
+
+@pytest.mark.parametrize("name", DATA_DECIDE)
+def test_what_only_the_run_knows_stays_in_a_full_graph(name):
+    check(name, "eager", fullgraph=True)
+
+
+def test_a_decision_about_what_only_the_run_knows_is_named():
+    def f(x):
+        return x[x > 0] if (x > 0).sum().item() > 3 else x
+
+    with pytest.raises(minidynamo.Unsupported, match="u0 > 3"):
+        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+# ---- NumPy
+def A():
+    return numpy.linspace(-1, 1, 12, dtype=numpy.float32).reshape(3, 4)
+
+
+def writes(a):
+    a[0] = 1
+    a[:, 1] *= 2
+    b = a.astype(numpy.float32)
+    b += 1
+    return b
+
+
+def shares(a):
+    b, c, d, e = a.reshape(4, 3), a.ravel(), a.copy(), a.T
+    b[0, 0], c[1], d[2], e[0, 2] = 99, 98, 97, 5
+    return b, c, d, e
+
+
+def goes_on_behind_a_break(a):
+    total = a.sum()
+    minidynamo.graph_break()
+    return type(total).__name__, total + 1, a.T
+
+
+ON_ARRAYS = {  # -> breaks
+    writes: 0,
+    shares: 0,
+    goes_on_behind_a_break: 1,
+    lambda a: (a * numpy.float64(2), a * 2, a / 3, a**2, a // 0.3, -a, a > 0, [1, 2, 3, 4] + a): 0,
+    lambda a: (a.astype(int) / 2, a.astype(int) // 2, a.mean(), a.max(), a.std(axis=0)): 0,
+    lambda a: (a.shape, a.ndim, a.size, a.dtype, len(a), numpy.ndim(a), a + 1): 0,
+    lambda a: numpy.where(a > 0, a, 0.5) + numpy.arange(4) * numpy.linspace(0, 1, 4): 0,
+    lambda a: (torch.from_numpy(a) * 2, torch.tensor(a) + 1, torch.as_tensor(a).sin()): 0,
+    lambda a: [row.sum() for row in numpy.concatenate([a, a], axis=1)]: 0,
+    lambda a: numpy.linalg.norm(a, axis=1) + numpy.einsum("ij,ij->i", a, a): 0,
+    lambda a: (numpy.sign(a), a + 1): 1,  # sign(NaN): torch._numpy says 0
+    lambda a: (a[::-1].copy(), a + 1): 2,
+}
+
+
+@pytest.mark.parametrize("function", ON_ARRAYS)
+def test_numpy(function):
+    plain, args = observed(function, [A()], function)[:2]
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        same(observed(function, [A()], compiled)[:2], (plain, args))
+    assert minidynamo.counters["graph_breaks"].total() == ON_ARRAYS[function]
+
+
+def test_two_arrays_may_become_one():
+    def f(a, b):
+        a += 1
+        return b * 2
+
+    compiled = minidynamo.compile(f, backend="inductor")
+    same(compiled(A(), A()), f(A(), A()))
+    a, b = A(), A()
+    same(compiled(a, a), f(b, b))
+
+
+# ---- assertions
+def test_a_failed_assertion_is_the_programs_own():
+    for backend in ("eager", "inductor"):
+        compiled, y = minidynamo.compile(positive, backend=backend), torch.zeros(2)
+        with minidynamo.config.patch(raise_internal_errors=False):
+            compiled(torch.ones(2), y)
+            with pytest.raises(AssertionError, match="found -1.0"):
+                compiled(-torch.ones(2), y)
+        assert y.tolist() == [2, 2] and minidynamo.counters["graph_breaks"].total() == 0
+
+
+# ---- max() of tensors
+def written_result(x):
+    a, b = x.sum(), x.mean()
+    best = max(a, b)
+    best.add_(1)
+    return a
+
+
+def both_leave(x):
+    a, b = x.sum(), x.mean()
+    return a, max(a, b)
+
+
+@pytest.mark.parametrize("function", [written_result, both_leave, lambda x: min(x[0, 0], x[0, 1])])
+def test_which_tensor_max_gives_is_not_guessed(function):
+    compiled = minidynamo.compile(function, backend="eager")
+    same(compiled(X(grad=False)), function(X(grad=False)))
+    assert minidynamo.counters["graph_breaks"].total()
+
+
+# ---- torch.jit.script
+@torch.jit.script
+def halved(x: torch.Tensor, by: float, rest: list[float]):
+    return x * by, x + rest[0]
+
+
+def test_arguments_are_converted_as_torchscript_does():
+    def f(x):
+        return halved(x, 2, [1, 2])
+
+    x = torch.arange(3)
+    same(minidynamo.compile(f, backend="eager", fullgraph=True)(x), f(x))
+
+
+# ---- torch.utils.checkpoint
+def checkpointed(layers, x):
+    for layer in layers:
+        x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+    return x.square().mean()
+
+
+def saved_bytes(function):
+    records = [r.backend_record for r in minidynamo.records.frames if r.backend_record]
+    return sum(a.bytes for a in records[-1].saved if not a.is_input)
+
+
+def test_what_a_checkpoint_makes_is_not_kept():
+    def layer():
+        return torch.nn.Sequential(linear(4, 32), torch.nn.GELU(), linear(32, 4))
+
+    layers = torch.nn.ModuleList(layer() for _ in range(3))
+    other, x, saved = copy.deepcopy(layers), torch.randn(8, 4), []
+    checkpointed(layers, x).backward()
+    for function in (checkpointed, lambda layers, x: layers[2](layers[1](layers[0](x))).mean()):
+        minidynamo.reset()
+        loss = minidynamo.compile(function, backend="inductor", fullgraph=True)(other, x)
+        saved.append(saved_bytes(function))
+        if function is checkpointed:
+            loss.backward()
+    for ours, plain in zip(other.parameters(), layers.parameters()):
+        torch.testing.assert_close(ours.grad, plain.grad)
+    assert saved[0] <= 3 * 8 * 4 * 4 < saved[1]
+
+
+def test_a_checkpoint_that_writes_breaks():
+    norm = torch.nn.BatchNorm1d(4)
+
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(norm, x, use_reentrant=False).sum()
+
+    minidynamo.compile(f, backend="eager")(X()).backward()
+    assert norm.num_batches_tracked == 2  # in the forward pass, and in the backward pass again
+
+
+# ---- attributes of tensors
+def test_gradients_are_set_to_none_in_every_step():
+    def f(parameters, x):
+        for p in parameters:
+            p.grad = None
+        return sum((p * x).sum() for p in parameters)
+
+    parameters, x = [X(4), X(4)], torch.randn(4)
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    for _ in range(3):
+        compiled(parameters, x).backward()
+        assert all(torch.equal(p.grad, x) for p in parameters)
+    assert minidynamo.counters["graphs"].total() == 1
+
+
+# ---- found on the way: wrong before
+def test_a_symbolic_number_is_compared_with_one_of_numpys():
+    def chosen(x, among, number):
+        return x + 1 if number in among else x
+
+    compiled, x = minidynamo.compile(chosen, backend="eager"), torch.zeros(2)
+    for n in range(2, 7):
+        among, number = [n, n + 1, n + 2], numpy.int64(n + 2)
+        same(compiled(x, among, number), chosen(x, among, number))
+        same(compiled(x, among, numpy.int64(9)), chosen(x, among, numpy.int64(9)))
+
+
+STATE = threading.local()
+
+
+def test_each_thread_has_its_own_attributes():
+    def f(x):
+        return x * getattr(STATE, "scale", 5) + getattr(STATE, "shift", 7)
+
+    def check():
+        same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+    compiled, STATE.scale = minidynamo.compile(f, backend="eager", fullgraph=True), 2
+    check()
+    STATE.shift = 1
+    check()
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+    del STATE.scale
+    check()
+    assert minidynamo.counters["graphs"].total() == 4
+
+
+def indices(n):
+    """What only prepares indices."""
+    order = numpy.arange(n)[::2]
+    return [int(k) for k in order if k not in (2, 4)]
+
+
+def test_numpy_without_tensors_is_left_to_numpy():
+    def f(x, n):
+        return x[minidynamo.disable(indices)(n)] * 2, [indices(k) for k in range(n)]
+
+    same(minidynamo.compile(f, backend="eager")(torch.ones(9), 5), f(torch.ones(9), 5))
+    assert minidynamo.counters["graphs"].total() <= 1
