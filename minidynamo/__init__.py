@@ -23,6 +23,7 @@ _HOME = {  # public name -> the file where it lies
     "mark_dynamic": "api",
     "mark_static": "api",
     "register_backend": "backends",
+    "torch_backend": "extras.torch_backends",
     "list_backends": "backends",
     "counters": "records",
     "Unsupported": "exceptions",

@@ -56,6 +56,8 @@ ANSWERS: list[Callable[..., Any]] = []
 # what torch.fx has made of the graph
 GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]
+# backend -> the same backend, as a graph is given to it
+BACKENDS: list[Callable[[Any], Any]] = []
 # (compiled graph, output, its results) -> what is called instead
 ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []
 
