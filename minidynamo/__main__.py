@@ -1,0 +1,42 @@
+"""The command line: `python -m minidynamo COMMAND ...`.
+
+    python -m minidynamo explain script.py -o page.html
+
+In:   the name of a command and its own arguments.   Out: the process's exit status.
+
+Each command is a row of `COMMANDS`: its name, the module whose `main(arguments) -> int` it runs,
+and a sentence for the list that `--help` shows.  A module is imported when its command is asked
+for, so that no command pays for another one.
+"""
+
+import importlib
+import sys
+
+COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what it does)
+    "explain": (
+        "minidynamo.explain.command",
+        "run a program unchanged, and write a page on which every stage can be followed",
+    )
+}
+
+
+def usage() -> str:
+    """What `--help` prints: one line for each command."""
+    lines = [f"    {name:10} {does}" for name, (_, does) in COMMANDS.items()]
+    return "\n".join(["usage: python -m minidynamo COMMAND ...", "", *lines])
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command that the first argument names; the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"there is no command {name!r}\n{usage()}", file=sys.stderr)
+        return 2
+    return importlib.import_module(COMMANDS[name][0]).main(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
