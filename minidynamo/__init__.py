@@ -14,6 +14,8 @@ without torch: everything else loads on first use. Mirrors torch/_dynamo (paper 
 import importlib
 from typing import Any
 
+from miniinductor.version import __version__ as __version__
+
 _HOME = {  # public name -> the file where it lies
     "compile": "api",
     "reset": "convert_frame",

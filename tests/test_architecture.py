@@ -112,7 +112,8 @@ def test_data_flows_one_way(path):
     elif not name(path).startswith(REACHES_INDUCTOR):
         reached = [u for u in used if u.split(".")[0] == "miniinductor"]
         shared = tuple(
-            f"miniinductor.{part}" for part in ("sizes", "foreign", "fake_mode", "coverage")
+            f"miniinductor.{part}"
+            for part in ("sizes", "foreign", "fake_mode", "coverage", "version")
         )
         assert all(u.startswith(shared) for u in reached), reached
 
