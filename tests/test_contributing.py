@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md run: what is there is taken away, and the example put in place."""
+"""The examples of CONTRIBUTING.md run: what is there is taken away, the example put in its place."""
 
 import re
 import zlib

@@ -15,6 +15,7 @@ import inspect
 import json
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,15 @@ def results(name: str) -> dict[str, Any]:
 def figures_table() -> str:
     """Geometric means of torch.compile / ours and eager / ours over the models of one kind."""
     found = results("h100_gpu_models")
-    rows = ["| GPT-2, BERT, Llama, ViT, ResNet-50, ConvNeXt, MobileNetV3 | rows | torch.compile / ours"
-            " | eager / ours | slowest row: torch.compile / ours |", "|---|---|---|---|---|"]  # fmt: skip
+    models = "GPT-2, BERT, Llama, ViT, ResNet-50, ConvNeXt, MobileNetV3"
+    columns = [
+        models,
+        "rows",
+        "torch.compile / ours",
+        "eager / ours",
+        "torch.compile / ours at worst",
+    ]
+    rows = [f"| {' | '.join(columns)} |", "|---|---|---|---|---|"]
     for training in (False, True):
         for short, precision in PRECISIONS.items():
             times = [
@@ -60,12 +68,12 @@ def made_by(found: dict[str, Any]) -> str:
     threads = machine["threads"]
     parts = [machine["device"], f"{threads} thread{'s' if threads > 1 else ''}"]
     parts += [f"{name} {machine[name]}" for name in ("torch", "triton") if name in machine]
-    return f"{', '.join(parts)}; `{found['command']}`, {machine['date']}."
+    return f"{', '.join(parts)};\n`{found['command']}`, {machine['date']}."
 
 
 def readme() -> str:
     before, _, after = (ROOT / "README.md").read_text().split(MARK)
-    return MARK.join([before, f"\n{figures_table()}\n", after])
+    return MARK.join([before, f"\n\n{figures_table()}\n", after])
 
 
 # --- docs/combinations.md -------------------------------------------------------------------------
@@ -85,10 +93,10 @@ minidynamo.compile(f)                                       # ours and ours
 ```
 
 `"miniinductor"` is found by its name once the package is installed (an entry point in the group
-`torch_dynamo_backends`); `options={{"fusion": False}}` are options of `miniinductor.config`. Torch's
-backends are looked up by you, and handed over: `from torch._dynamo.backends.registry import
-lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that ends in
-torch's compiler says so: `@minidynamo.torch_backend`.
+`torch_dynamo_backends`); `options={{"fusion": False}}` are options of `miniinductor.config`.
+Torch's backends are looked up by you, and handed over: `from torch._dynamo.backends.registry
+import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
+ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
 **Sizes that change** cross the border, too. Each side has symbols, an algebra and guards of its
 own; what crosses is text, Python over the symbols, that the other side computes with its own
@@ -142,13 +150,15 @@ def entry(home: str, name: str, value: Any) -> list[str]:
     lines = [f"### `{home}.{name}`", ""]
     if inspect.ismodule(value) or not callable(value):
         kind = "module" if inspect.ismodule(value) else type(value).__name__
-        return [*lines, f"{(inspect.getdoc(value) or kind).splitlines()[0]} ({kind})", ""]
+        first = (inspect.getdoc(value) or kind).split("\n\n")[0]
+        return [*lines, f"({kind})", "", first, ""]
     try:
         parameters = [
             parameter.replace(annotation=parameter.empty)
             for parameter in inspect.signature(value).parameters.values()
         ]
-        lines += ["```python", f"{name}{inspect.Signature(parameters)}", "```", ""]
+        signature = f"{name}{inspect.Signature(parameters)}"
+        lines += ["```python", *textwrap.wrap(signature, 100), "```", ""]
     except (TypeError, ValueError):
         pass
     return [*lines, inspect.getdoc(value) or "", ""]
