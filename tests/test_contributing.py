@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md run: what is there is taken away, the example put in its place."""
+"""The examples of CONTRIBUTING.md run: each takes the place of what is there already."""
 
 import re
 import zlib

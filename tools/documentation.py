@@ -86,10 +86,10 @@ A compiler of PyTorch programs has two halves: one *captures* graphs from runnin
 example inputs, a callable back), so each can stand beside the original:
 
 ```python
-torch.compile(f)                                            # theirs and theirs
-torch.compile(f, backend="miniinductor")                    # their capture, our compiler
-minidynamo.compile(f, backend=lookup_backend("inductor"))   # our capture, their compiler
-minidynamo.compile(f)                                       # ours and ours
+torch.compile(f)  # theirs and theirs
+torch.compile(f, backend="miniinductor")  # their capture, our compiler
+minidynamo.compile(f, backend=lookup_backend("inductor"))  # our capture, their compiler
+minidynamo.compile(f)  # ours and ours
 ```
 
 `"miniinductor"` is found by its name once the package is installed (an entry point in the group
@@ -158,7 +158,7 @@ def entry(home: str, name: str, value: Any) -> list[str]:
             for parameter in inspect.signature(value).parameters.values()
         ]
         signature = f"{name}{inspect.Signature(parameters)}"
-        lines += ["```python", *textwrap.wrap(signature, 100), "```", ""]
+        lines += ["```", *textwrap.wrap(signature, 100), "```", ""]
     except (TypeError, ValueError):
         pass
     return [*lines, inspect.getdoc(value) or "", ""]
