@@ -9,6 +9,7 @@ import functools
 import importlib.metadata
 import logging
 import pickle
+import random
 import tomllib
 from pathlib import Path
 
@@ -16,12 +17,17 @@ import pytest
 import torch
 import torch._dynamo as peer
 from torch._dynamo.backends.registry import lookup_backend
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._sympy.printers import PythonPrinter
 
 import minidynamo
 import miniinductor
 from minidynamo import records
 from minidynamo.extras import torch_frontend
 from minidynamo.extras.torch_sizes import Border, NoWay
+from minidynamo.symbolic_numbers import hint_of
+from minidynamo.symbolic_shapes import ShapeEnv
+from miniinductor.sizes.printing import python_code
 from tests.tour_programs import TOURS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,6 +215,48 @@ def test_what_torchs_compiler_assumes_we_guard():
     ]
 
 
+def random_size(symbols, rng, depth=3):
+    """A random size over these symbols, as Python."""
+    if depth == 0 or rng.random() < 0.2:
+        return rng.choice([*symbols, str(rng.randint(1, 9))])
+    a, b = (random_size(symbols, rng, depth - 1) for _ in range(2))
+    text = rng.choice(["({} + {})", "({} - {})", "({} * {})", "max({}, {})", "min({}, {})"])
+    if rng.random() < 0.3:
+        text, b = rng.choice(["({} // {})", "({} % {})"]), str(rng.randint(2, 7))
+    return text.format(a, b)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_sizes_and_facts_cross_the_border_and_come_back(seed):
+    """Sizes have the same numbers there, and back again the same as at first; a fact that is
+    assumed on one side is guarded on the other: where the guards hold, the fact does."""
+    rng = random.Random(seed)
+    names, numbers = ("s0", "s1"), (12, 7)
+    for _ in range(15):
+        env, peer_env = ShapeEnv(), torch.fx.experimental.symbolic_shapes.ShapeEnv(duck_shape=False)
+        own = dict(zip(names, [env.create_symbol(n, f"{{{i}}}") for i, n in enumerate(numbers)]))
+        mode = FakeTensorMode(shape_env=peer_env)
+        theirs = {n: mode.from_tensor(torch.empty(k)).shape[0] for n, k in zip(names, numbers)}
+        there, back = Border(theirs), Border({str(theirs[n].node.expr): own[n] for n in names})
+        text = random_size(names, rng)
+        size = Border(own).compute(text)
+        crossed = there.number(size)
+        assert hint_of(crossed) == hint_of(size) == hint_of(back.number(crossed))
+        relation = f"{text} {rng.choice(['>', '<=', '=='])} {random_size(names, rng)}"
+        fact = Border(own).compute(relation)
+        holds = bool(fact)  # our side decides, and guards
+        for decision in env.decisions:
+            if not decision.proved:
+                symbols = map(str, decision.fact.free_symbols)
+                there.assume(python_code(decision.fact), symbols)
+        guarded = [PythonPrinter().doprint(guard.expr) for guard in peer_env.guards]
+        for values in ((12, 7), (13, 7), (2, 2), (40, 3), (5, 90), (24, 14)):
+            at = dict(zip(names, values))
+            told = {str(theirs[n].node._expr): k for n, k in at.items()}
+            if all(Border(told).compute(guard) for guard in guarded):
+                assert bool(Border(at).compute(relation)) is holds, (relation, guarded, values)
+
+
 def test_a_size_without_words_on_the_other_side_becomes_a_number():
     class Counter:
         def __init__(self):
@@ -238,6 +286,31 @@ def test_writes_to_arguments(compose):
     check(f, compose, calls, dynamic=True)
 
 
+def views(size, *shares):
+    """Views of one tensor, or of several, as `shares` says: (tensor, start, end) of each."""
+    whole = [torch.arange(float(size)), torch.arange(float(size))]
+    return [whole[of][start:end] for of, start, end in shares]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shared_first", [False, True])
+def test_arguments_that_share_memory(compose, dynamic, shared_first):
+    """A compiler that has seen them apart, or not, must be right when it is the other way."""
+
+    def f(a, b):
+        a.add_(1)
+        return b * 2, a + b
+
+    apart = [(0, 0, 4), (1, 0, 4)]
+    shared = [[(0, 0, 4), (0, 2, 6)], [(0, 0, 4), (0, 0, 4)], [(0, 0, 8), (0, 0, 8)]]
+    cases = [*shared, apart, apart] if shared_first else [apart, *shared, apart]
+    compiled = compose(f, dynamic=dynamic)
+    for case in cases:
+        arguments, again = views(8, *case), views(8, *case)
+        torch.testing.assert_close(compiled(*arguments), f(*again))
+        torch.testing.assert_close(arguments, again)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_floats_that_change(compose, dtype):
     """torch passes them as tensors of its own.  A number would give integers another dtype than a
@@ -248,6 +321,18 @@ def test_floats_that_change(compose, dtype):
 
     calls = [(torch.arange(5).to(dtype), a) for a in (0.5, 0.7, 1.1)]
     check(f, compose, calls)
+
+
+def test_numbers_that_are_no_symbols(compose):
+    """0, 1 and what is negative: a symbol of ours is at least 2."""
+
+    def f(x, n):
+        return x * n + x.shape[0] // 2
+
+    calls = [
+        (torch.randn(rows), n) for rows, n in ((5, 3), (6, -3), (1, 7), (4, 0), (0, 9), (7, 1))
+    ]
+    check(f, compose, calls, dynamic=True)
 
 
 def test_numbers_that_only_the_run_knows(compose, caplog):

@@ -14,11 +14,16 @@ says that it ends in torch's compiler:
     >>> @minidynamo.torch_backend
     ... def timed(gm, example_inputs):
     ...     return torch._inductor.compile(gm, example_inputs)
+
+Torch's compilers look which inputs share memory, compile for that, and have torch.compile guard it.
+Here they are told that none do.  Where a graph writes to a tensor, each call looks, and runs the
+graph as it is if two share memory after all: `f(x[:4], x[2:])`.
 """
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,11 +32,67 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._sympy.printers import PythonPrinter
 
 from .. import hooks
+from ..graph_capture import OutputGraph
 from ..symbolic_shapes import can_be_symbolic
 from .torch_sizes import Border, NoWay, copied
 
 SYMBOLS = "torch.fx.experimental.symbolic_shapes"  # the module of torch's ShapeEnv
 TORCHS = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")  # where its backends lie
+
+
+@dataclass
+class Handed:
+    """What a backend of torch's has made of a graph."""
+
+    gm: fx.GraphModule
+    run: Callable[..., Any]
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.run(*inputs)
+
+    def checked(self) -> Callable[..., Any]:
+        """The same for a graph that writes: right, too, where tensors share memory."""
+        held = [*self.gm.parameters(), *self.gm.buffers()]  # each tensor once
+
+        def run(*inputs: Any) -> Any:
+            return (self.run if are_apart([*inputs, *held]) else self.gm.forward)(*inputs)
+
+        return run
+
+
+def are_apart(values: Iterable[Any]) -> bool:
+    """Do no two of the tensors among the values share memory?"""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return len({tensor.untyped_storage()._cdata for tensor in tensors}) == len(tensors)
+
+
+def apart(values: Sequence[Any]) -> list[Any]:
+    """The example inputs; where some share memory, others like them, which torch would else compile
+    for."""
+    return list(values) if are_apart(values) else [*map(alone, values)]
+
+
+def alone(value: Any) -> Any:
+    """A tensor like the example in memory of its own.  Nobody looks at what is in it."""
+    if type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return value
+    if value.is_neg() or value.is_conj():
+        return value
+    about = (value.shape, value.stride())
+    with torch.inference_mode(value.is_inference()), torch.enable_grad():
+        made = torch.empty_strided(*about, dtype=value.dtype, device=value.device)
+        made.requires_grad_(value.requires_grad)
+        return made if value.is_leaf else made.clone()
+
+
+def look_at_memory(compiled: Any, output: OutputGraph, results: Any) -> Any:
+    """What is called of a graph that went to a backend of torch's."""
+    if not isinstance(compiled, Handed):
+        return compiled
+    return compiled.checked() if output.written else compiled.run
+
+
+hooks.ADAPTERS.insert(0, look_at_memory)  # the others call what comes of this
 
 
 class TorchBackend:
@@ -42,9 +103,11 @@ class TorchBackend:
         self.backend = backend
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
-        if not any(isinstance(value, torch.SymInt) for value in example_inputs):
-            return self.backend(gm, example_inputs, **options)
-        return Crossing(gm, example_inputs).compiled(self.backend, options)
+        if any(isinstance(value, torch.SymInt) for value in example_inputs):
+            run = Crossing(gm, example_inputs).compiled(self.backend, options)
+        else:
+            run = self.backend(gm, apart(example_inputs), **options)
+        return Handed(gm, run) if callable(run) else run
 
     def __reduce__(self) -> str:
         return vars(self)["__qualname__"]  # pickle finds it by its name, as it does functions
