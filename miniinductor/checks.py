@@ -34,7 +34,7 @@ CLASSES = """
 """
 MATRICES = """
     _linalg_eigh _linalg_svd linalg_eig linalg_eigvals _linalg_eigvals linalg_lstsq linalg_cholesky
-    cholesky geqrf linalg_qr
+    cholesky cholesky_inverse geqrf linalg_qr
 """
 RANGES = "histc histogram histogramdd _histogramdd_from_bin_cts"
 RAISING = frozenset(" ".join((POSITIONS, CLASSES, MATRICES, RANGES)).split())

@@ -32,7 +32,7 @@ import torch
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin
-from .ops import OpsHandler, exact_key, fill, set_handler
+from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
@@ -304,6 +304,10 @@ class LoopBody:
     def place(self, access: Instruction) -> tuple[str, sympy.Expr]:
         """(buffer, index) of a load or store."""
         return access.args[0], self.indices[access.args[1].number]
+
+    def work(self) -> int:
+        """What one element costs, in simple operations."""
+        return sum(price(i.op) for i in self.walk())
 
     def has_checks(self) -> bool:
         """May running it raise?  Positions that are known to be in range leave no instruction."""

@@ -13,6 +13,7 @@ The vocabulary that scheduler.py, memory.py and the code generators share.  Mirr
 torch/_inductor/scheduler.py.
 """
 
+import functools
 import graphlib
 import heapq
 import math
@@ -91,6 +92,11 @@ class Group:
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
         self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
+
+    @functools.cached_property
+    def work(self) -> int:
+        """What one element costs, in simple operations."""
+        return sum(n.body.work() for n in self.nodes)
 
     @property
     def full(self) -> tuple[Size, ...]:

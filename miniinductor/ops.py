@@ -151,6 +151,16 @@ def exact_key(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (bool, int)) else value
 
 
+# --- what an op costs ----------------------------------------------------------------------------
+EXPENSIVE = {*UNARY_FLOAT, "pow", "atan2"} - {"sqrt", "rsqrt", "reciprocal"}
+EXPENSIVE_PRICE = 16  # each of them costs like so many others
+
+
+def price(name: str) -> int:
+    """What an op costs, in simple operations."""
+    return EXPENSIVE_PRICE if name in EXPENSIVE else 1
+
+
 # --- the switchable namespace ---------------------------------------------------------------------
 _handler = Current()
 set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread

@@ -44,6 +44,7 @@ from .sizes.symbols import same
 
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes
+MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
 REACH = 16  # a node is tried with this many next users of the same buffer, not with later ones
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
@@ -240,6 +241,8 @@ class Scheduler:
             raise Refused(f"they run on different devices: {', '.join(sorted(map(str, devices)))}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
+        if first.work + second.work > MAX_WORK:
+            raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
         if first.has_scan or second.has_scan:
             raise Refused(
                 "a scan goes through its loop in order, and its results are read at other places"

@@ -45,7 +45,7 @@ from ..ir import (
     from_node,
     leaves_of,
 )
-from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
+from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Size
 from ..sizes.symbols import SYMBOLIC, Described, described, is_dense, same_sizes, size
@@ -56,7 +56,7 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
-MANY_OPS = 16
+MANY_OPS = EXPENSIVE_PRICE
 # MANY_READS on a GPU, whose kernels wait for memory and not for arithmetic.  Not in a backward
 # half, where the kernels that share a value run over different loops
 FEW_READS = 2
@@ -94,16 +94,12 @@ class _Cost(OpsHandler):
         return sympy.Symbol("position", integer=True)
 
 
-# each costs like MANY_OPS others
-EXPENSIVE = {*UNARY_FLOAT, "pow", "atan2"} - {"sqrt", "rsqrt", "reciprocal"}
-
-
 def _count(name: str) -> Callable[..., bool]:
-    price = MANY_OPS if name in EXPENSIVE else 1
+    cost_of_one = price(name)
 
     def method(self: _Cost, *args: Any, **kwargs: Any) -> bool:
         read = True in args
-        self.operations += price if read or price > 1 else 0
+        self.operations += cost_of_one if read or cost_of_one > 1 else 0
         return read
 
     return method

@@ -19,6 +19,7 @@ IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
     **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
 }
+MANY = 8  # functions with two forms in one kernel, beyond which the exact ones are called
 
 
 def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
@@ -30,16 +31,18 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
         if compute_type(args[0].dtype) != "float":
             return plain(self, *args)
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
-        form = "true"  # a kernel that must not run again takes the exact one
-        if self.may_run_again:
-            self.reruns, form = True, "exact.v"
-            is_large = Value(f"mini::{IS_LARGE[op]}({text})", torch.bool, inner)
-            self.error_if(is_large, "NOT_FAST")
-        return self.temporary(f"mini::{op}<{form}>({text})", args[0].dtype, inner)
+        if not self.may_run_again:
+            return self.temporary(f"mini::{op}<true>({text})", args[0].dtype, inner)
+        self.reruns = True
+        self.two_forms += 1
+        self.error_if(Value(f"mini::{IS_LARGE[op]}({text})", torch.bool, inner), "NOT_FAST")
+        name = op if self.two_forms <= MANY else f"{op}_of_many"
+        return self.temporary(f"mini::{name}<exact.v>({text})", args[0].dtype, inner)
 
     return method
 
 
+setattr(CppExpressions, "two_forms", 0)  # how many of them a kernel has so far
 for _op in IS_LARGE:
     setattr(CppExpressions, _op, two_forms(_op, getattr(CppExpressions, _op)))
 PRELUDES.append(Path(__file__).with_name("maths.h"))

@@ -268,6 +268,15 @@ template <bool exact> OP float remainder(float a, float b) {
     return (m != 0.f) & ((m < 0.f) != (b < 0.f)) ? m + b : m;
 }
 template <bool exact> OP float floordiv(float a, float b) { return floordiv_of(a, b, fmod<exact>(a, b)); }
+// Where a kernel holds many of these functions, their exact forms are called and not written out: they hardly ever run,
+// and would take most of the C++ compiler's time.
+template <auto function, class... T> __attribute__((noinline)) float called(T... x) { return function(x...); }
+#define OF_MANY(name) \
+    template <bool exact, class... T> OP float name##_of_many(T... x) { \
+        if constexpr (exact) return called<name<true>>(x...); \
+        return name<false>(x...); \
+    }
+OF_MANY(sin) OF_MANY(cos) OF_MANY(tan) OF_MANY(fmod) OF_MANY(remainder) OF_MANY(floordiv)
 // --- scans ---------------------------------------------------------------------------------------------------------------
 OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
     double low = b != b || b < a ? b : a, high = b != b || b > a ? b : a;

@@ -42,7 +42,7 @@ IMMUTABLE_TYPE = 1 << 8
 ABSENT = object()
 # What this generator itself needs of its programs' modules, and what Python writes at any time: a
 # class's flags say whether a version for the caches of its attributes was given to it.
-NOT_CHANGED = ("__builtins__", "torch", "nn", "this_module", "this_world", "__flags__")
+NOT_CHANGED = ("__builtins__", "torch", "nn", "this_module", "this_world", "S", "__flags__")
 
 
 @dataclass(frozen=True)

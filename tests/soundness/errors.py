@@ -270,10 +270,19 @@ def check(case, mode: Mode) -> str:
         return lost_check(op.op, args, kwargs, mode)
     if ours[0] == "error":
         return f"raises {ours[1].__name__}: {ours[2]:.300} where eager gives {eager[1]!r:.200}"
-    problem = sweep.difference(op, ours[1], (args, kwargs, eager[1]), dtype)
+    found, expected = compared(name, args, ours[1]), compared(name, args, eager[1])
+    problem = sweep.difference(op, found, (args, kwargs, expected), dtype)
     if problem is None and not has_any_sign(name):
-        problem = sign_difference(ours[1], eager[1])
+        problem = sign_difference(found, expected)
     return problem or ""
+
+
+def compared(name, args, value):
+    """`value` without what eager itself leaves open: whether the mean of a row with an infinity is
+    infinite or NaN hangs on the vector lane in which the infinity comes."""
+    if name == "native_layer_norm" and not args[0].isfinite().all():
+        return pytree.tree_leaves(value)[:1]
+    return value
 
 
 def lost_check(function, args, kwargs, mode):
@@ -304,6 +313,7 @@ def has_any_sign(name):
 ANY_SIGN = {
     *"max min maximum minimum fmax fmin amax amin clamp clamp_max clamp_min".split(),
     "nn.functional.softshrink",
+    "native_layer_norm",  # eager multiplies (x - mean) * rstd out, in vectors, then adds
 }
 
 if __name__ == "__main__":

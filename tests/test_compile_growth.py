@@ -1,0 +1,69 @@
+"""What a C++ compiler gets to do grows with the program, and not faster: kernels are cut by what
+their operations cost, and rare forms of functions are called instead of written out."""
+
+import pytest
+import torch
+
+import minidynamo
+from miniinductor import scheduler
+from miniinductor.speed import fast_forms
+
+from record_helpers import last_compiled
+
+
+def chain(count, step=lambda x: torch.sin(x) * 1.01):
+    def function(x):
+        for _ in range(count):
+            x = step(x)
+        return x
+
+    return function
+
+
+def wide(count):
+    return lambda x: [torch.cos(x + i) * 1.01 for i in range(count)]
+
+
+def kernels_of(function, x):
+    found = torch.utils._pytree.tree_leaves(minidynamo.compile(function)(x))
+    for ours, eager in zip(found, torch.utils._pytree.tree_leaves(function(x)), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4, equal_nan=True)
+    return last_compiled().backend_record.kernels
+
+
+@pytest.mark.parametrize("program", [chain, wide])
+def test_kernels_are_cut_by_what_they_cost(program):
+    x = torch.linspace(-1, 1, 64)
+    counts = [len(kernels_of(program(count), x)) for count in (40, 160)]
+    assert counts[0] == 1 and 3 <= counts[1] <= 5
+    sizes = [len(kernel.source) for kernel in last_compiled().backend_record.kernels]
+    assert max(sizes) < 40_000
+    refused = [d.reason for d in last_compiled().backend_record.fusions if not d.fused]
+    assert any(str(scheduler.MAX_WORK) in reason for reason in refused)
+
+
+def test_cheap_operations_still_share_one_kernel():
+    assert len(kernels_of(chain(60, lambda x: (x + 0.5) * 0.9), torch.ones(64))) == 1
+
+
+@pytest.mark.parametrize("function", [torch.sin, torch.cos, torch.tan])
+def test_large_angles_among_many_functions(function):
+    """The fast forms do not hold for them: the kernel runs again, and calls the exact ones."""
+    x = torch.tensor([0.5, -3.0, 1e5, -7e7, 3e38, float("inf"), float("nan")])
+
+    def many(x):
+        return [function(x * i) for i in range(1, fast_forms.MANY + 4)]
+
+    kernels = kernels_of(many, x)
+    assert "_of_many<exact.v>" in "".join(kernel.source for kernel in kernels)
+
+
+@pytest.mark.parametrize("function", [torch.fmod, torch.remainder, torch.floor_divide])
+def test_large_quotients_among_many_functions(function):
+    x = torch.tensor([0.5, -3.0, 1e20, -7e30, 3e38, 4.0])
+
+    def many(x):
+        return [function(x, 0.3 * i) for i in range(1, fast_forms.MANY + 4)]
+
+    kernels = kernels_of(many, x)
+    assert "_of_many<exact.v>" in "".join(kernel.source for kernel in kernels)
