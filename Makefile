@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -66,6 +66,9 @@ fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores
 
 transparency: $(READY)	# CPython's own tests, with and without the hook
 	@$(BIN)/python tests/transparency.py
+
+test-without-compiler: $(READY)	# the chapters with the compiler hidden (20 minutes on 2 cores)
+	@$(BIN)/python tests/chapters_without_compiler.py
 
 test-pythons:
 	@python3 tests/run_pythons.py

@@ -171,3 +171,11 @@ def test_the_cell_magic_says_what_it_wants(shell, line, cell, said):
 
 def test_a_cell_that_raises_explains_nothing(shell):
     assert shell.run_cell_magic("minicompile", "", "1 / 0\nprint(3)") is None
+
+
+def test_the_table_of_chapters_names_each():
+    from tests.chapters_without_compiler import expected
+
+    chapters = sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("*.py"))
+    assert sorted(expected()) == chapters
+    assert all(ran <= every for ran, every in expected().values())
