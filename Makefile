@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -73,6 +73,9 @@ fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores
 transparency: $(READY)	# CPython's own tests, with and without the hook
 	@$(BIN)/python tests/transparency.py
 
+test-without-compiler: $(READY)	# the chapters with the compiler hidden (20 minutes on 2 cores)
+	@$(BIN)/python tests/chapters_without_compiler.py
+
 test-pythons:
 	@python3 tests/run_pythons.py
 
@@ -112,6 +115,9 @@ setup: $(READY)
 $(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
+
+docs: $(READY)	# the API page from the docstrings, the figures from their JSON
+	@$(BIN)/python tools/documentation.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so minidynamo/extras/*.so miniinductor/runtime/*.so

@@ -15,6 +15,8 @@ import importlib
 import sys
 from typing import Any
 
+from miniinductor.version import __version__ as __version__
+
 _HOME = {  # public name -> the file where it lies
     "compile": "api",
     "reset": "convert_frame",
@@ -24,6 +26,7 @@ _HOME = {  # public name -> the file where it lies
     "mark_dynamic": "api",
     "mark_static": "api",
     "register_backend": "backends",
+    "torch_backend": "extras.torch_backends",
     "list_backends": "backends",
     "counters": "records",
     "Unsupported": "exceptions",

@@ -189,8 +189,11 @@ class Conversion:
         # a callable of the user's need not take a mode
         with_mode = compiler.registered and compiler.mode is not None
         options = {"mode": compiler.mode} if with_mode else {}
+        backend = compiler.backend
+        for prepare in hooks.BACKENDS:
+            backend = prepare(backend)
         try:
-            compiled = compiler.backend(gm, example_inputs, **options)
+            compiled = backend(gm, example_inputs, **options)
             if not callable(compiled):
                 raise TypeError(
                     f"the backend returned {type(compiled).__name__}, nothing that can be called"

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     import torch
 
     from .bytecode import Instruction
+    from .conversion import Conversion
     from .convert_frame import FrameCompiler
-    from .graph_capture import OutputGraph
     from .entries import CacheEntry
-    from .records import FrameRecord
+    from .graph_capture import OutputGraph
     from .reconstruct import Codegen
+    from .records import FrameRecord
     from .symbolic_eval.evaluator import RootFrame
     from .variables.base import Variable
 
@@ -56,6 +57,8 @@ ANSWERS: list[Callable[..., Any]] = []
 # what torch.fx has made of the graph
 GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]
+# backend -> the same backend, as a graph is given to it
+BACKENDS: list[Callable[[Any], Any]] = []
 # (compiled graph, output, its results) -> what is called instead
 ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []
 

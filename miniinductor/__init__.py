@@ -11,6 +11,8 @@ minidynamo's, too: they load nothing else.
 
 import importlib
 
+from .version import __version__ as __version__
+
 _HOME = {"aot_eager": "compile", "compile_fx": "compile", "CompileRecord": "records"}
 __all__ = [*_HOME, "config"]
 

@@ -66,11 +66,9 @@ def copy_sources(folder):
     (folder / "tests").mkdir()
     for name in TESTS + HELPERS:
         shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(
-        ROOT / "minidynamo",
-        folder / "minidynamo",
-        ignore=shutil.ignore_patterns("*.so", "__pycache__"),
-    )
+    for package in ("minidynamo", "miniinductor"):
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     (folder / "setup.py").write_text(BUILD)
 
 

@@ -77,7 +77,7 @@ def main(environment, torch):
             text=True,
         ).stdout.strip()
     )
-    run(*pip, "setuptools>=68", "wheel", what="Installing setuptools")
+    run(*pip, "setuptools>=77", "wheel", what="Installing setuptools")
     run(
         *pip,
         "--no-build-isolation",

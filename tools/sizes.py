@@ -31,7 +31,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("minidynamo", "miniinductor")
 # Measuring, showing, and what came before: not on the way of a compiled program.
-AROUND = ("minidynamo/bench", "minidynamo/explain", "minidynamo/prior", "minidynamo/__main__.py")
+AROUND = (
+    *(f"minidynamo/{folder}" for folder in ("bench", "explain", "prior")),
+    *("minidynamo/__main__.py", "minidynamo/doctor.py"),
+)
 # Files that are coverage although they lie in no folder of it.
 OTHER_COVERAGE: tuple[str, ...] = ("minidynamo/guard_memo.c",)  # extras/memo.py's
 LIMITS = {"core": (60, 15), "coverage": (90, 25)}  # lines and complexity of a function
@@ -41,7 +44,8 @@ KNOWN = {  # functions over the limits: what they have now, and may not exceed
 BUDGETS = {("core",): (9_500, 75_000), ("core", "coverage"): (24_000, None)}  # lines, tokens
 READ_IN_AN_HOUR = 300  # lines of code that one means to understand: what careful reviews manage
 README = ROOT / "README.md"
-TABLES = "<!-- written by `make sizes`: {} -->"  # stands before a table of the README, and after
+TABLES = "<!-- written by `make sizes`: {} -->"  # stands before a table of a page, and after
+PAGES = {"reading": README, "sums": ROOT / "docs" / "files.md"}  # table -> where it stands
 
 # Chapters of the core in reading order.  A line is a folder and what is read of it; `*` is all that
 # no line before has named.
@@ -296,12 +300,11 @@ def summary_row(title: str, size: Size) -> list[str]:
 
 
 def write_readme(sizes: dict[str, Size]) -> None:
-    """The tables, between their marks."""
-    text = README.read_text()
+    """The tables, between their marks: the README's and that of docs/files.md."""
     for name, table in (("reading", reading_table(sizes)), ("sums", summary_table(sizes))):
-        before, _, after = text.split(TABLES.format(name))
-        text = TABLES.format(name).join([before, "\n\n" + "\n".join(table) + "\n\n", after])
-    README.write_text(text)
+        before, _, after = PAGES[name].read_text().split(TABLES.format(name))
+        parts = [before, "\n\n" + "\n".join(table) + "\n\n", after]
+        PAGES[name].write_text(TABLES.format(name).join(parts))
 
 
 # --- the rules ------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import sys
 from .suites import SUITES
 
 
-def main():
+def main(arguments: list[str] | None = None) -> int:
+    """Run one suite.  arguments: the command line's, without the program's name."""
     parser = argparse.ArgumentParser(prog="python -m minidynamo.bench", description=__doc__)
     parser.add_argument("--suite", default="smoke", choices=sorted(SUITES), help="what to run")
     parser.add_argument(
@@ -32,7 +33,7 @@ def main():
         action="store_true",
         help="both compilers freeze parameters (inference suites on the CPU)",
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.freezing:
         import torch._inductor.config
 

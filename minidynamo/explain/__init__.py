@@ -32,6 +32,13 @@ __all__ = [
 ]
 
 
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext minidynamo.explain`: the cell magic `%%minicompile`, see cell_magic.py."""
+    from .cell_magic import register
+
+    register(shell)
+
+
 class _CallablePackage(type(sys)):
     """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must
     stay a function."""

@@ -48,6 +48,7 @@ from ..variables.lookup import lookup, type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
+from ..variables.symbolic import SymVar
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too

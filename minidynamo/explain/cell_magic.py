@@ -1,0 +1,71 @@
+"""`%%minicompile`: a notebook cell whose last line calls a function; the call is explained.
+
+    %load_ext minidynamo.explain
+
+    %%minicompile --dynamic
+    def f(x):
+        return torch.relu(x).sum()
+
+    f(torch.randn(8))
+
+In:   the cell.   Out: the `Explanation` of its last call, which the notebook shows; the cell's
+      names are there afterwards, as after any cell.
+"""
+
+import argparse
+import ast
+from typing import Any
+
+from .explanation import Explanation, explain
+
+ADVICE = "%%minicompile explains the last line of its cell, which must be a call, such as `f(x)`"
+
+
+def options_of(line: str) -> dict[str, Any]:
+    """The options of `minidynamo.compile` that stand behind the magic's name.  Raises ValueError
+    for others."""
+    parser = argparse.ArgumentParser(prog="%%minicompile", exit_on_error=False, add_help=False)
+    parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--dynamic", action="store_true", default=None)
+    parser.add_argument("--fullgraph", action="store_true")
+    try:
+        found, rest = parser.parse_known_args(line.split())
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from None
+    if rest:
+        raise ValueError(f"%%minicompile has no option {rest[0]}")
+    return vars(found)
+
+
+def split(cell: str) -> tuple[str, ast.Call]:
+    """The cell without its last statement, and the call that this is.  Raises ValueError."""
+    statements = ast.parse(cell).body
+    last = statements[-1] if statements else None
+    if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
+        raise ValueError(ADVICE)
+    lines = cell.splitlines()
+    before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
+    return "\n".join(before), last.value
+
+
+def minicompile(shell: Any, line: str, cell: str) -> Explanation | None:
+    """Run the cell; its last call compiled and explained.  None if what stands before it raised."""
+    options = options_of(line)
+    before, call = split(cell)
+    ran = shell.run_cell(before)
+    if not ran.success:
+        return None  # the notebook has shown the traceback
+    explained = ast.Call(ast.Name("explained", ast.Load()), [call.func], [])
+    whole = ast.Call(explained, call.args, call.keywords)
+    tree = ast.fix_missing_locations(ast.Expression(whole))
+    names = shell.user_ns | {"explained": lambda function: explain(function, **options)}
+    return eval(compile(tree, "<minicompile>", "eval"), names)
+
+
+def register(shell: Any) -> None:
+    """What `%load_ext minidynamo.explain` does."""
+
+    def magic(line: str, cell: str) -> Explanation | None:
+        return minicompile(shell, line, cell)
+
+    shell.register_magic_function(magic, "cell", "minicompile")

@@ -1,0 +1,181 @@
+"""`python -m minidynamo doctor` and `bench`, `%%minicompile`, and what runs without a compiler.
+
+The compiler is hidden by an empty PATH; the kernel cache is an empty folder then.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minidynamo import __main__ as command_line
+from minidynamo import doctor
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(tmp_path, *arguments, hidden=False):
+    """(exit status, what is printed) of a command in a process of its own."""
+    environment = os.environ | {"MINIINDUCTOR_CACHE": str(tmp_path / "cache"), "MINI_RAISE": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment.pop("CXX", None)
+    if hidden:
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        environment["PATH"] = str(tmp_path / "empty")
+    command = [sys.executable, "-W", "ignore", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    return done.returncode, done.stdout + done.stderr
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+def test_doctor_finds_all_that_is_needed(tmp_path):
+    status, text = run(tmp_path, "-m", "minidynamo", "doctor")
+    assert status == 0, text
+    assert "all that compiling needs is there" in text and "missing" not in text
+    assert "C++ compiler: " in text and "ok       a compiled function is right" in text
+
+
+def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
+    status, text = run(tmp_path, "-m", "minidynamo", "doctor", hidden=True)
+    assert status == 1
+    assert "missing  C++ compiler" in text and "apt install g++" in text
+    assert "but ran eagerly" in text
+
+
+@pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook", "triton"])
+def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
+    monkeypatch.setitem(sys.modules, gone, None)
+    assert doctor.main([]) == int(gone != "triton")
+    lines = capsys.readouterr().out.splitlines()
+    name = {"minidynamo.frame_hook": "frame hook"}.get(gone, gone)
+    at = next(n for n, line in enumerate(lines) if name in line and not line.startswith("ok"))
+    assert "pip install" in lines[at + 1]
+
+
+@pytest.mark.parametrize(
+    "system, name", [("Darwin", "xcode-select"), ("Windows", "CXX"), ("Linux", "apt install")]
+)
+def test_doctor_knows_other_systems(monkeypatch, system, name):
+    monkeypatch.setattr(doctor.platform, "system", lambda: system)
+    monkeypatch.setattr(doctor.shutil, "which", lambda path: None)
+    assert doctor.compiler().state == "missing" and name in doctor.compiler().advice
+    assert doctor.system().state == ("ok" if system == "Linux" else "without")
+
+
+def test_doctor_takes_the_compiler_that_kernels_take(monkeypatch):
+    from miniinductor.runtime import build
+
+    for chosen in (None, "clang++", "no-such-compiler"):
+        monkeypatch.setenv("CXX", chosen or "")
+        assert doctor.found_compiler() == build.find_compiler(chosen)
+
+
+def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+    import miniinductor.config
+
+    (tmp_path / "file").touch()
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "cache")):
+        found = doctor.cache()
+    assert found.state == "without" and "MINIINDUCTOR_CACHE" in found.advice
+
+
+# --- the commands ---------------------------------------------------------------------------------
+def test_the_commands_are_there(capsys):
+    assert {"doctor", "bench"} <= set(command_line.COMMANDS)
+    assert command_line.main(["--help"]) == 0
+    assert "doctor" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        command_line.main(["bench", "--help"])
+    assert left.value.code == 0 and "--suite" in capsys.readouterr().out
+
+
+# --- without a compiler ---------------------------------------------------------------------------
+PROGRAM = """
+import torch, minidynamo, miniinductor, logging
+logging.basicConfig()
+def f(x):
+    y = torch.softmax(x * 2, -1)
+    print("a break")
+    return y.sum(0) + 1
+x = torch.randn(5, 7)
+with torch.no_grad():
+    for backend in ("eager", "aot_eager", "inductor"):
+        minidynamo.reset()
+        torch.testing.assert_close(minidynamo.compile(f, backend=backend)(x), f(x))
+        frames = [record for record in minidynamo.records.frames if record.graph is not None]
+        print(backend, len(frames), [len(getattr(r.backend_record, "kernels", ())) for r in frames])
+    print(*[note for record in frames for note in record.backend_record.notes], sep="\\n")
+    explained = minidynamo.explain(f)(x)
+    print(len(str(explained.guards)) > 100, "softmax" in str(explained.graph))
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU())
+for model in (net, minidynamo.compile(net)):
+    model(torch.ones(2, 3)).sum().backward()
+    print(round(float(net[0].weight.grad.sum()), 4))
+    net.zero_grad()
+"""
+
+
+def test_programs_run_without_a_compiler_and_it_is_said(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    status, text = run(tmp_path, str(script), hidden=True)
+    assert status == 0, text
+    lines = text.splitlines()
+    assert {"eager 2 [0, 0]", "aot_eager 2 [0, 0]", "inductor 2 [0, 0]", "True True"} <= set(lines)
+    assert "needs a C++ compiler and found none" in text
+    assert lines[-1] == lines[-2]  # the gradients
+
+
+# --- %%minicompile --------------------------------------------------------------------------------
+@pytest.fixture
+def shell():
+    interactive = pytest.importorskip("IPython.core.interactiveshell")
+    made = interactive.InteractiveShell.instance()
+    made.run_cell("%load_ext minidynamo.explain")
+    yield made
+    interactive.InteractiveShell.clear_instance()
+
+
+CELL = """
+import torch
+
+def twice(x, scale=1):
+    return torch.relu(x) * 2 * scale
+
+twice(torch.ones(3),
+      scale=3)"""
+
+
+def test_the_cell_magic_explains_the_last_call(shell):
+    explained = shell.run_cell_magic("minicompile", "--backend eager", CELL)
+    assert explained.result.tolist() == [6.0, 6.0, 6.0]
+    assert "relu" in str(explained.graph) and "twice" in str(explained)
+    assert shell.user_ns["twice"](torch_ones()).tolist() == [2.0, 2.0]
+
+
+def torch_ones():
+    import torch
+
+    return torch.ones(2)
+
+
+@pytest.mark.parametrize(
+    "line, cell, said", [("", "x = 1", "must be a call"), ("--fast", "f(1)", "no option")]
+)
+def test_the_cell_magic_says_what_it_wants(shell, line, cell, said):
+    with pytest.raises(ValueError, match=said):
+        shell.run_cell_magic("minicompile", line, cell)
+
+
+def test_a_cell_that_raises_explains_nothing(shell):
+    assert shell.run_cell_magic("minicompile", "", "1 / 0\nprint(3)") is None
+
+
+def test_the_table_of_chapters_names_each():
+    from tests.chapters_without_compiler import expected
+
+    chapters = sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("*.py"))
+    assert sorted(expected()) == chapters
+    assert all(ran <= every for ran, every in expected().values())

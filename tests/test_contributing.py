@@ -1,0 +1,132 @@
+"""The examples of CONTRIBUTING.md run: each takes the place of what is there already."""
+
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo import coverage
+from minidynamo.symbolic_eval.opcodes import HANDLERS
+from minidynamo.symbolic_eval.registry import RULES
+from miniinductor import coverage as inductor_coverage
+from miniinductor.hooks import JOINERS
+from miniinductor.lowering.registry import LOWERINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+EXAMPLES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```python\n(.*?)```", TEXT, re.S))
+
+
+@pytest.fixture(autouse=True)
+def loaded():
+    coverage.load()
+    inductor_coverage.load()
+    minidynamo.reset()
+    yield
+    minidynamo.reset()
+
+
+@pytest.fixture
+def put_in():
+    """Runs an example."""
+    return lambda name: exec(compile(EXAMPLES[name], f"<{name}>", "exec"), {})
+
+
+def test_there_are_five_short_ones():
+    assert list(EXAMPLES) == ["opcode", "rule", "lowering", "fusion strategy", "chapter"]
+    assert all(len(text.splitlines()) < 40 for text in EXAMPLES.values())
+
+
+def captured(f, *args):
+    """Is f one graph, and right?"""
+    minidynamo.reset()
+    try:
+        found = minidynamo.compile(f, backend="eager", fullgraph=True)(*args)
+    except minidynamo.Unsupported:
+        return False
+    torch.testing.assert_close(found, f(*args))
+    return True
+
+
+def test_an_opcode(monkeypatch, put_in):
+    def f(x, pair):
+        match pair:
+            case [a, b]:
+                return x * a + b
+
+    monkeypatch.setitem(HANDLERS, "GET_LEN", HANDLERS["GET_LEN"])
+    del HANDLERS["GET_LEN"]
+    assert not captured(f, torch.ones(3), [2, 3])
+    put_in("opcode")
+    f.__code__ = f.__code__.replace(co_name="another")  # what is known of a code object is kept
+    assert captured(f, torch.ones(3), [2, 3])
+
+
+def test_a_rule(monkeypatch, put_in):
+    def f(x, text):
+        return x * (zlib.crc32(text) % 7)
+
+    monkeypatch.setitem(RULES, zlib.crc32, None)
+    del RULES[zlib.crc32]
+    assert not captured(f, torch.ones(3), b"abc")
+    put_in("rule")
+    assert captured(f, torch.ones(3), b"abc")
+    assert not captured(lambda x: x * zlib.crc32(bytearray(b"abc")), torch.ones(3))
+
+
+def record_of(f, *inputs):
+    graph = torch.fx.symbolic_trace(f)
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(graph, inputs)
+        torch.testing.assert_close(compiled(*inputs), f(*inputs))
+    return compiled.record
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_a_lowering(monkeypatch, put_in, dtype):
+    def f(a, b):
+        return torch.copysign(a, b) + 1
+
+    inputs = [torch.arange(-3, 4).to(dtype), torch.arange(3, -4, -1).to(dtype)]
+    for op in [op for op in LOWERINGS if "copysign" in str(op)]:
+        monkeypatch.setitem(LOWERINGS, op, LOWERINGS[op])
+        del LOWERINGS[op]
+    assert [found.reason for found in record_of(f, *inputs).fallbacks] == ["no lowering"]
+    put_in("lowering")
+    assert not record_of(f, *inputs).fallbacks
+
+
+def test_a_fusion_strategy(monkeypatch, put_in):
+    def f(x, y):
+        return torch.exp(x), torch.sin(y) * 2
+
+    inputs = [torch.randn(32, 8), torch.randn(32, 8)]
+    before = len(record_of(f, *inputs).kernels)
+    kept = list(JOINERS)
+    try:
+        put_in("fusion strategy")
+        record = record_of(f, *inputs)
+    finally:
+        JOINERS[:] = kept
+    assert len(record.kernels) == before - 1
+    assert any("neighbours" in note for note in record.notes)
+
+
+def test_a_chapter(tmp_path, monkeypatch):
+    pytest.importorskip("jupytext")
+    monkeypatch.syspath_prepend(ROOT / "notebooks")
+    import build
+
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    (tmp_path / "99_dead_code.py").write_text(EXAMPLES["chapter"])
+    scope = {}
+    for cell in build.solved(build.read("99_dead_code")).cells:
+        if cell.cell_type == "code":
+            exec(cell.source, scope)
+    assert [node.name for node in scope["unread"](scope["traced"].graph)] == ["mul"]
+    student = build.student(build.read("99_dead_code"))
+    assert "your turn" in student.cells[2].source

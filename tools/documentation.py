@@ -1,0 +1,209 @@
+"""Writes what can be written of the documentation: the API from the docstrings, figures from JSON.
+
+    python tools/documentation.py            # writes the pages and the README's table anew
+    python tools/documentation.py --check    # names the pages that are not as they would be written
+
+In:   the packages' docstrings, `minidynamo/bench/results/*.json`.
+Out:  docs/api.md, docs/combinations.md, the README's table of figures.
+
+Other pages of docs/ are written by hand.  tests/test_documentation.py holds both kinds to the code.
+"""
+
+import argparse
+import importlib
+import inspect
+import json
+import statistics
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "minidynamo" / "bench" / "results"
+MARK = "<!-- written by `make docs`: figures -->"
+PRECISIONS = {"bf16": "bfloat16", "fp32": "float32"}
+
+
+def results(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+# --- the README's figures -------------------------------------------------------------------------
+def figures_table() -> str:
+    """Geometric means of torch.compile / ours and eager / ours over the models of one kind."""
+    found = results("h100_gpu_models")
+    models = "GPT-2, BERT, Llama, ViT, ResNet-50, ConvNeXt, MobileNetV3"
+    columns = [
+        models,
+        "rows",
+        "torch.compile / ours",
+        "eager / ours",
+        "torch.compile / ours at worst",
+    ]
+    rows = [f"| {' | '.join(columns)} |", "|---|---|---|---|---|"]
+    for training in (False, True):
+        for short, precision in PRECISIONS.items():
+            times = [
+                row["ms"]
+                for row in found["rows"]
+                if short in row["name"] and ("training" in row["name"]) is training
+            ]
+            kind = "training (forward and backward)" if training else "inference"
+            peer, eager = (
+                [ms[other] / ms["ours"] for ms in times] for other in ("torch.compile", "eager")
+            )
+            mean = statistics.geometric_mean
+            rows.append(
+                f"| {kind}, {precision} | {len(times)} | {mean(peer):.2f} | {mean(eager):.2f} "
+                f"| {min(peer):.2f} |"
+            )
+    return "\n".join([*rows, "", made_by(found)])
+
+
+def made_by(found: dict[str, Any]) -> str:
+    """The machine, the versions, the command and the date of a file of results."""
+    machine = found["machine"]
+    threads = machine["threads"]
+    parts = [machine["device"], f"{threads} thread{'s' if threads > 1 else ''}"]
+    parts += [f"{name} {machine[name]}" for name in ("torch", "triton") if name in machine]
+    return f"{', '.join(parts)};\n`{found['command']}`, {machine['date']}."
+
+
+def readme() -> str:
+    before, _, after = (ROOT / "README.md").read_text().split(MARK)
+    return MARK.join([before, f"\n\n{figures_table()}\n", after])
+
+
+# --- docs/combinations.md -------------------------------------------------------------------------
+COMBINATIONS = """# Two captures, two compilers, four combinations
+
+<!-- written by `make docs` from minidynamo/bench/results/combinations_cpu.json -->
+
+A compiler of PyTorch programs has two halves: one *captures* graphs from running Python, the other
+*compiles* them. Both halves here speak torch.compile's language at the border (an `fx.GraphModule`,
+example inputs, a callable back), so each can stand beside the original:
+
+```python
+torch.compile(f)  # theirs and theirs
+torch.compile(f, backend="miniinductor")  # their capture, our compiler
+minidynamo.compile(f, backend=lookup_backend("inductor"))  # our capture, their compiler
+minidynamo.compile(f)  # ours and ours
+```
+
+`"miniinductor"` is found by its name once the package is installed (an entry point in the group
+`torch_dynamo_backends`); `options={{"fusion": False}}` are options of `miniinductor.config`.
+Torch's backends are looked up by you, and handed over: `from torch._dynamo.backends.registry
+import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
+ends in torch's compiler says so: `@minidynamo.torch_backend`.
+
+**Sizes that change** cross the border, too. Each side has symbols, an algebra and guards of its
+own; what crosses is text, Python over the symbols, that the other side computes with its own
+`SymInt`s (`minidynamo/extras/torch_sizes.py`). A guard that torch's inductor adds (`y.shape[1] <=
+4096`, since it writes a softmax of so many columns as one kernel) is a guard of our entry, and the
+other way round. What cannot be said on the other side becomes a number, with a guard.
+
+## Which half makes which difference
+
+{rows}
+
+Graphs and kernels are counted over all calls, kernels of both halves of training. The time is
+eager's divided by the compiled call's (above 1: faster than eager), the median over interleaved
+rounds with quartiles; compare rows of one program. The machine was shared, and the figures are
+of one thread. Compile times are measured elsewhere (`--suite compile-time`, a process for each): in
+one process the second combination finds what the first has built.
+
+{made_by}
+
+What one sees: the number of graphs is the capture's doing, the number of kernels the compiler's.
+Time is nearly all the compiler's, too, as long as both captures find the same graphs.
+
+## What does not cross
+
+Graphs with sizes that only the run knows (`x[x > 0]`, `.item()` under `capture_scalar_outputs`) and
+higher-order operators (`torch.cond`) run eagerly when torch.compile hands them to miniinductor; the
+logger `minidynamo` says so. A float of the program that changes from call to call is a tensor where
+it is only combined with tensors of floats, and a number with a guard elsewhere.
+"""
+
+
+def combinations_page() -> str:
+    found = results("combinations_cpu")
+    rows = ["| program | capture | compiler | graphs | kernels | eager / compiled |"]
+    rows.append("|---|---|---|---|---|---|")
+    for row in found["rows"]:
+        middle, low, high = row["eager / this"]
+        rows.append(
+            f"| {row['name']} | {row['capture']} | {row['backend']} | {row['graphs']} "
+            f"| {row['kernels']} | {middle:.2f} ({low:.2f} to {high:.2f}) |"
+        )
+    return COMBINATIONS.format(rows="\n".join(rows), made_by=made_by(found))
+
+
+# --- docs/api.md ----------------------------------------------------------------------------------
+MODULES = ("minidynamo", "miniinductor")
+
+
+def entry(home: str, name: str, value: Any) -> list[str]:
+    """A public name: its signature and docstring."""
+    lines = [f"### `{home}.{name}`", ""]
+    if inspect.ismodule(value) or not callable(value):
+        kind = "module" if inspect.ismodule(value) else type(value).__name__
+        first = (inspect.getdoc(value) or kind).split("\n\n")[0]
+        return [*lines, f"({kind})", "", first, ""]
+    try:
+        parameters = [
+            parameter.replace(annotation=parameter.empty)
+            for parameter in inspect.signature(value).parameters.values()
+        ]
+        signature = f"{name}{inspect.Signature(parameters)}"
+        lines += ["```", *textwrap.wrap(signature, 100), "```", ""]
+    except (TypeError, ValueError):
+        pass
+    return [*lines, inspect.getdoc(value) or "", ""]
+
+
+def methods(cls: type) -> list[tuple[str, Any]]:
+    return [(n, v) for n, v in vars(cls).items() if n[0] != "_" and inspect.isfunction(v)]
+
+
+def api_page() -> str:
+    """The public names of both packages, and what `explain` gives."""
+    lines = ["# The API", "", "<!-- written by `make docs` from the docstrings -->", ""]
+    for home in MODULES:
+        module = importlib.import_module(home)
+        lines += [f"## {home}", "", inspect.getdoc(module).splitlines()[0], ""]
+        for name in sorted(set(module.__all__)):
+            lines += entry(home, name, getattr(module, name))
+    explained = importlib.import_module("minidynamo.explain.explanation").Explanation
+    lines += ["## What `minidynamo.explain(f)(x)` gives", "", inspect.getdoc(explained) or "", ""]
+    for name, method in sorted(methods(explained)):
+        lines += entry("Explanation", name, method)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# --- all of them ----------------------------------------------------------------------------------
+PAGES = {"README.md": readme, "docs/combinations.md": combinations_page, "docs/api.md": api_page}
+
+
+def stale() -> Iterable[str]:
+    """The pages that are not as they would be written now."""
+    return [name for name, write in PAGES.items() if (ROOT / name).read_text() != write()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    if parser.parse_args().check:
+        found = list(stale())
+        print("\n".join(found) or "all pages are as they would be written")
+        return len(found)
+    for name, write in PAGES.items():
+        (ROOT / name).write_text(write())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
