@@ -16,6 +16,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -124,20 +125,24 @@ def libraries() -> Finding:
 
 @check
 def compiler() -> Finding:
-    path = found_compiler()
-    if path:
-        version = output_of([path, "--version"]).partition("\n")[0]
-        return Finding("ok", f"C++ compiler: {version or path}")
+    command = found_compiler()
+    if command:
+        version = output_of([*command, "--version"]).partition("\n")[0]
+        return Finding("ok", f"C++ compiler: {version or command[0]}")
     advice = COMPILERS.get(platform.system(), "set CXX to one")
+    if chosen := os.environ.get("CXX"):
+        advice = f"CXX is {chosen!r}, which is no program: set it to one, or unset it"
     advice += ". Until then graphs run with eager's kernels"
     return Finding("missing", "C++ compiler", advice)
 
 
-def found_compiler() -> str | None:
-    """What the compiler of kernels would take; miniinductor/runtime/build.py says the same."""
-    chosen = os.environ.get("CXX")
-    names = [chosen] if chosen else []
-    return next((path for name in [*names, "g++", "clang++"] if (path := shutil.which(name))), None)
+def found_compiler() -> tuple[str, ...]:
+    """The words of the command that kernels would be compiled with, or none;
+    miniinductor/runtime/build.py says the same."""
+    chosen = shlex.split(os.environ.get("CXX") or "")
+    names = chosen[:1] or ["g++", "clang++"]
+    path = next((path for name in names if (path := shutil.which(name))), None)
+    return (path, *chosen[1:]) if path else ()
 
 
 def output_of(command: list[str]) -> str:
@@ -150,16 +155,16 @@ def output_of(command: list[str]) -> str:
 # --- what something needs -------------------------------------------------------------------------
 @check
 def openmp() -> Finding:
-    path = found_compiler()
+    command = found_compiler()
     advice = "kernels run on one thread; g++ has OpenMP"
-    if path is None:
+    if not command:
         return Finding("without", "OpenMP", "needs the compiler first")
-    if "clang" in os.path.basename(path):
+    if "clang" in os.path.basename(command[0]):
         return Finding("without", "OpenMP (clang's runtime does not know torch's threads)", advice)
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "probe.cpp"), Path(folder, "probe")
         source.write_text(OPENMP)
-        built = output_of([path, "-fopenmp", str(source), "-o", str(program)]) == ""
+        built = output_of([*command, "-fopenmp", str(source), "-o", str(program)]) == ""
         works = built and program.exists()
     return Finding("ok", "OpenMP") if works else Finding("without", "OpenMP", advice)
 

@@ -16,7 +16,8 @@ import argparse
 import ast
 from typing import Any
 
-from .explanation import Explanation, explain
+from .explanation import Explanation
+from .running import explain
 
 ADVICE = "%%minicompile explains the last line of its cell, which must be a call, such as `f(x)`"
 
