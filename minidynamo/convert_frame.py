@@ -96,12 +96,6 @@ class FrameCompiler:
     def note_death(self, code: types.CodeType, record: FrameRecord) -> None:
         """The module that an entry was made for has died."""
 
-    def tell(self, message: str, record: FrameRecord) -> None:
-        """Say why frames of some code run as plain Python."""
-        records.counters["skipped"][message] += 1
-        record.skipped = message
-        records.remember(record)
-
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any]
     ) -> CacheEntry | None:
@@ -163,7 +157,9 @@ class FrameCompiler:
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
-        self.tell(message, record)
+        records.counters["skipped"][message] += 1
+        record.skipped = message
+        records.remember(record)
         if self.fullgraph:
             raise Unsupported(message)
 

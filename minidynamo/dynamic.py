@@ -41,7 +41,7 @@ class SizePolicy:
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
-        self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
+        self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
         # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
@@ -120,7 +120,7 @@ class SizePolicy:
             source = source.base
         return source is None
 
-    def pin(self, found: Iterable[tuple[str, int, str]]) -> bool:
+    def pin(self, found: Iterable[tuple[str, float, str]]) -> bool:
         """Note [(source name, value, line)] that the program needed as numbers: are some of them
         new, so that tracing again helps?"""
         new = [row for row in found if row[0] not in self.pinned]

@@ -28,6 +28,9 @@ GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakVal
 UNUSED: collections.Counter[int] = collections.Counter()
 
 
+give_up = FrameCompiler.give_up
+
+
 @extends(FrameCompiler)
 class Judging:
     def is_left_alone(self: FrameCompiler, code: types.CodeType, owner: int | None) -> bool:
@@ -50,18 +53,32 @@ class Judging:
             weakref.finalize(code, UNUSED.pop, id(code), None)
         UNUSED[id(code)] = 0 if record.hits else UNUSED[id(code)] + 1
         if UNUSED[id(code)] == config.recompile_limit:
-            self.tell(
+            tell(
                 f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
                 f"{config.recompile_limit} modules that died before a second call: modules of this "
                 f"kind run as plain Python from now on",
                 record,
             )
 
-    def tell(self: FrameCompiler, message: str, record: FrameRecord) -> None:
-        records.counters["skipped"][message] += 1
-        record.skipped = message
-        records.remember(record)
-        frame_hook.disabled(logging.getLogger("minidynamo").warning)(message)
+    def give_up(self: FrameCompiler, code: types.CodeType, count: int, record: FrameRecord) -> None:
+        """There are too many entries."""
+        try:
+            give_up(self, code, count, record)
+        finally:
+            warn(record.skipped)
+
+
+def tell(message: str, record: FrameRecord) -> None:
+    """Say why frames of some code run as plain Python."""
+    records.counters["skipped"][message] += 1
+    record.skipped = message
+    records.remember(record)
+    warn(message)
+
+
+def warn(message: str) -> None:
+    """Once in the log.  The hook may be on: a weak reference's callback comes at any time."""
+    frame_hook.disabled(logging.getLogger("minidynamo").warning)(message)
 
 
 hooks.RESETS.extend([UNUSED.clear, GIVEN_UP.clear])
