@@ -29,7 +29,7 @@ step_limit = 500_000
 guard_limit = 100_000
 attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
 # facts that are tried to answer the questions of one frame about symbolic sizes; then its sizes are
-# taken as numbers (100,000 steps take about three seconds)
+# taken as numbers (U-Nets and window attention need 100 to 2,000)
 size_steps = 200_000
 # dtype, device, shape of parameters are checked besides their identity
 guard_parameter_metadata = True

@@ -44,7 +44,7 @@ class SizePolicy:
         self.dynamic = dynamic
         # do sizes and numbers that only the run knows stay in the graph?
         self.unbacked = config.capture_scalar_outputs and dynamic is not False
-        self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
+        self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
         # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
@@ -123,7 +123,7 @@ class SizePolicy:
             source = source.base
         return source is None
 
-    def pin(self, found: Iterable[tuple[str, int, str]]) -> bool:
+    def pin(self, found: Iterable[tuple[str, float, str]]) -> bool:
         """Note [(source name, value, line)] that the program needed as numbers: are some of them
         new, so that tracing again helps?"""
         new = [row for row in found if row[0] not in self.pinned]

@@ -113,7 +113,7 @@ def may_be_same(variable: Variable, other: Variable) -> bool:
     return other.python_type() is variable.python_type()
 
 
-def pinned_sizes(output: OutputGraph) -> list[tuple[str, int, str]]:
+def pinned_sizes(output: OutputGraph) -> list[tuple[str, float, str]]:
     """[(source name, value, line)] of the symbols that the program or the backend needed as
     numbers.  SpecializationError if one is marked dynamic."""
     found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]

@@ -70,7 +70,7 @@ class FrameRecord:
     # sizes and ints that were met, see dynamic.SizePolicy
     sizes: list[Any] = field(default_factory=list)
     # source of a size that was a symbol at first -> (number, line that needed it)
-    pinned: dict[str, tuple[int, str]] = field(default_factory=dict)
+    pinned: dict[str, tuple[float, str]] = field(default_factory=dict)
     shape_env: "ShapeEnv | None" = None
     input_sources: "list[Source]" = field(default_factory=list)
     backend: str = ""

@@ -22,7 +22,9 @@ aten = torch.ops.aten
 
 def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
     """The result of a forward or backward convolution; None: torch's own rule is asked."""
-    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    tensors: list[Any] = [
+        value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)
+    ]
     if not any(map(is_symbolic, tensors)):
         return None
     for tensor in tensors:

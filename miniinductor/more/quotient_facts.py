@@ -1,13 +1,14 @@
-"""What is known of quotients beyond their intervals.
+"""What is known of quotients beyond their intervals, and answers that are kept.
 
 In:   facts that the prover learns, and questions that it is asked (sizes/facts.py).
-Out:  bounds of what is divided, and the definition of a quotient as a fact.
+Out:  bounds of what is divided, and the definition of a quotient as a fact; what was simplified
+      once is not simplified again before something is learnt.
 
     >>> facts.learn(FloorDiv(s, 4) >= 3)    # says that s >= 12
     >>> facts.prove(s - 4 * FloorDiv(s, 4) <= 3)
     True
 
-Without this file the guards say more than they need to.
+Without this file the guards say more than they need to, and take longer to find.
 """
 
 from collections.abc import Iterator
@@ -45,5 +46,20 @@ def _learn_limit(self: Facts, atom: sympy.Expr, factor: int, constant: int, line
         self._learn_nonnegative(sympy.expand(edge), line)
 
 
+def remember(name: str) -> None:
+    """Keep the answers of this method of an expression until a fact is learnt."""
+    method = getattr(Facts, name)
+
+    def answer(self: Facts, expr: sympy.Expr) -> sympy.Expr:
+        key = (name, expr)
+        if key not in self.remembered:
+            self.remembered[key] = method(self, expr)
+        return self.remembered[key]
+
+    setattr(Facts, name, answer)
+
+
 Facts._near = _near
 Facts._learn_limit = _learn_limit
+for _name in ("simplify", "_divide"):
+    remember(_name)

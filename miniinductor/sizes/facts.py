@@ -39,7 +39,7 @@ class Symbol:
     the others are guarded equal."""
 
     symbol: sympy.Symbol
-    hint: int | None  # the value in this run; None: unbacked
+    hint: Any  # the value in this run; None: unbacked
     sources: list[Any]
     low: int
     high: int
@@ -77,9 +77,8 @@ class Facts:
         self.steps = 0  # facts that were tried for all the questions so far
         # answers, so that the same is not asked twice
         self._proofs: dict[sympy.Expr, bool | None] = {}
+        self.remembered: dict[Any, Any] = {}  # for more/quotient_facts.py
         self._bounds: dict[sympy.Expr, Interval] = {}
-        self._simple: dict[sympy.Expr, sympy.Expr] = {}
-        self._divided: dict[sympy.Expr, sympy.Expr] = {}
 
     def size_hint(self, expr: sympy.Expr) -> Any:
         """The value of `expr` in this run; None if it depends on an unbacked symbol."""
@@ -92,11 +91,6 @@ class Facts:
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
         the part that they are for sure, and 8 * (s0 // 8) is s0 once 8 is known to divide s0."""
-        if expr not in self._simple:
-            self._simple[expr] = self._simplified(expr)
-        return self._simple[expr]
-
-    def _simplified(self, expr: sympy.Expr) -> sympy.Expr:
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -115,14 +109,9 @@ class Facts:
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        if self.divisible and expr not in self._divided:
-            self._divided[expr] = self._with_fractions(expr)
-        return self._divided.get(expr, expr)
-
-    def _with_fractions(self, expr: sympy.Expr) -> sympy.Expr:
         if expr.is_Add or expr.is_Mul or expr.is_Pow:
             return expr.func(*map(self._divide, expr.args))
-        if not isinstance(expr, FloorDiv):
+        if not isinstance(expr, FloorDiv) or not self.divisible:
             return expr
         a, b = map(self._divide, expr.args)
         quotient = a / b if expr.args in self.divisible else exact(a, b)
@@ -228,8 +217,7 @@ class Facts:
         """Forget the answers given so far: by what was learnt there may be others now."""
         self._proofs.clear()
         self._bounds.clear()
-        self._simple.clear()
-        self._divided.clear()
+        self.remembered.clear()
 
     def learn(self, fact: sympy.Expr, line: str = "") -> None:
         """`fact` holds from now on: later questions may be proved by it."""
@@ -294,10 +282,7 @@ class Facts:
             self.replacements[atom] = -constant / factor
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
-            else:
-                self._learn_nonnegative(gap, line)
-                self._learn_nonnegative(-gap, line)
-            return
+                return
         self._learn_nonnegative(gap, line)
         self._learn_nonnegative(-gap, line)
 

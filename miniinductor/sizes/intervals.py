@@ -128,16 +128,15 @@ def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -
     polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
     if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
         return UNKNOWN
-    lowest: dict[sympy.Expr, int] = {}
+    lowest: dict[sympy.Expr, Any] = {}
     heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be
     for atom in {atom for monomial in terms for atom, _ in monomial}:
         if not atom.is_Symbol and not isinstance(atom, ATOMS):
             return UNKNOWN  # a negative power, or a product that is too long
-        low, high = interval_of(atom)
-        if low is BELOW_ALL:
+        lowest[atom], most = interval_of(atom)
+        if lowest[atom] is BELOW_ALL:
             return UNKNOWN
-        lowest[atom] = low
-        heights[atom] = INFINITY if high is INFINITY else high - low
+        heights[atom] = INFINITY if most is INFINITY else most - lowest[atom]
     low: Any = 0
     high: Any = 0
     for monomial, number in shifted(terms, lowest).items():

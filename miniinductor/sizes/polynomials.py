@@ -14,6 +14,7 @@ is one atom as a whole, of which nothing is known: so the cost of a question is 
 """
 
 import functools
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -69,17 +70,14 @@ def _joined(a: Monomial, b: Monomial) -> Monomial:
     """The product of two monomials."""
     if not a or not b:
         return a or b
-    powers = dict(a)
-    for atom, power in b:
-        powers[atom] = powers.get(atom, 0) + power
+    powers = Counter(dict(a))
+    powers.update(dict(b))
     return frozenset(powers.items())
 
 
 def shifted(terms: Polynomial, lowest: Mapping[sympy.Expr, int]) -> Polynomial:
     """The polynomial with `lowest[atom] + atom` in place of each atom."""
-    moved = {
-        atom: plus(atom_alone(atom), {CONSTANT: low} if low else {}) for atom, low in lowest.items()
-    }
+    moved = {atom: plus(atom_alone(atom), {CONSTANT: low}) for atom, low in lowest.items()}
     total: Polynomial = {}
     for monomial, number in terms.items():
         part: Polynomial = {CONSTANT: number}
@@ -116,9 +114,8 @@ def divided(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
     first = max(b, key=place)
     while a:
         highest = max(a, key=place)
-        powers = dict(highest)
-        for atom, power in first:
-            powers[atom] = powers.get(atom, 0) - power
+        powers = Counter(dict(highest))
+        powers.subtract(dict(first))
         number = Fraction(a[highest]) / b[first]
         if number.denominator == 1 and min(powers.values(), default=0) >= 0:
             monomial = frozenset((atom, power) for atom, power in powers.items() if power)

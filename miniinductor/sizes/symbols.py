@@ -192,12 +192,10 @@ def quotient(a: Size, b: Size) -> Size | None:
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """Are its strides those of a contiguous tensor of its sizes, for all sizes?  False: not, or not
     known."""
-    expected: Any = 1
-    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
-        if not same(stride, expected):
-            return False
-        expected = expected * n
-    return True
+    expected: list[Any] = [1]
+    for n in tensor.shape[:0:-1]:
+        expected.append(expected[-1] * n)
+    return same_sizes(tensor.stride()[::-1], expected[: tensor.dim()])
 
 
 def is_dense(tensor: "torch.Tensor | Described") -> bool:

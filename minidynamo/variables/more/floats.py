@@ -84,7 +84,7 @@ def pin_float(env: ShapeEnv, expr: sympy.Expr, line: str | None = None) -> Any:
     return row.hint
 
 
-ShapeEnv.specialize = pin_float
+setattr(ShapeEnv, "specialize", pin_float)  # noqa: B010
 
 
 def is_float(variable: Any) -> bool:
@@ -191,7 +191,7 @@ def _scaled(name: str, symbol: str) -> Callable:
     multiplied in."""
 
     def method(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-        value = kwargs.get("value")
+        value: Any = kwargs.get("value")
         if is_float(value):
             value = beside(tx, value, args)
         if not isinstance(value, TensorVar):
@@ -256,7 +256,7 @@ def between(low: float, x: SymNode, high: float) -> list[sympy.Expr]:
     return [sympy.Gt(x.expr, low), sympy.Lt(x.expr, high)]
 
 
-def power(base: SymNode, exponent: SymNode) -> list[sympy.Expr]:
+def power(base: Any, exponent: Any) -> list[sympy.Expr]:
     if exponent.expr.is_number and abs(exponent.hint) <= 16:
         if exponent.hint >= 0 and float(exponent.hint).is_integer():
             return between(-1e15, base, 1e15)
@@ -297,4 +297,4 @@ def check_domain(node: SymNode, name: str, *others: SymNode) -> None:
             raise OutOfDomain
 
 
-SymNode.check_domain = check_domain
+setattr(SymNode, "check_domain", check_domain)  # noqa: B010
