@@ -241,7 +241,7 @@ def call_class_method(tx, owner: type, function, args: list, kwargs: dict) -> Va
     if name == "__subclasses__" and not args:
         found = function()
         source = tx.output.tree.pinned(owner)
-        tx.output.guard(source, "SUBCLASSES", "type.__subclasses__({0}) == {pin}", found)
+        tx.output.guard(source, ("SUBCLASS", None), "type.__subclasses__({0}) == {pin}", found)
         return tx.output.wrap_result(found)
     if issubclass(owner, (int, float, str, bytes)):
         return tx.fold(on_host(function, args, {}, "as_constant"))

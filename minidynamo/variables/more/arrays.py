@@ -328,7 +328,7 @@ def wrap_array(builder: OutputGraph, value: Any, source: Source) -> ArrayVar:
         tensor = torch.from_numpy(value)
     except ours(TypeError, ValueError) as error:
         raise Break("NumPy", f"an array that is no tensor: {error}", HINT) from None
-    builder.guard(source, "WRITEABLE", "{0}.flags.writeable")
+    builder.guard(source, ("FLAG", "writeable"), "{0}.flags.writeable")
     for other, _ in list(builder.memo.values()):
         if isinstance(other, ArrayVar) and other.source is not None:
             builder.guard_pair("{0} is not {1}", source, other.source)
