@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: docs quick style types faults soak soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -109,6 +109,13 @@ fuzz-training: $(READY)	# 1,000 random differentiable programs with views and wr
 
 sizes:	# lines and tokens of every file, beside the budgets; the README's tables of them
 	@python3 tools/sizes.py --readme
+
+faults: $(READY)	# each call of the operating system fails in turn, then at random under 8 processes (an hour on 2 cores)
+	@$(BIN)/python tests/faults.py
+	@$(BIN)/python tests/faults.py --processes 8
+
+soak: $(READY)	# one process for half an hour: random programs, threads, forks, evictions; flat memory
+	@$(BIN)/python tests/soak.py
 
 setup: $(READY)
 

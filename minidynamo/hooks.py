@@ -38,6 +38,7 @@ WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 
+COMPILED: list[Callable[[types.CodeType], None]] = []  # told of a code that gets an entry
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------

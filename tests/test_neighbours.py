@@ -4,11 +4,13 @@ The long version is `make soak` and `make faults`; docs/how_it_is_tested.md says
 """
 
 import copy
+import gc
 import inspect
 import io
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -216,3 +218,57 @@ def test_a_misspelt_option_raises(config):
     before = config.debug
     config.debug = before + 0
     assert config.debug == before
+
+
+# ---- memory --------------------------------------------------------------------------------------
+class Backend:
+    def __call__(self, gm, example_inputs):
+        return gm.forward
+
+
+def test_a_backend_is_not_kept_after_reset():
+    backend = Backend()
+    alive = weakref.ref(backend)
+    minidynamo.compile(plain, backend=backend)(torch.randn(3))
+    del backend
+    minidynamo.reset()
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_functions_that_are_made_anew_do_not_live_for_ever(backend):
+    alive = []
+    for number in range(60):
+        namespace = {}
+        exec("def f(x):\n    return (x.sin() + 1) * 2", namespace)
+        x = torch.randn(3)
+        got = minidynamo.compile(namespace["f"], backend=backend)(x)
+        assert torch.allclose(got, (x.sin() + 1) * 2)
+        alive.append(weakref.ref(namespace["f"].__code__))
+    del namespace
+    gc.collect()
+    assert sum(code() is not None for code in alive) <= 33
+    minidynamo.reset()
+    gc.collect()
+    assert not any(code() for code in alive)
+
+
+# ---- differentiating twice -----------------------------------------------------------------------
+def test_differentiating_compiled_code_twice_says_what_to_do():
+    def penalty(x, weight):
+        return torch.tanh(x @ weight).sum(1)
+
+    x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+
+    def step(function):
+        [gradient] = torch.autograd.grad(function(x, weight).sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        return weight.grad
+
+    with pytest.raises(RuntimeError, match="cannot be differentiated twice.*backend=.eager") as e:
+        step(minidynamo.compile(penalty))
+    assert "gradient.square().sum().backward()" in str(e.traceback[1].statement)
+    expected = step(penalty).clone()
+    weight.grad = None
+    torch.testing.assert_close(step(minidynamo.compile(penalty, backend="eager")), expected)

@@ -352,6 +352,17 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
         tmp_path / "out.cubin.ptx"
     ).read_text()
     assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])[job["cubin"]]
+    with config.patch(cache_dir=str(tmp_path / "cache")):
+        kept = {**job, "kept": "some.cubin", "cubin": str(tmp_path / "temporary"), "keep": []}
+        assert triton_build.compile_and_keep([kept]) == {}
+        content = triton_build.disk().read("some.cubin")
+        assert content.startswith(b'{"name"') and not (tmp_path / "temporary").exists()
+        wrong = triton_build.compile_and_keep([{**kept, "name": "nothing"}])
+        assert "Error" in wrong["some.cubin"]
+        with config.patch(compiler_seconds=0):
+            late = triton_build.compile_and_keep([kept])
+        assert "did not end within 0 seconds" in late["some.cubin"]
+        assert triton_build.compile_and_keep([kept]) == {}  # by other workers
 
 
 @pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25, 75]), (0.07, [9, 25]), (0.01, [9])])

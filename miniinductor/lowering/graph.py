@@ -229,8 +229,9 @@ class GraphLowering(fx.Interpreter):
         try:
             self.check_arguments(target, args, kwargs)
             result = LOWERINGS[target](call, *args, **kwargs)
-            if not all(map(_is_real_or_seen, boxes_in(result))):
-                raise NotLowered("complex numbers")
+            for box in boxes_in(result):
+                if not _is_known_or_seen(box):
+                    raise NotLowered(unknown_numbers(box.dtype))
             return result
         except NotLowered as reason:
             return eager_kernel(call, args, kwargs, self.record, str(reason))
@@ -252,9 +253,9 @@ class GraphLowering(fx.Interpreter):
         boxes = boxes_in((args, kwargs))
         if len({b.device for b in boxes if b.get_size()}) > 1:
             raise NotLowered("tensors on several devices")
-        is_complex = any(t.dtype.is_complex for t in [*boxes, *results])
-        if is_complex and not is_view(target) and target is not aten._unsafe_view.default:
-            raise NotLowered("complex numbers")
+        unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
+        if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
+            raise NotLowered(max(unknown))
 
 
 def _as_size(leaf: Any) -> Any:
@@ -272,10 +273,17 @@ def _is_empty(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
 
 
-def _is_real_or_seen(box: TensorBox) -> bool:
-    """Our kernels have no complex numbers: an eager kernel makes them, and only views of its result
-    are possible."""
-    is_stored = not box.dtype.is_complex or isinstance(box.data, Buffer)
+def unknown_numbers(dtype: torch.dtype) -> str:
+    """The name of numbers that our kernels do not have, "" for those that they have."""
+    if dtype.is_complex:
+        return "complex numbers"
+    return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
+
+
+def _is_known_or_seen(box: TensorBox) -> bool:
+    """Numbers that our kernels do not have: an eager kernel makes them, and only views of its
+    result are possible."""
+    is_stored = not unknown_numbers(box.dtype) or isinstance(box.data, Buffer)
     return is_stored or box._affine_view() is not None
 
 
@@ -353,10 +361,9 @@ def _maker(node: fx.Node) -> fx.Node:
 
 
 def _copied(box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
-    if box.dtype.is_complex:
-        raise CannotLower(
-            "an output of complex numbers that would share memory with another tensor"
-        )
+    if unknown_numbers(box.dtype):
+        numbers = unknown_numbers(box.dtype)
+        raise CannotLower(f"an output of {numbers} that would share memory with another tensor")
     box = box.copy()
     box.realize(stride)
     return box.as_buffer_view()

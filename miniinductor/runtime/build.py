@@ -262,13 +262,16 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
 
 @functools.lru_cache(None)
 def compiler_version(compiler: tuple[str, ...]) -> str:
-    """What it says.  Raises CompilerError if it does not end."""
-    process = subprocess.Popen(
-        [*compiler, "-dumpfullversion", "-dumpversion"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
+    """What it says.  Raises CompilerError if it cannot be started, or does not end."""
+    try:
+        process = subprocess.Popen(
+            [*compiler, "-dumpfullversion", "-dumpversion"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+    except ours(OSError) as error:
+        raise CompilerError(f"cannot start {compiler[0]}: {error.strerror}") from error
     try:
         return output_of(process, time.monotonic() + config.compiler_seconds).strip()
     finally:

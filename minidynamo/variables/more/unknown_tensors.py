@@ -1,0 +1,40 @@
+"""(coverage) Tensors without sizes and strides that a graph could be made of are refused by name.
+
+In:   a tensor of a kind that fake tensors do not know, or only half.
+Out:  a graph break that names the kind; the frame, or what uses the tensor, runs as plain Python.
+
+    >>> minidynamo.compile(f)(x.to_sparse_csr())        # right, and eager
+    >>> minidynamo.counters["graph_breaks"]
+    Counter({'a sparse tensor (torch.sparse_csr) is not traced at example.py:3': 1})
+
+docs/how_it_is_tested.md has the whole table.  Sparse COO tensors and those of oneDNN are captured;
+miniinductor runs their graphs eagerly.
+PyTorch: the same for most of them; quantised tensors raise inside of fake tensors.
+"""
+
+from typing import Any, NoReturn
+
+import torch
+
+from ...exceptions import Break
+from ..registry import SHARED
+
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def kind_of(value: torch.Tensor) -> str | None:
+    """The name of a kind that is not traced, or None."""
+    if value.is_quantized:
+        return "a quantised tensor"
+    if value.layout in COMPRESSED:
+        return f"a sparse tensor ({value.layout})"
+    if value.is_nested and type(value) in (torch.Tensor, torch.nn.Parameter):
+        return "a nested tensor"
+    return None
+
+
+@SHARED.rule(
+    test=lambda value: isinstance(value, torch.Tensor) and kind_of(value) is not None, order=5
+)
+def refuse(builder: Any, value: Any, source: Any) -> NoReturn:
+    raise Break("tensor", f"{kind_of(value)} is not traced", "give the compiled function others")

@@ -1,0 +1,210 @@
+"""One process that compiles, calls, resets, fails, forks and evicts for half an hour: flat memory.
+
+    python tests/soak.py                    # 30 minutes; prints a line a minute
+    python tests/soak.py --seconds 60
+
+Each round is one of: a random program (of tests/sweeps/graphs.py) compiled and called at two sizes;
+functions made anew; training; a program that raises; threads that compile at once; a fork whose
+child compiles; a reset; files of the cache that are removed or cut short; torch.compile beside it.
+A result that differs from eager's, an internal error, or memory that grows by more than 32 KiB a
+round after the first quarter, is an error.
+"""
+
+import argparse
+import contextlib
+import gc
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+import minidynamo
+import miniinductor.config
+
+GROWTH = 32 * 1024  # bytes a round
+OPS = ("relu", "sin", "cos", "exp", "abs", "sigmoid", "tanh", "neg", "square", "sqrt().nan_to_num")
+
+
+class Soak:
+    def __init__(self, seed, folder):
+        self.random, self.folder = random.Random(seed), Path(folder)
+        self.counts, self.wrong = {}, []
+
+    # --- programs
+    def source(self):
+        """A program of a few ops, of which there are some thousands."""
+        lines = ["def program(x):", "    y = x"]
+        for _ in range(self.random.randrange(1, 6)):
+            op = self.random.choice(OPS)
+            lines.append(f"    y = y.{op}() + {self.random.randrange(3)}")
+        if self.random.random() < 0.3:
+            lines.append("    y = y.softmax(-1)")
+        if self.random.random() < 0.3:
+            lines.append("    y = y.sum(0, keepdim=True) * x")
+        if self.random.random() < 0.2:
+            lines.append("    y = y if y.sum() > 0 else -y")
+        return "\n".join([*lines, "    return y"])
+
+    def program(self):
+        namespace = {}
+        exec(self.source(), namespace)
+        return namespace["program"]
+
+    def backend(self):
+        return self.random.choice(["eager", "aot_eager", "inductor"])
+
+    def agrees(self, program, compiled, x):
+        torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+    # --- rounds
+    def sizes(self):
+        program = self.program()
+        compiled = minidynamo.compile(program, backend=self.backend())
+        for rows in self.random.sample(range(2, 9), 3):
+            self.agrees(program, compiled, torch.randn(rows, 8))
+
+    def training(self):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+        compiled, x = minidynamo.compile(model, backend=self.backend()), torch.randn(4, 8)
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            compiled(x).square().mean().backward()
+            ours = [p.grad.clone() for p in model.parameters()]
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            for one, parameter in zip(ours, model.parameters()):
+                torch.testing.assert_close(one, parameter.grad, rtol=1e-4, atol=1e-5)
+            optimizer.step()
+
+    def raising(self):
+        def program(x):
+            y = x.sin()
+            raise ValueError(y.sum().item())
+
+        with contextlib.suppress(ValueError):
+            minidynamo.compile(program, backend=self.backend())(torch.randn(3))
+            raise AssertionError("it did not raise")
+
+    def threads(self):
+        programs, failed = [self.program() for _ in range(3)], []
+
+        def work(program):
+            try:
+                compiled = minidynamo.compile(program, backend="aot_eager")
+                self.agrees(program, compiled, torch.randn(4, 8))
+            except Exception:
+                failed.append(traceback.format_exc())
+
+        started = [threading.Thread(target=work, args=(program,)) for program in programs]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+        assert not failed, failed[0]
+
+    def fork(self):
+        program, x = self.program(), torch.randn(4, 8)
+        child = os.fork()
+        if not child:
+            try:
+                signal.alarm(60)
+                torch.set_num_threads(1)
+                self.agrees(program, minidynamo.compile(program, backend=self.backend()), x)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0, "the child failed"
+
+    def reset(self):
+        minidynamo.reset()
+
+    def evicted(self):
+        for path in list(self.folder.glob("*.*"))[:10]:
+            content = path.read_bytes() if path.is_file() else b""
+            path.unlink(missing_ok=True)
+            if self.random.random() < 0.5:  # another file: the library may be mapped
+                path.write_bytes(content[:100])
+        minidynamo.reset()
+        self.sizes()
+
+    def beside(self):
+        program = self.program()
+        theirs = torch.compile(program, backend="eager")
+        with contextlib.suppress(Exception):
+            torch.compile(lambda x: print(x) or x, fullgraph=True, backend="eager")(torch.ones(2))
+        self.agrees(program, theirs, torch.randn(4, 8))
+        self.sizes()
+        torch._dynamo.reset()
+
+    # --- the whole
+    def round(self):
+        rounds = [self.sizes] * 6 + [self.training] * 2 + [self.raising, self.threads, self.fork]
+        rounds += [self.reset, self.evicted, self.beside]
+        chosen = self.random.choice(rounds)
+        self.counts[chosen.__name__] = self.counts.get(chosen.__name__, 0) + 1
+        try:
+            chosen()
+        except Exception:
+            self.wrong.append(f"{chosen.__name__}: {traceback.format_exc()[-1500:]}")
+        self.wrong += [f"internal: {error}" for error in minidynamo.counters["errors"]]
+        minidynamo.counters["errors"].clear()
+
+    def run(self, seconds, most_rounds=None):
+        """(rounds, bytes a round after the first quarter)."""
+        begin, told, rounds, memory = time.monotonic(), 0.0, 0, []
+        while time.monotonic() - begin < seconds and rounds != most_rounds:
+            self.round()
+            rounds += 1
+            if rounds % 20 == 0:
+                gc.collect()
+                memory.append((rounds, resident()))
+            now = time.monotonic() - begin
+            if now - told > 60:
+                told = now
+                text = f"{now:5.0f} s, {rounds} rounds, {resident() >> 20} MiB"
+                print(text, f"{len(self.wrong)} wrong", flush=True)
+        return rounds, growth(memory[len(memory) // 4 :])
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def growth(memory):
+    """Bytes a round: the slope of the line through these points."""
+    if len(memory) < 3:
+        return 0.0
+    x = torch.tensor(memory, dtype=torch.float64)
+    x = x - x.mean(0)
+    return float((x[:, 0] * x[:, 1]).sum() / (x[:, 0] ** 2).sum())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # GNU OpenMP hangs in children of a process that has used threads
+    with tempfile.TemporaryDirectory() as folder:
+        with miniinductor.config.patch(cache_dir=folder, cache_bytes=4 << 20):
+            soak = Soak(options.seed, folder)
+            rounds, grown = soak.run(options.seconds)
+    print(f"[soak] {rounds} rounds {soak.counts}")
+    print(f"[soak] {grown / 1024:.1f} KiB a round, {len(soak.wrong)} wrong")
+    for text in dict.fromkeys(soak.wrong):
+        print(text)
+    sys.exit(bool(soak.wrong) or grown > GROWTH)
+
+
+if __name__ == "__main__":
+    main()
