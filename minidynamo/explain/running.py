@@ -3,8 +3,8 @@
 In:   a function, a module, or what `compile` has made of one.  Out: an `Explainer`.
 
     >>> e = explain(f)(x)                      # one call, compiled from scratch
-    >>> e = explain(f).calls([(x,), (y, 2)])   # a series of calls: what each of them compiled
-    >>> explain(compiled).entries              # what it holds now; nothing runs
+    >>> e = explain(f).calls([(x,), (x,)])     # a series of calls: what each of them compiled
+    >>> explain(minidynamo.compile(f)).entries       # what it holds now; nothing runs
 
 An explained function gets a compiler of its own, whose entries lie beside the others' and are
 passed over by them.  What all share is put back after each run: code that somebody has given up is
