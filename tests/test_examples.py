@@ -52,6 +52,8 @@ ELSEWHERE = (
     "ablation",
     "plots",
     "runner",
+    "explain/passes",
+    "explain/stages",
 )
 
 
@@ -166,6 +168,10 @@ def an_index():
 
 
 MORE = {  # file -> what else its example finds
+    "explain/data": lambda: {"explain": minidynamo.explain},
+    "explain/entry_stages": lambda: {
+        "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
+    },
     "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,

@@ -6,8 +6,7 @@ In:   an `Explanation`.  Out: a dictionary for `json.dumps`, as schema.json desc
     >>> document = explain(f)(x).to_json()
     >>> [stage["title"] for stage in document["frames"][0]["entries"][0]["stages"]]
     ['Bytecode', 'Replacement bytecode', 'FX graph', ...]
-    >>> Origins(document).lines("f0.0/forward/kernel/add_0/3")       # source lines, transitively
-    ['file0:12']
+    >>> Origins(document).lines("f0.0/forward/kernel/add_0/3")       # ids of source lines
 
 Ids are unique in the document, and made of readable parts.  Whatever is not known is null or "".
 """

@@ -5,7 +5,7 @@ In:   an entry's `FrameRecord`.  Out: `Stage`s (stages.py) in the pipeline's ord
 
     >>> directions = directions_of(record, "f0.0")
     >>> [stage.kind for stage in stages_of(record, "f0.0", directions, Files())]
-    ['bytecode', 'replacement', 'fx', 'aten', 'pass', ..., 'loop_ir', 'fused', 'kernel', 'wrapper']
+    ['bytecode', 'replacement', 'fx', 'aten', ..., 'loop_ir', 'fused', 'kernel', 'wrapper']
 
 How the objects of two neighbouring stages are joined: FX nodes know their instruction and their
 lines (`meta`), ATen nodes the FX node that called them (`meta["origins"]`), nodes of a graph the

@@ -2,7 +2,7 @@
 
 In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Explanation`.
 
-    >>> e = explain(f)(x)                   # running.py
+    >>> e = minidynamo.explain(f)(x)        # running.py
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
