@@ -25,7 +25,9 @@ PRODUCTS = ["({b} @ {a}).sin()", "torch.mm({a}, {b})", "({a} @ {b}.t()) * {c}"]
 MODULES = ["self[{n}].first({a})", "self[{n}].second({a})", "self[{n}].first({a}).sin()"]
 DETOURS = ["{a}.clone()", "{a}.detach() * {a}", "{a}.unsqueeze(0).squeeze(0) * {c}"]
 REDUCED = ["self[{n}].norm({a})", "torch.softmax({a}, -1)", "helper({a}.contiguous(), {c})"]
-FAMILIES = [UNARY, BINARY, TURNED, SQUARES, PRODUCTS, MODULES, DETOURS, REDUCED]
+WRITES = ["{a}.clone().mul_({c})", "{a}.clone().sin_()", "torch.exp_({a} * {c})"]
+WRITES += ["{a}.clone().add_({c}).tanh_()"]
+FAMILIES = [WRITES, UNARY, BINARY, TURNED, SQUARES, PRODUCTS, MODULES, DETOURS, REDUCED]
 SIZE = 3
 
 
@@ -131,6 +133,30 @@ def test_the_gradients_of_three_functions_lie_on_their_lines_from_the_last_to_th
     for graph in (e.compiled.aten_graph, e.compiled.joint_graph):
         lines = gradient_lines(graph, f.__code__.co_firstlineno)
         assert lines == sorted(lines, reverse=True) and set(lines) == {1, 2, 3}
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos() * 3
+
+
+def test_the_gradients_of_a_written_part_and_of_the_users_own_function():
+    def f(x):
+        y = x.clone()
+        y[0].mul_(2)
+        z = Tripled.apply(y)
+        return z.exp()
+
+    e = minidynamo.explain(f)(torch.randn(4, 4, requires_grad=True))
+    lines = gradient_lines(e.compiled.aten_graph, f.__code__.co_firstlineno)
+    assert lines == sorted(lines, reverse=True) and {2, 3, 4} <= set(lines) <= {1, 2, 3, 4}
 
 
 def test_the_gradients_of_a_linear_layer_name_the_call():

@@ -104,6 +104,8 @@ class Apart:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
+        """Code that has been given up (its cache is None) has this function's entries meanwhile;
+        what is given up meanwhile is not given up for others."""
         before = {id(code): (code, frame_hook.get_cache(code)) for code in list(CODES.values())}
         for code, cache in before.values():
             if cache is None:
@@ -184,6 +186,8 @@ def compiler_of(fn: Any) -> Any:
 
 def target_of(fn: Any) -> Any:
     """The function or module that `compile` was given."""
+    if isinstance(fn, frame_hook.Switched):
+        return fn.__wrapped__
     return fn._orig_mod if isinstance(fn, api.CompiledModule) else fn
 
 
@@ -195,10 +199,8 @@ def options_of(compiler: Any) -> dict[str, Any]:
 
 def code_of(fn: Any) -> types.CodeType | None:
     """The code object that runs when `fn` is called, if it is Python's."""
-    if isinstance(fn, frame_hook.Switched):
-        fn = fn.__wrapped__
-    if hasattr(target_of(fn), "forward"):
-        fn = target_of(fn).forward
+    fn = target_of(fn)
+    fn = getattr(fn, "forward", fn)
     if not hasattr(fn, "__code__") and not isinstance(fn, types.MethodType):
         fn = getattr(type(fn), "__call__", None)
     return getattr(fn, "__code__", None)
