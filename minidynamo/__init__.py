@@ -12,6 +12,7 @@ without torch: everything else loads on first use. Mirrors torch/_dynamo (paper 
 """
 
 import importlib
+import sys
 from typing import Any
 
 _HOME = {  # public name -> the file where it lies
@@ -33,13 +34,17 @@ __all__ = [*_HOME, "config", "explain"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        home = importlib.import_module(f"{__name__}.{_HOME[name]}")
-        # all that the file has: `minidynamo.graph_break` may first be met in a compiled function
-        globals().update({n: getattr(home, n) for n, at in _HOME.items() if at == _HOME[name]})
-        return globals()[name]
-    if name in ("config", "records", "backends", "convert_frame", "explain"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        importlib.import_module(f"{__name__}.{_HOME[name]}")
+    elif name in ("config", "records", "backends", "convert_frame", "explain"):
+        globals()[name] = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # a compiled function may be the first to read one: then there is no import to trace
+    for public, file in _HOME.items():
+        value = getattr(sys.modules.get(f"{__name__}.{file}"), public, None)
+        if value is not None:
+            globals().setdefault(public, value)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

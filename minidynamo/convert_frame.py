@@ -28,7 +28,7 @@ from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import BackendError, Break, NoTensors, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .records import FrameRecord, GuardFailure, debug, internal_error, tell
+from .records import FrameRecord, debug, internal_error, tell
 from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
@@ -135,18 +135,20 @@ class FrameCompiler:
         record: FrameRecord,
     ) -> bool:
         """These entries did not fit.  May there be one more?"""
-        record.failures = failures_of(before, function, args)
-        if record.failures and record.failures[-1].entry == len(before) - 1:
-            newest = record.failures[-1]
-            record.failed_guard, record.recompile_reason = newest.guard, newest.reason
+        failure = before[-1].record.guard_function.first_failure(function, *args)
+        if failure is not None:
+            record.failed_guard, record.recompile_reason = failure
             for note in hooks.FAILED_GUARDS:
-                note(self, code, newest.guard)
-        if len(before) >= config.recompile_limit:
+                note(self, code, record.failed_guard)
+        is_full = len(before) >= config.recompile_limit
+        if not (is_full and limit_of(code) in records.TOLD):  # each call comes here from then on
+            for judge in hooks.RECOMPILING:
+                judge(record, before, function, args)
+        if is_full:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-        newest_reason = "".join(map(str, record.failures[-1:]))
-        debug(1, f"recompiling {code.co_name}: {newest_reason}")
+        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
         return True
 
     def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
@@ -157,7 +159,7 @@ class FrameCompiler:
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
-        tell(("recompile limit", place, code.co_name), message + changes(record.failures))
+        tell(limit_of(code), message + record.advice)
         records.counters["skipped"][message] += 1
         record.skipped = message
         records.remember(record)
@@ -174,28 +176,9 @@ class FrameCompiler:
         CODES[id(code)] = code  # `reset` gives it another chance
 
 
-def failures_of(
-    entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
-) -> list[GuardFailure]:
-    """The first guard of each entry that is false in this call."""
-    found = []
-    for number, entry in enumerate(entries):
-        guards = entry.record.guard_function
-        failure = guards.first_failure(function, *args)
-        if failure is not None:
-            guard, reason = failure
-            texts = ("", "", "")
-            for describe in hooks.GUARD_VALUES:
-                texts = describe(guards, guard, guards.scope(function, *args))
-            found.append(GuardFailure(number, guard, reason, *texts))
-    return found
-
-
-def changes(failures: Sequence[GuardFailure]) -> str:
-    """What the entries expected and this call brought, for a message."""
-    lines = [f"\n  version {each.entry}: {each}" for each in failures]
-    hints = dict.fromkeys(each.hint for each in failures if each.hint)
-    return "".join([*lines, *(f"\n  hint: {hint}" for hint in hints)])
+def limit_of(code: types.CodeType) -> tuple[str, str, int]:
+    """What `tell` is told about when the code has too many entries."""
+    return "recompile limit", code.co_filename, code.co_firstlineno
 
 
 def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:

@@ -26,6 +26,7 @@ from torch import fx
 from . import config
 
 if TYPE_CHECKING:
+    from .extras.guard_values import GuardFailure
     from .guards import Guard
     from .sources import Source
     from .symbolic_shapes import ShapeEnv
@@ -51,25 +52,6 @@ class BreakRecord:
     def is_consequence(self) -> bool:
         """Does it only follow from an earlier break inside the same loop?"""
         return self.kind == "loop"
-
-
-@dataclass
-class GuardFailure:
-    """The first guard of an earlier entry that a call did not fulfil.
-
-    entry: its number, the oldest is 0.  reason: the guard as Python.  expected, actual, hint: the
-    value that was written down, the call's, and what to do; "" where coverage is hidden."""
-
-    entry: int
-    guard: "Guard"
-    reason: str
-    expected: str = ""
-    actual: str = ""
-    hint: str = ""
-
-    def __str__(self) -> str:
-        values = f" (expected {self.expected}; found {self.actual})" if self.actual else ""
-        return self.reason + values
 
 
 @dataclass(eq=False, repr=False)
@@ -99,7 +81,10 @@ class FrameRecord:
     failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
     recompile_reason: str = ""  # what it found
     # why no earlier entry fitted: one for each whose guards are false, the oldest first
-    failures: list[GuardFailure] = field(default_factory=list)
+    # (extras/guard_values.py); `advice` says the same, and what to do, in a message
+    failures: "list[GuardFailure]" = field(default_factory=list)
+    advice: str = ""
+    number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 

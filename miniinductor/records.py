@@ -115,7 +115,7 @@ class Lazy:
         self.key = "_" + name
 
     def __get__(self, record: Any, owner: type | None = None) -> Any:
-        value = self.default if record is None else record.__dict__[self.key]
+        value = self.default if record is None else record.__dict__.get(self.key, self.default)
         if isinstance(value, Later):
             value = record.__dict__[self.key] = value.make()
         return value
@@ -132,10 +132,6 @@ class CompileRecord:
     input_graph: object = None  # as it came from the front end
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
-    lowered_graph: object = Lazy()  # after the passes that choose layouts
-    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
-    steps: Any = Lazy()
-    keeps_steps: bool = False
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)  # training: SavedActivation, the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
@@ -153,6 +149,11 @@ class CompileRecord:
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
     # the most that lives at one step, of what the call itself makes
     peak_live_bytes: int = field(default=0, init=False)
+    # after the passes that choose layouts
+    lowered_graph: object = field(default=Lazy(), init=False)
+    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
+    steps: Any = field(default=Lazy(), init=False)
+    keeps_steps: bool = field(default=False, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 

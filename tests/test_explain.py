@@ -6,15 +6,17 @@ import html.parser
 import re
 import itertools
 import random
+import re
 
 import pytest
 import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.explain import draw_graph
+from minidynamo.explain import Code, draw_graph
 from minidynamo.explain.draw import draw_joint
 from minidynamo.explain.explanation import FrameExplanation
+from minidynamo.explain.views import THEMES, TOKENS
 
 
 def chain(x, y):
@@ -176,8 +178,6 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
 
 
 def test_triton_sources_show_themselves():
-    from minidynamo.explain import Code
-
     assert "program_id" in Code("row = tl.program_id(0)", "triton")._repr_html_()
 
 
@@ -509,3 +509,35 @@ def test_a_page_is_made_of_what_has_no_source(function, tmp_path):
     if "broken" in str(function):
         assert [lines[1:3] for lines in e.frames_picture.links] == [(1, 1), (2, 2), (3, 3)]
         assert e.breaks.rows[0][0] == "<string>:3" and e.source.source == ""
+
+
+def luminance(colour):
+    """Of an sRGB colour "#rrggbb", by WCAG 2."""
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_code_can_be_read_in_light_and_in_dark_notebooks(name):
+    colours = dict(THEMES[name])
+    background = luminance(colours.pop("background"))
+    for part, colour in colours.items():
+        low, high = sorted([background, luminance(colour)])
+        assert (high + 0.05) / (low + 0.05) >= 4.5, part
+    assert set(TOKENS) | {"text"} == set(colours)
+
+
+def test_code_is_coloured_by_class():
+    e = explained()
+    for stage in (e.kernels, e.wrapper, e.guard_source, e.loop_ir, e.bytecode):
+        shown = stage._repr_html_()
+        _, style, rest = shown.partition("</style>")
+        assert style and rest.startswith(("<b>", "<div"))
+        assert "color:" not in rest and "<style" not in rest  # once, and none inline
+        for token in set(re.findall(r'class="mini-(\w+)"', rest)) - {"code"}:
+            styled = any(token in tokens for tokens in TOKENS.values())
+            assert styled or token in {"p", "o", "w", "n", "nn", "na", "nl", "nv", "ne", "vm"}, (
+                token
+            )
+    assert "<script>" not in Code("x = '<script>'")._repr_html_()

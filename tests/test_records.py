@@ -347,3 +347,15 @@ def test_what_costs_nothing_is_not_told(told):
     minidynamo.compile(f)(torch.ones(2))
     minidynamo.compile(lambda: 3)()
     assert told() == []
+
+
+def test_a_call_behind_the_recompile_limit_does_not_judge_all_entries_again(told, monkeypatch):
+    from minidynamo import hooks
+
+    judged = []
+    monkeypatch.setattr(hooks, "RECOMPILING", [*hooks.RECOMPILING, lambda *_: judged.append(1)])
+    with minidynamo.config.patch(recompile_limit=2):
+        compiled = minidynamo.compile(uses, backend="eager", dynamic=False)
+        for size in range(2, 12):
+            compiled(torch.ones(size))
+    assert len(judged) == 2  # the second version, and the call that reached the limit

@@ -13,7 +13,8 @@ node of the same name before a pass, statements of the loop IR their node (`Inst
 and lines of kernels and wrappers the statements that were being written (`marks` of the text).
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -229,7 +230,8 @@ def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     fused = Stage(f"{direction.id}/fused", "fused", "Loop IR after fusion", direction.name)
     yield fused_ir(fused, compiled.fused_ir, loops, lowered)
     for kernel in compiled.kernels:
-        yield kernel_stage(direction, kernel, loops, fused)
+        yield kernel_stage(direction, kernel, fused)
+    set_kernels(direction, loops, fused)
     wrapper = Stage(f"{direction.id}/wrapper", "wrapper", "Wrapper", direction.name)
     reason = "the wrapper's own: memory, sizes, streams, and what is given back"
     yield numbered_lines(wrapper, compiled.wrapper_source, fused, reason)
@@ -325,18 +327,14 @@ def numbered_lines(stage: Stage, text: str, origins: Stage, reason: str) -> Stag
     return stage
 
 
-def kernel_stage(direction: Direction, kernel: Any, loops: Stage, fused: Stage) -> Stage:
+def kernel_stage(direction: Direction, kernel: Any, fused: Stage) -> Stage:
     """The lines of a kernel, each from the statements that it computes."""
-    name = unused(f"{direction.id}/kernel/{kernel.name}", [k["id"] for k in direction.kernels])
+    name = unused(f"{direction.id}/kernel/{kernel.name}", {k["id"] for k in direction.kernels})
     language = "cpp" if kernel.language == "cpp" else "python"
     stage = Stage(name, "kernel", f"Kernel {kernel.name}", direction.name, language)
     source = Listing(kernel.source)
     source.about = kernel.about
     numbered_lines(stage, source, fused, "")
-    for one in (loops, fused):
-        for node in one.nodes:
-            if node["name"].replace(":", ".").partition(".")[0] in kernel.nodes:
-                node["group"] = name
     direction.kernels.append(
         {
             "id": name,
@@ -353,8 +351,22 @@ def kernel_stage(direction: Direction, kernel: Any, loops: Stage, fused: Stage) 
     return stage
 
 
-def unused(name: str, taken: Iterable[str]) -> str:
-    taken, found, number = set(taken), name, 1
+def set_kernels(direction: Direction, *stages: Stage) -> None:
+    """The kernel that computes them is the group of buffers, statements and groups."""
+    of_buffer = {
+        made.rpartition("/")[2]: kernel["id"]
+        for kernel in direction.kernels
+        for made in kernel["nodes"]
+    }
+    for stage in stages:
+        for node in stage.nodes:
+            name = node["name"].removeprefix("group:").removeprefix("foreach ")
+            buffer = re.split("[:.+]", name)[0]
+            node["group"] = of_buffer.get(buffer, node["group"])
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    found, number = name, 1
     while found in taken:
         number += 1
         found = f"{name}-{number}"

@@ -2,7 +2,7 @@
 
 In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Explanation`.
 
-    >>> e = explain(f)(x)
+    >>> e = explain(f)(x)                   # running.py
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
@@ -14,7 +14,6 @@ import io
 import os
 import re
 
-import miniinductor
 from miniinductor.sizes.printing import python_code
 
 from .. import records
@@ -348,7 +347,10 @@ class FrameExplanation:
 
 class Explanation:
     """What happened when the function ran: `result`, `frames`, and the stages of the main frame as
-    attributes."""
+    attributes.  After a series of calls `result` is that of the last one; `calls` lists them."""
+
+    made_calls: Sequence[Any] = ()  # running.Call
+    arguments: Sequence[Any] = ()  # of the last call, for `to_json`
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
         self.name, self.result, self.counters, self.compiled_function = (
@@ -386,6 +388,19 @@ class Explanation:
         found = all_breaks(frame.record for frame in self.frames)
         rows = [break_row(each) for each in found]
         return Table(BREAK_COLUMNS, rows, many(len(rows), "graph break"))
+
+    @property
+    def calls(self) -> Table:
+        """Each call of the series: what it had to compile, and why no version that there was
+        fitted."""
+        rows = []
+        for number, call in enumerate(self.made_calls):
+            why = [str(r.failures[-1]) for r in call.compiled if r.failures]
+            names = [r.function for r in call.compiled if r.graph is not None]
+            duration = f"{call.seconds * 1e3:.1f}"
+            rows.append((number, ", ".join(names) or "-", "; ".join(why), duration))
+        columns = ["call", "compiled", "because", "milliseconds"]
+        return Table(columns, rows, many(len(rows), "call"))
 
     @property
     def summary(self) -> Table:
@@ -498,19 +513,6 @@ def pinned_to(env: Any, row: Any) -> str:
     return "" if value == row.symbol else f"is {python_code(value)}"
 
 
-def compilations(fn: Callable, calls: Iterable[tuple], **options: Any) -> list[int]:
-    """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1,
-    2, 2, ...].  options: those of compile."""
-    from .. import api, convert_frame
-
-    convert_frame.reset()
-    compiled, counts = api.compile(fn, **options), []
-    for args in calls:
-        compiled(*args)
-        counts.append(records.counters["graphs"].total())
-    return counts
-
-
 def draw_compilations(
     counts: Mapping[str, Sequence[int]], sizes: Sequence[int], path: str | None = None
 ) -> Any:
@@ -534,34 +536,3 @@ def draw_compilations(
     if path is not None:
         figure.savefig(path)
     return figure
-
-
-def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
-    """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
-    options: those of compile."""
-    from .. import api, convert_frame
-
-    def run(*args, **kwargs):
-        from .data import describe_arguments
-
-        convert_frame.reset()
-        compiled = api.compile(fn, **options)
-        arguments = describe_arguments(fn, args, kwargs)
-        with miniinductor.config.patch(keep_steps=True):
-            result = compiled(*args, **kwargs)
-        name = getattr(fn, "__qualname__", type(fn).__name__)
-        explanation = Explanation(
-            name,
-            result,
-            [
-                r
-                for n, r in enumerate(records.frames)
-                if r.graph is not None or r.graph_breaks or n == 0
-            ],
-            {k: dict(v) for k, v in records.counters.items()},
-            compiled,
-        )
-        explanation.arguments = arguments
-        return explanation
-
-    return run

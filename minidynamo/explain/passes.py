@@ -29,6 +29,9 @@ class History:
     traced: Stage
     lines: list[tuple[str, str, tuple, str]]  # text, name, marks and op of each node
     latest: dict[str, tuple[str, tuple]] = field(default_factory=dict)
+    # the lines before a pass, by the name of the node, and by each of its marks
+    by_name: dict[str, list[tuple]] = field(default_factory=dict)
+    by_mark: dict[str, list[tuple]] = field(default_factory=dict)
 
     def copy(self) -> "History":
         return History(self.traced, self.lines, dict(self.latest))
@@ -59,6 +62,11 @@ class History:
 
     def difference(self, name: str, title: str, after: list[tuple]) -> Stage:
         stage = Stage(name, "pass", title, language="text")
+        self.by_name, self.by_mark = {}, {}
+        for one in self.lines:
+            self.by_name.setdefault(one[1], []).append(one)
+            for mark in one[2]:
+                self.by_mark.setdefault(mark, []).append(one)
         olds, news = [one[0] for one in self.lines], [one[0] for one in after]
         matcher = difflib.SequenceMatcher(None, olds, news, autojunk=False)
         for what, a, b, c, d in matcher.get_opcodes():
@@ -79,8 +87,8 @@ class History:
 
     def origins(self, node: str, marks: tuple) -> list[str]:
         """Ids of what a new or changed node came from."""
-        same = [one for one in self.lines if one[1] == node and one[2] == marks]
-        kin = same or [one for one in self.lines if not set(one[2]).isdisjoint(marks)]
+        same = [one for one in self.by_name.get(node, []) if one[2] == marks]
+        kin = same or [one for mark in marks for one in self.by_mark.get(mark, [])]
         found = [made for one in kin for made in self.before(one[1], one[2])]
         return found or self.traced.ids(marks)
 

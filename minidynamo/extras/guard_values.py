@@ -16,13 +16,16 @@ PyTorch: TORCH_LOGS=recompiles prints what each kind of guard in C++ says of its
 import ast
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import hooks
+from ..entries import CacheEntry
 from ..foreign import ours
 from ..guards import Guard, GuardFunction
+from ..records import FrameRecord
 
 LONGEST = 120  # characters of a value
 NUMBERS = (int, float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
@@ -58,6 +61,24 @@ class Reading(NamedTuple):
     expected: str
     actual: str
     holds: bool | None
+
+
+@dataclass
+class GuardFailure:
+    """The first guard of an earlier entry that a call did not fulfil.
+
+    entry: its number, the oldest is 0.  reason: the guard as Python.  expected, actual, hint: the
+    value that was written down, the call's, and what the user can do."""
+
+    entry: int
+    guard: Guard
+    reason: str
+    expected: str
+    actual: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} (expected {self.expected}; found {self.actual})"
 
 
 def shown(value: Any) -> str:
@@ -173,13 +194,22 @@ def readings_of(function: GuardFunction, guard: Guard, scope: Mapping[str, Any])
     return GuardReader(scope, ["this_function", *function.parameters]).readings(text)
 
 
-def expected_and_actual(
-    function: GuardFunction, guard: Guard, scope: Mapping[str, Any]
-) -> tuple[str, str, str]:
-    """For `hooks.GUARD_VALUES`: (what was expected, what there is, what the user can do)."""
-    text = guard.text(function.evaluable)
-    reading = first_reading(text, scope, ["this_function", *function.parameters])
-    return reading.expected, reading.actual, HINTS.get(guard.kind, OTHERWISE)
+def judge_entries(
+    record: FrameRecord, entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
+) -> None:
+    """For `hooks.RECOMPILING`: the first guard of each entry that is false in this call."""
+    for number, entry in enumerate(entries):
+        guards: GuardFunction = entry.record.guard_function
+        failure = guards.first_failure(function, *args)
+        if failure is not None:
+            guard, reason = failure
+            reading = readings_of(guards, guard, guards.scope(function, *args))[-1]
+            hint = HINTS.get(guard.kind, OTHERWISE)
+            values = reading.expected, reading.actual, hint
+            record.failures.append(GuardFailure(number, guard, reason, *values))
+    lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
+    hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
+    record.advice = "".join([*lines, *hints])
 
 
-hooks.GUARD_VALUES.append(expected_and_actual)
+hooks.RECOMPILING.append(judge_entries)

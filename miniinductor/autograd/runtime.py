@@ -153,8 +153,8 @@ class Backward:
     def compile(self, missing: tuple[str, ...]) -> Callable:
         """The callable; with eager kernels where the half cannot be compiled."""
         record = self.record
-        half = type(record)(input_graph=record.input_graph, keeps_steps=record.keeps_steps)
-        record.backward = half
+        half = record.backward = type(record)(input_graph=record.input_graph)
+        half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
         try:

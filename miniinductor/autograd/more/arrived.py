@@ -59,7 +59,8 @@ class Variants(Backward):
 
     def again(self, missing: tuple[str, ...]) -> CompileRecord:
         """The record of a half that came from disk, with its graphs and texts."""
-        record = type(self.record)(joint_graph=self.record.joint_graph, keeps_steps=True)
+        record = type(self.record)(joint_graph=self.record.joint_graph)
+        record.keeps_steps = True
         with config.patch(debug=0):
             self.compile_graph(self.graph(missing), record, [])
         return record
