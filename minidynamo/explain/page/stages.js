@@ -8,7 +8,7 @@ import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
-const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference to the step before"]];
+const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
 
 /** The stages of the shown entry in order, without kernels, which have a pane of their own. */
 export function stagesShown() {
