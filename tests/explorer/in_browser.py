@@ -96,16 +96,19 @@ def test_pictures(chromium, pages, name, width, theme):
 def test_large_models_are_small_pages_that_open_at_once(chromium, tmp_path, name):
     make, largest, longest = LARGE[name]
     e = make()
-    start = time.perf_counter()
+    start = time.process_time()  # seconds of one processor: what else runs here does not matter
     path = Path(e.save(str(tmp_path / "page.html")))
-    made_in = time.perf_counter() - start
-    start = time.perf_counter()
-    opened = Opened(chromium, path)
-    open_in = time.perf_counter() - start
+    made_in = time.process_time() - start
+    opens = []
+    for _ in range(3):
+        start = time.perf_counter()
+        opened = Opened(chromium, path)
+        opens.append(time.perf_counter() - start)
+    open_in = min(opens)
     nodes = opened.ask("document.querySelectorAll('*').length")
     print(f"{name}: {path.stat().st_size} bytes, {made_in=:.2f} s, {open_in=:.2f} s, {nodes=}")
     assert path.stat().st_size < largest and nodes <= 5000
-    assert made_in < longest * SLOWER and open_in < SLOWER
+    assert made_in < longest and open_in < SLOWER
     opened.page.close()
 
 
