@@ -98,6 +98,16 @@ def test_a_program_without_source_and_with_html_in_its_names_gives_a_document():
     assert any(one["path"] == "<b>&\"'</b>" for one in found["files"])
 
 
+def test_a_recompilation_names_the_guard_that_failed():
+    e = minidynamo.explain(two_lines, dynamic=False).calls([(torch.ones(2, 3),), (torch.ones(4),)])
+    found = e.to_json()
+    provenance.check(found)
+    first, second = found["frames"][0]["entries"]
+    because = second["recompiled_because"]
+    [guard] = [one for one in first["guards"] if one["id"] == because["guard"]]
+    assert guard["line"] == because["line"] and because["expected"] != because["actual"]
+
+
 def test_what_a_function_does_without_a_graph_is_a_document_too():
     e = minidynamo.explain(lambda: 3)()
     provenance.check(document(e))

@@ -170,7 +170,12 @@ def codes_in(code: Any) -> list[Any]:
 def frame(name: str, group: list[Any], parent: str | None, files: Files) -> dict[str, Any]:
     first = group[0]
     lines, start = source_lines(first.code)
-    code = first.code
+    code, entries = first.code, [r for r in group if r.replacement_code is not None]
+    guards = {
+        id(one): f"{name}.{n}/guard{k}"
+        for n, record in enumerate(entries)
+        for k, one in enumerate(record.guards)
+    }
     return {
         "id": name,
         "function": first.function,
@@ -184,8 +189,7 @@ def frame(name: str, group: list[Any], parent: str | None, files: Files) -> dict
         "calls": sum(r.hits + 1 for r in group if r.replacement_code is not None),
         "breaks": breaks(name, group, files),
         "entries": [
-            entry(f"{name}.{n}", record, files)
-            for n, record in enumerate(r for r in group if r.replacement_code is not None)
+            entry(f"{name}.{n}", record, guards, files) for n, record in enumerate(entries)
         ],
     }
 
@@ -228,13 +232,14 @@ def path_of(path: str) -> str:
 
 
 # --- entries --------------------------------------------------------------------------------------
-def entry(name: str, record: Any, files: Files) -> dict[str, Any]:
+def entry(name: str, record: Any, ids: dict[int, str], files: Files) -> dict[str, Any]:
+    """ids: of the guards of all entries of the frame."""
     directions = directions_of(record, name)
     stages = stages_of(record, name, directions, files)
     guards = [guard(name, n, one, stages[0], files) for n, one in enumerate(record.guards)]
     found: dict[str, Any] = {
         "id": name,
-        "recompiled_because": recompiled(record, files),
+        "recompiled_because": recompiled(record, ids, files),
         "guards": guards,
         "symbols": symbols(record),
         "times": times(record),
@@ -258,6 +263,7 @@ def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[s
         "actual": "",  # the call that the entry was compiled for: what is expected
         "line": line,
         "origins": [f"{line['file']}:{line['line']}"] if line else [],
+        "reason": "" if line else "what every graph depends on: the state of the thread",
     }
 
 
@@ -267,13 +273,13 @@ def expected_value(one: Any) -> str:
     return shown(pins[0]) if len(pins) == 1 else ""
 
 
-def recompiled(record: Any, files: Files) -> dict[str, Any] | None:
+def recompiled(record: Any, ids: dict[int, str], files: Files) -> dict[str, Any] | None:
     """Why the newest of the entries before did not take the call."""
     if not record.failures:
         return None
     failed = record.failures[-1]
     return {
-        "guard": "",
+        "guard": ids.get(id(failed.guard), ""),
         "kind": failed.guard.kind,
         "text": failed.reason,
         "expected": failed.expected,

@@ -279,6 +279,7 @@ PARTS = "puts together what another buffer holds in parts"
 def fused_ir(stage: Stage, text: str, loops: Stage, lowered: Stage) -> Stage:
     """Groups, buffers and statements, which come from those of the loop IR."""
     statements = Statements(loops)
+    groups: list[tuple[int, tuple]] = []
     for line, name, marks, reason, op in about_lines(text):
         if not name:
             stage.line(line)
@@ -293,6 +294,11 @@ def fused_ir(stage: Stage, text: str, loops: Stage, lowered: Stage) -> Stage:
         about = {} if origins else {"reason": PARTS}
         made = stage.node(unused(name, stage.names), op, origins, **about)
         stage.line(line, [made])
+        if op == "group":
+            groups.append((len(stage.lines) - 1, marks))
+    for line, marks in reversed(groups):  # alike parts of one kernel, whose bodies are not shown
+        for name in [mark for mark in marks if mark not in stage.names]:
+            stage.lines[line].append(stage.node(name, "buffer", loops.ids([name])))
     return stage
 
 
@@ -321,7 +327,9 @@ class Statements:
 def numbered_lines(stage: Stage, text: str, origins: Stage, reason: str) -> Stage:
     """Lines of a kernel or a wrapper: objects that are called by their numbers."""
     for number, (line, _, marks, why, _) in enumerate(about_lines(text), 1):
-        found = origins.ids(marks)
+        # of an alike part of the kernel only the buffer is known, not its statements
+        shown = [mark if mark in origins.names else mark.partition(".")[0] for mark in marks]
+        found = origins.ids(shown)
         why = "" if found else why or reason
         stage.line(line, [stage.node(str(number), "line", found, reason=why)])
     return stage

@@ -128,6 +128,21 @@ def check(document):
         for entry in frame["entries"]:
             for stage in entry["stages"]:
                 check_stage(stage, entry, known, origins)
+            check_rows(entry, known)
+
+
+def check_rows(entry, known):
+    """Guards, saved values, kernels, fusions, memory, eager kernels."""
+    for guard in entry["guards"]:
+        assert guard["origins"] or guard["reason"], guard
+    named = [saved["node"] for saved in entry["saved"]]
+    named += [entry["recompiled_because"]["guard"]] if entry["recompiled_because"] else []
+    named += [life["buffer"] for memory in entry["memory"] for life in memory["lives"]]
+    for rows in (entry["kernels"], entry["fusions"]):
+        named += [one for row in rows for one in row["nodes"]]
+    named += [one for row in entry["eager_kernels"] for one in row["origins"] if "/" in one]
+    assert all(one in known for one in named), [one for one in named if one not in known]
+    assert all(row["origins"] for row in entry["eager_kernels"])
 
 
 def check_schema(document):
