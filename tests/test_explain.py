@@ -6,7 +6,6 @@ import html.parser
 import re
 import itertools
 import random
-import re
 
 import pytest
 import torch

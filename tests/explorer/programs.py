@@ -85,15 +85,7 @@ def explain_mlp_training():
 def explain_breaks():
     """Three kinds of breaks, one of them in a helper of a helper, a loop, and a recompilation."""
     with torch.no_grad():
-        e = minidynamo.explain(breaking)(torch.randn(8, 8))
-        e.compiled_function(torch.randn(5, 8))
-    from minidynamo import records
-    from minidynamo.explain import Explanation
-
-    counters = {group: dict(found) for group, found in records.counters.items()}
-    made = Explanation(e.name, e.result, list(records.frames), counters, e.compiled_function)
-    made.arguments = getattr(e, "arguments", [])
-    return made
+        return minidynamo.explain(breaking).calls([(torch.randn(8, 8),), (torch.randn(5, 8),)])
 
 
 def gpt2(layers: int) -> tuple[Any, torch.Tensor]:

@@ -4,7 +4,7 @@ import { make } from "./dom.js";
 import { KIND_NAMES } from "./model.js";
 import { choose, chooseNothing, onChange, state, step } from "./state.js";
 
-const MOST = 8; // buttons of one kind
+const MOST = 5; // buttons of one kind
 const INVITATION = `Click on anything, or press Enter: where it came from, and what came of it, lights
   up everywhere. ? lists the keys.`;
 
@@ -21,7 +21,8 @@ export function aboutStrip(showStage) {
       if (!thing || id === state.chosen || thing.kind === "entry" || thing.kind === "frame") continue;
       const stage = model.stages.get(thing.stage);
       const title = stage?.title ?? KIND_NAMES[thing.kind];
-      const order = thing.kind === "line" ? -1 : (stage?.step ?? 1000);
+      const isLate = !stage || stage.kind === "bytecode" || stage.kind === "replacement";
+      const order = thing.kind === "line" ? -1 : (isLate ? 1000 : stage.step);
       if (!found.has(title)) found.set(title, { title, order, ids: [] });
       found.get(title).ids.push(id);
     }

@@ -201,8 +201,7 @@ export class GraphView {
 
 function kindOf(node) {
   if (node.op === "placeholder" || node.op === "get_attr") return "input";
-  if (node.saved) return "saved";
-  return node.direction === "backward" ? "backward" : "call";
+  return node.half === "saved" || node.half === "backward" ? node.half : "call";
 }
 
 const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);

@@ -29,6 +29,7 @@ export function guardsPane() {
     row.append(code);
     if (guard.actual) row.append(make("span", { class: "note" }, `  here: ${guard.actual}`));
     if (guard.line) row.append(make("span", { class: "note" }, `  # ${state.model.name(lineId(guard.line))}`));
+    else if (guard.reason) row.append(make("span", { class: "note" }, `  # ${guard.reason}`));
     row.title = guard.code;
     row.classList.toggle("lit", state.lit.has(guard.id));
     row.classList.toggle("chosen", state.chosen === guard.id);

@@ -34,6 +34,19 @@ function labelOf(stage, { name, op }) {
   return stage.kind === "kernel" || stage.kind === "wrapper" ? `line ${name}` : name;
 }
 
+/** In the joint graph: which nodes are saved, and which only the backward half computes. */
+function markHalves(entry) {
+  const joint = entry.stages.find(({ kind }) => kind === "joint");
+  const later = entry.stages.filter(({ step, direction }) => step > joint?.step && direction === "forward");
+  const forward = new Set(later.flatMap(({ nodes }) => nodes.flatMap(({ origins }) => origins)));
+  const saved = new Set(entry.saved.filter((each) => !each.is_input).map(({ node }) => node));
+  for (const node of joint?.nodes ?? []) {
+    const isEdge = node.op === "placeholder" || node.op === "output";
+    node.half = isEdge || forward.has(node.id) ? "forward" : "backward";
+    if (saved.has(node.id)) node.half = "saved";
+  }
+}
+
 /** Everything that is known of a run. */
 export class Model {
   constructor(content) {
@@ -74,6 +87,7 @@ export class Model {
       this.add(guard.id, "guard", shortPath(guard.code), guard.kind, from, entry.id, "", guard);
     }
     for (const stage of entry.stages) this.addStage(entry, stage);
+    markHalves(entry);
     for (const found of entry.kernels) {
       const moved = found.bytes_read + found.bytes_written;
       this.add(found.id, "kernel", found.name, `${moved} bytes`, found.nodes, entry.id, found.stage, found);

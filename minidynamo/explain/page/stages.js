@@ -8,7 +8,12 @@ import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
-const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference to the step before"]];
+const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
+
+const MARKS = {
+  saved: ["▣", "saved for the backward half: the cut goes through here"],
+  backward: ["←", "of the backward half"],
+};
 
 /** The stages of the shown entry in order, without kernels, which have a pane of their own. */
 export function stagesShown() {
@@ -55,6 +60,7 @@ export function stagesPane() {
     const stage = stages[index];
     row.append(make("span", { class: "number" }, line >= 0 ? String(line + 1) : ""));
     if (view === "difference") row.append(make("span", { class: "gutter" }, sign));
+    if (stage.kind === "joint") row.append(halfMark(stage.lines[line]?.[0]));
     const code = make("span", { class: "code" });
     paintCode(code, text, stage.language);
     row.append(code);
@@ -62,6 +68,13 @@ export function stagesPane() {
     row.classList.toggle("removed", sign === "−");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));
     row.classList.toggle("chosen", line >= 0 && Boolean(isChosen(stage, line)));
+  }
+
+  /** In the joint graph: what the cut saves, and what is backward. */
+  function halfMark(id) {
+    const half = state.model.things.get(id)?.half ?? "";
+    const [mark, title] = MARKS[half] ?? ["", ""];
+    return make("span", { class: `gutter ${half}`, title }, mark);
   }
 
   function isChosen(stage, line) {
