@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: docs quick style types soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -27,6 +27,12 @@ check-site: $(READY)	# the built pages in headless Chromium (needs playwright an
 test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
+
+# origins of every object over 200 random programs and 10 models, and the page in headless Chromium
+# (a `chromium` on PATH; PICTURES=folder keeps screenshots)
+test-explorer: $(READY)
+	@$(BIN)/python -m pip install -q -e ".[explorer]"
+	@MINI_PICTURES=$(PICTURES) TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/explorer/*.py
 
 # for every commit, in two minutes: layout, names, types, and a few tests of each file
 quick: $(READY) style

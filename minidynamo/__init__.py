@@ -12,6 +12,7 @@ without torch: everything else loads on first use. Mirrors torch/_dynamo (paper 
 """
 
 import importlib
+import sys
 from typing import Any
 
 from miniinductor.version import __version__ as __version__
@@ -29,18 +30,24 @@ _HOME = {  # public name -> the file where it lies
     "list_backends": "backends",
     "counters": "records",
     "Unsupported": "exceptions",
+    "BackendError": "exceptions",
 }
 __all__ = [*_HOME, "config", "explain"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    if name in ("config", "records", "backends", "convert_frame", "explain"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        importlib.import_module(f"{__name__}.{_HOME[name]}")
+    elif name in ("config", "records", "backends", "convert_frame", "explain"):
+        globals()[name] = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # a compiled function may be the first to read one: then there is no import to trace
+    for public, file in _HOME.items():
+        value = getattr(sys.modules.get(f"{__name__}.{file}"), public, None)
+        if value is not None:
+            globals().setdefault(public, value)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from . import frame_hook
+from . import frame_hook, records
 from .backends import Backend
 from .convert_frame import FrameCompiler
+from .skipping import skip_reason
 from .symbolic_eval import registry, torch_rules
 from .variables.constant import ConstantVar
 
@@ -38,27 +39,39 @@ def compile(
     arguments'), False (none); see dynamic.py. Raises TypeError if it is given something that cannot
     be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
-    for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
+    check_options(mode=mode, dynamic=dynamic, fullgraph=fullgraph)
+    if fn_or_module is None:
+        return lambda target: compile(
+            target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode
+        )
+    return compiled_by(FrameCompiler.of(backend, fullgraph, dynamic, mode), fn_or_module)
+
+
+def check_options(**options: Any) -> None:
+    for name, value in options.items():
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
             )
-    if fn_or_module is None:
-        return lambda target: compile(
-            target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode
-        )
+
+
+def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
+    """A function or module whose frames this compiler compiles."""
     if not callable(fn_or_module):
         raise TypeError(
             f"compile() takes a function or a module, not {type(fn_or_module).__name__}"
         )
-    compiler = FrameCompiler.of(backend, fullgraph, dynamic, mode)
     if torch_rules.is_leaf(fn_or_module):
         fn_or_module = framed(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+        code = fn_or_module.__code__
+        compiler.compiled_by_name[id(code)] = code
+        if reason := skip_reason(code):
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
     target = fn_or_module
     if isinstance(
         target, frame_hook.Switched

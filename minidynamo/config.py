@@ -19,6 +19,9 @@ from typing import Any
 
 # the compiler's own failures raise instead of running the frame eagerly
 raise_internal_errors = False
+# a backend of the user's that raises is recorded, and the frame runs eagerly, where otherwise the
+# user's call raises `BackendError`
+suppress_backend_errors = False
 recompile_limit = 8  # entries per code object and `self`; then the code runs as plain Python
 # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
 step_limit = 500_000
@@ -36,6 +39,8 @@ capture_scalar_outputs = False
 undo_bytes = 1 << 20
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
+# a folder: what this process compiles is written there as a page when it ends, explain/trace.py
+trace_folder = os.environ.get("MINI_TRACE", "")
 
 
 @contextmanager

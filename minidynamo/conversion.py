@@ -26,12 +26,12 @@ from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of, watch
 from .entry_guards import entry_guards, pinned_sizes
-from .exceptions import Break, Restart, SkipFrame, Unsupported
+from .exceptions import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from .foreign import faults, ours
 from .graph_capture import OutputGraph
 from .guards import Guard
 from .reconstruct import Codegen
-from .records import BreakRecord, FrameRecord, internal_error
+from .records import BreakRecord, FrameRecord, internal_error, note_error
 from .replacement import GraphCall, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
@@ -165,7 +165,7 @@ class Conversion:
             return True
         if any(may_follow(self.compiler, self.code, self.args) for may_follow in hooks.HOPES):
             return True
-        raise SkipFrame(f"no tensor before a graph break: {frame.split[1].reason}")
+        raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> GraphCall:
         """The backend's work on the captured graph."""
@@ -206,9 +206,30 @@ class Conversion:
                     f"the backend returned {type(compiled).__name__}, nothing that can be called"
                 )
         except self.backend_faults() as error:
-            internal_error(error, self.record, f"backend {compiler.backend_name}: ")
+            self.note_backend_error(error)
             return gm.forward
         return compiled
+
+    def note_backend_error(self, error: Exception) -> None:
+        """The backend failed.  Raises BackendError where it is the user's, unless they want it
+        otherwise."""
+        name, record = self.compiler.backend_name, self.record
+        if backends.is_own(self.compiler.backend):
+            internal_error(error, record, f"backend {name}", self.user_line())
+        elif config.suppress_backend_errors:
+            note_error(error, record, f"backend {name}", self.user_line())
+        else:
+            raise BackendError(
+                f"the backend {name!r} failed for {record.function} at {self.user_line()}: "
+                f"{type(error).__name__}: {error}\n"
+                "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
+            ) from error
+
+    def user_line(self) -> str:
+        """The line of the frame at which tracing has arrived."""
+        root = getattr(self.attempts[-1], "root", None) if self.attempts else None
+        line = root.line if root is not None else self.code.co_firstlineno
+        return f"{self.code.co_filename}:{line}"
 
     def backend_faults(self) -> Any:
         """The exceptions of the backend that are answered by running the graph as it is: of one of
@@ -236,18 +257,14 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
 
 def count_breaks(record: FrameRecord) -> None:
     for found in record.graph_breaks:
-        # "loop": the consequence of an earlier break inside the loop
-        group = "loop_splits" if found.kind == "loop" else "graph_breaks"
+        group = "loop_splits" if found.is_consequence else "graph_breaks"
         records.counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
 
 
 def explain_break(found: Break) -> str:
     """What the user is told under fullgraph=True."""
-    file, line, function = found.stack[-1]
-    text = [
-        f"graph break under fullgraph=True: {found.reason}",
-        f'  File "{file}", line {line}, in {function}',
-    ]
+    text = [f"graph break under fullgraph=True: {found.reason}"]
+    text += [f'  File "{file}", line {line}, in {function}' for file, line, function in found.stack]
     if found.hint:
         text.append(f"  hint: {found.hint}")
     return "\n".join(text)

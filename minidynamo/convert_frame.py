@@ -26,9 +26,9 @@ from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
 from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
-from .exceptions import SkipFrame, Unsupported
+from .exceptions import BackendError, Break, NoTensors, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .records import FrameRecord, debug, internal_error
+from .records import FrameRecord, debug, internal_error, tell
 from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
@@ -104,14 +104,16 @@ class FrameCompiler:
         conversion = Conversion(self, function, code, args, record, policy)
         try:
             entry = conversion.run()
-        except Unsupported:
+        except (Unsupported, BackendError):
             raise
         except ours(SkipFrame, RecursionError) as skipped:
             # RecursionError: the program has a container that contains itself
             self.skip(code, record, str(skipped))
+            if not isinstance(skipped, NoTensors) or id(code) in self.compiled_by_name:
+                tell_skipped(record, skipped, conversion.user_line())
             return None
         except faults() as error:
-            internal_error(error, record)
+            internal_error(error, record, records.OURS, conversion.user_line())
             self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
             return None
         finally:
@@ -138,20 +140,26 @@ class FrameCompiler:
             record.failed_guard, record.recompile_reason = failure
             for note in hooks.FAILED_GUARDS:
                 note(self, code, record.failed_guard)
-        if len(before) >= config.recompile_limit:
+        is_full = len(before) >= config.recompile_limit
+        if not (is_full and limit_of(code) in records.TOLD):  # each call comes here from then on
+            for judge in hooks.RECOMPILING:
+                judge(record, before, function, args)
+        if is_full:
             self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
+        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
         return True
 
     def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
         """There are too many entries: say so, and compile no more of them."""
+        place = f"{code.co_filename}:{code.co_firstlineno}"
         message = (
-            f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {count} times "
+            f"{code.co_name} ({place}) was compiled {count} times "
             f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
             f"Last guard that failed: {record.recompile_reason}"
         )
+        tell(limit_of(code), message + record.advice)
         records.counters["skipped"][message] += 1
         record.skipped = message
         records.remember(record)
@@ -166,6 +174,22 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+
+
+def limit_of(code: types.CodeType) -> tuple[str, str, int]:
+    """What `tell` is told about when the code has too many entries."""
+    return "recompile limit", code.co_filename, code.co_firstlineno
+
+
+def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:
+    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+    cause, hint = skipped.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
+    tell(("skipped", record.function, line), text)
 
 
 def show(record: FrameRecord) -> None:
@@ -209,3 +233,4 @@ def reset() -> None:
             forget()
         records.frames.clear()
         records.counters.clear()
+        records.TOLD.clear()

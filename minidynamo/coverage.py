@@ -7,10 +7,14 @@ wrapped, opcodes), and breaks the graph where nothing is registered.  See `minii
 """
 
 import functools
+import importlib
 
 from miniinductor.coverage import load_folders
 
+from . import config
+
 FOLDERS = ("rules", "variables.more", "extras")
+TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of everything
 
 
 @functools.cache
@@ -18,3 +22,5 @@ def load() -> None:
     """Load minidynamo's coverage, once, and what both packages trace with."""
     load_folders("miniinductor", ("more", "fakes"))
     load_folders("minidynamo", FOLDERS)
+    if config.trace_folder:
+        importlib.import_module(TRACE).start_in(config.trace_folder)

@@ -38,14 +38,16 @@ def owner_of(args: Sequence[Any]) -> int | None:
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
-    """The compiler's entries of this code: each module has its own."""
-    return [
+    """The compiler's entries of this code, the oldest first: each module has its own.  (The hook
+    keeps those that were used last in front.)"""
+    found = [
         entry
         for entry in frame_hook.get_cache(code) or []
         if type(entry) is CacheEntry
         and entry.compiler is compiler
         and (owner is None or entry.owner == owner)
     ]
+    return sorted(found, key=lambda entry: entry.record.number)
 
 
 def watch(

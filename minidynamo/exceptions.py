@@ -2,6 +2,7 @@
 
 Unsupported        for the user, under fullgraph=True: a graph break with its line
 SpecializationError  for the user: `mark_dynamic` could not be kept, with the line
+BackendError       for the user: the backend that they gave has raised
 Break              the evaluator met something it cannot trace: the root frame is split there
 Restart            analysis starts over, knowing the places where it must split
 SkipFrame          this frame cannot be split: run it as plain Python
@@ -17,6 +18,10 @@ class Unsupported(RuntimeError):
 
 class SpecializationError(Unsupported):
     """A size that was marked dynamic had to be taken as a number."""
+
+
+class BackendError(RuntimeError):
+    """A backend of the user's has raised: `__cause__` is what it raised."""
 
 
 class Break(Exception):
@@ -43,7 +48,11 @@ class Restart(Exception):
 
 
 class SkipFrame(Exception):
-    """Run the frame as it is; `reason` is recorded."""
+    """Run the frame as it is; `reason` is recorded, and the user is told."""
+
+
+class NoTensors(SkipFrame):
+    """There is nothing to compile in it, which is nothing to tell."""
 
 
 class ObservedException(Exception):

@@ -9,8 +9,9 @@ Out:  a node in `graph` (executed once with fake tensors) and a variable for its
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
 Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
-placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`
-and `module_path`. Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`,
+`instruction` (at which byte of the root's code it ends) and `module_path`.
+Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
@@ -363,6 +364,7 @@ class OutputGraph(Builder):
         meta = node.meta
         meta["example_value"] = result
         meta["user_stack"] = stack = tx.user_stack()
+        meta["instruction"] = self.root.instruction_end()
         file, line, function = stack[-1]
         text = linecache.getline(file, line).strip()
         meta["source_line"] = (file, line, text)

@@ -306,7 +306,7 @@ class GuardFunction:
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
-        scope = dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
+        scope = self.scope(func, *values)
         for guard in self.guards:
             try:
                 text = guard.text(self.evaluable)
@@ -315,6 +315,10 @@ class GuardFunction:
             except ours(Exception) as error:
                 return guard, f"{type(error).__name__}: {error}"
         return None
+
+    def scope(self, func: Any, *values: Any) -> dict[str, Any]:
+        """What the names in the guards mean in a call with these parameters."""
+        return dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
 
     def evaluable(self, node: Source) -> str:
         """The whole access, over the parameters of `check`."""

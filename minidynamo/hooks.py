@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .conversion import Conversion
     from .convert_frame import FrameCompiler
     from .graph_capture import OutputGraph
+    from .entries import CacheEntry
     from .guards import Guard
+    from .records import FrameRecord
     from .reconstruct import Codegen
     from .symbolic_eval.evaluator import RootFrame
     from .variables.base import Variable
@@ -32,6 +34,8 @@ THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (compiler, code, guard of an earlier entry that failed)
 FAILED_GUARDS: "list[Callable[[FrameCompiler, types.CodeType, Guard], None]]" = []
+# called with (record, entries that did not fit, function, arguments) before one more is made
+RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
 # (conversion, traced frame): was something learned that makes another attempt worthwhile?
 LESSONS: "list[Callable[[Conversion, RootFrame], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?

@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 
 import collections
 import itertools
+import logging
 import sys
 import time
 import traceback
@@ -25,6 +26,7 @@ from torch import fx
 from . import config
 
 if TYPE_CHECKING:
+    from .extras.guard_values import GuardFailure
     from .guards import Guard
     from .sources import Source
     from .symbolic_shapes import ShapeEnv
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class BreakRecord:
-    """A graph break: `stack` is [(file, line, function), ...], outermost first."""
+    """A graph break: `stack` is [(file, line, function), ...], outermost first; `file` and `line`
+    are where it ends, perhaps in a function that the frame calls."""
 
     kind: str
     reason: str
@@ -44,6 +47,11 @@ class BreakRecord:
     def __str__(self) -> str:
         hint = f" (hint: {self.hint})" if self.hint else ""
         return f"{self.reason} at {self.file}:{self.line}{hint}"
+
+    @property
+    def is_consequence(self) -> bool:
+        """Does it only follow from an earlier break inside the same loop?"""
+        return self.kind == "loop"
 
 
 @dataclass(eq=False, repr=False)
@@ -72,6 +80,11 @@ class FrameRecord:
     error: str = ""  # traceback of a failure of the compiler itself
     failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
     recompile_reason: str = ""  # what it found
+    # why no earlier entry fitted: one for each whose guards are false, the oldest first
+    # (extras/guard_values.py); `advice` says the same, and what to do, in a message
+    failures: "list[GuardFailure]" = field(default_factory=list)
+    advice: str = ""
+    number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -128,6 +141,9 @@ class Counters(dict):
     __repr__ = __str__
 
 
+OURS = "minidynamo"
+LOG = logging.getLogger(OURS)
+TOLD: set[Any] = set()  # what `tell` was told about
 counters = Counters()
 frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
 
@@ -139,12 +155,32 @@ def remember(record: FrameRecord) -> None:
     frames.append(record)
 
 
-def internal_error(error: BaseException, record: FrameRecord, where: str = "") -> None:
-    """Write a fault of the compiler's own down, or raise it where the tests want that."""
+def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write a fault of the compiler's own down, or raise it where the tests want that.
+
+    where: the part of the compiler; line: of the user's."""
     if config.raise_internal_errors:
         raise error
+    note_error(error, record, where, line)
+
+
+def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
     record.error = "".join(traceback.format_exception(error))
-    counters["errors"][f"{where}{type(error).__name__}: {error}"] += 1
+    text = f"{type(error).__name__}: {error}"
+    counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
+    tell(
+        (where, line),
+        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
+        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
+    )
+
+
+def tell(about: Any, text: str) -> None:
+    """Warn, once for each `about`, of what costs the user speed or graphs."""
+    if about not in TOLD:
+        TOLD.add(about)
+        LOG.warning(text)
 
 
 def debug(level: int, text: str) -> None:

@@ -57,6 +57,17 @@ def is_resume_code(code: types.CodeType) -> bool:
     return code.co_name.startswith("<resume of")
 
 
+def continued(code: types.CodeType) -> types.CodeType | None:
+    """The function's code of which this is the rest, or None."""
+    reference, _ = _origins.get(id(code), (lambda: None, []))
+    return reference()
+
+
+def function_name(code: types.CodeType) -> str:
+    """What the user calls the function: that of which this may be the rest."""
+    return code.co_name.split("<resume of ")[-1].split(" at line")[0]
+
+
 class CannotSplit(SkipFrame):
     """No resume function can start here; the message says why.  The frame runs as plain Python,
     recorded as skipped."""
@@ -161,7 +172,6 @@ def _make_resume_code(
             raise CannotSplit("super() may follow")
         body = SUPER_CALLS[-1](code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
-    original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
     made = assemble(
         code,
         prefix + rest,
@@ -173,7 +183,7 @@ def _make_resume_code(
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
-        co_name=f"<resume of {original} at line {line}>",
+        co_name=f"<resume of {function_name(code)} at line {line}>",
     )
     _origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
     weakref.finalize(made, _origins.pop, id(made), None)

@@ -23,7 +23,6 @@ torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrapper
 """
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +58,7 @@ from .lowering import lower_graph
 from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
-from .records import CompileRecord, Later
+from .records import CompileRecord, Later, first_line, print_stages, tell
 from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
@@ -133,6 +132,7 @@ class Compilation:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
         check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
+        self.record.keeps_steps |= config.keep_steps
         try:
             return CompiledGraph(self.callable(), self.record)
         except NOT_COMPILED as error:
@@ -145,6 +145,7 @@ class Compilation:
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
+        tell(f"the graph of {first_line(self.gm)} runs eagerly: {reason}")
         return CompiledGraph(self.gm.forward, self.record)
 
     def callable(self) -> Callable:
@@ -189,7 +190,8 @@ class Compilation:
             joint = trace_forward(self.gm, self.inputs, decompositions)
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
         with record.timed("graph passes"):
-            optimize(joint.graph)
+            record.keep_step("functionalization", joint.graph)
+            optimize(joint.graph, record.keep_step)
         with record.timed("patterns"):
             context = Context(record, inference=True, decompositions=decompositions)
             joint.graph = self.rewritten(joint.graph, context)
@@ -202,8 +204,10 @@ class Compilation:
             joint = trace_joint(gm, self.inputs, held, self.decompositions())
         record.aten_graph = joint.recorded
         with record.timed("graph passes"):
-            optimize(joint.graph)
+            record.keep_step("functionalization", joint.graph)
+            optimize(joint.graph, record.keep_step)
             joint.graph = self.laid_out(joint.graph)
+            record.keep_step("layouts", joint.graph)
             record.joint_graph = joint.graph
         with record.timed("partition"):
             parts = partition(joint, len(self.inputs) + len(held), is_cheap)
@@ -282,7 +286,9 @@ def generate(
     """Lower, fuse and build one functional graph."""
     with record.timed("layouts"):
         context = Context(record, inference=record.joint_graph is None, written=written)
+        record.keep_step("partition", functional)
         functional = changed(LAYOUTS, functional, context)
+    record.lowered_graph = functional
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:
@@ -350,7 +356,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
             schedule.nodes = order.topological(join(schedule, record))
-    record.fused_ir = Later(lambda: str(schedule))
+    record.fused_ir = Later(schedule.listing)
     return schedule
 
 
@@ -409,16 +415,3 @@ def layout_of(value: object) -> tuple | None:
     shape = tuple(value.shape)
     strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
     return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()
-
-
-def print_stages(record: CompileRecord) -> None:
-    """What MINI_DEBUG asks for, on stderr."""
-    stages: tuple[tuple[int, Callable[[], list]], ...] = (
-        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
-        (2, lambda: [record.loop_ir, record.fused_ir]),
-        (3, lambda: record.fusions),
-        (4, lambda: [kernel.source for kernel in record.kernels]),
-    )
-    for level, texts in stages:
-        if config.debug >= level:
-            print(*texts(), sep="\n", file=sys.stderr)

@@ -66,6 +66,7 @@ verify = True  # the verifier checks the IR between stages
 raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
 # printed on stderr: 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 debug = int(os.environ.get("MINI_DEBUG", "0"))
+keep_steps = False  # the record has the graph after each pass (`explain` switches it on)
 # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))

@@ -31,7 +31,8 @@ import torch
 
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .hooks import extended
-from .ir import ComputedBuffer, origin
+from .ir import ComputedBuffer, origin, playing
+from .listings import Marked
 from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import simplify
@@ -69,6 +70,14 @@ class Instruction:
     result: Result
     block: tuple["Instruction", ...] = ()  # the instructions of a masked body
     origin: str = ""  # the FX node it comes from
+    # (buffer, result) of the instruction that was recorded first, whatever was made of it since
+    first: tuple[str, Result] = ("", Ref(0))
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """(what later stages call it, such as "buf0.3", its FX node)"""
+        buffer, result = self.first
+        return f"{buffer}.{result.number if isinstance(result, Ref) else result}", self.origin
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -77,6 +86,7 @@ class Recorder(OpsHandler):
     computed as a value, such as arange(n) + 1, becomes an index expression.)"""
 
     origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
+    buffer = ""  # whose body it is
     flat_reduction_index: sympy.Expr
 
     def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
@@ -93,7 +103,9 @@ class Recorder(OpsHandler):
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
-        self.instructions.append(Instruction(op, args, result, block, self.origin or origin.value))
+        first = (self.buffer, result) if playing.value is None else playing.value.first
+        node = self.origin or origin.value
+        self.instructions.append(Instruction(op, args, result, block, node, first))
         self.seen[key] = result
         return result
 
@@ -158,7 +170,7 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
-    recorder.flat_reduction_index = flatten(r, inner)
+    recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
     origin.value = ""
     with set_handler(recorder):
         run_body(buffer, x, r)
@@ -265,11 +277,13 @@ class LoopBody:
     instructions: list[Instruction]
 
     def __repr__(self) -> str:
+        return "\n    ".join(self.listing())
+
+    def listing(self) -> list[str]:
         printer = PrintHandler()
         self.play(printer)
-        return "\n    ".join(
-            [f"for {', '.join(f'{v} < {n}' for v, n in self.ranges().items())}:", *printer.lines]
-        )
+        loops = ", ".join(f"{v} < {n}" for v, n in self.ranges().items())
+        return [Marked.of(f"for {loops}:", reason="a loop"), *printer.lines]
 
     @property
     def x(self) -> list[sympy.Symbol]:
@@ -342,17 +356,21 @@ class LoopBody:
                 return arg.xreplace(symbols)
             return arg
 
-        for instruction in self.instructions if instructions is None else instructions:
-            handler.origin = instruction.origin
-            if instruction.op == "masked":
-                mask, _, other = instruction.args
-                block = functools.partial(self.play_block, handler, instruction, values)
-                result = handler.masked(values[mask], block, other)
-            else:
-                result = getattr(handler, instruction.op)(*map(decode, instruction.args))
-            values[instruction.result] = result
-            if isinstance(instruction.result, sympy.Symbol):
-                symbols[instruction.result] = result
+        before = playing.value
+        try:
+            for instruction in self.instructions if instructions is None else instructions:
+                handler.origin, playing.value = instruction.origin, instruction
+                if instruction.op == "masked":
+                    mask, _, other = instruction.args
+                    block = functools.partial(self.play_block, handler, instruction, values)
+                    result = handler.masked(values[mask], block, other)
+                else:
+                    result = getattr(handler, instruction.op)(*map(decode, instruction.args))
+                values[instruction.result] = result
+                if isinstance(instruction.result, sympy.Symbol):
+                    symbols[instruction.result] = result
+        finally:
+            playing.value = before
         return values
 
     def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:

@@ -31,8 +31,11 @@ from .ir import (
     Reduction,
     Scan,
     Scatter,
+    origin,
+    playing,
 )
 from .ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, Value, fill, ops, set_handler
+from .listings import Listing, Marked
 from .sizes.expressions import Size
 
 
@@ -41,27 +44,33 @@ class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.lines: list[Marked] = []
         # "exp(tmp0)" -> "tmp1"; what an indirect_indexing is given -> its symbol
         self.names: dict[Any, Any] = {}
         self.count = itertools.count()
         self.indirect = itertools.count()
 
-    def emit(self, text: str) -> str:
+    def emit(self, op: str, text: str) -> str:
         if text not in self.names:
             self.names[text] = f"tmp{next(self.count)}"
-            self.lines.append(f"{self.names[text]} = {text}")
+            self.say(f"{self.names[text]} = {text}", op)
         return self.names[text]
 
+    def say(self, text: str, op: str) -> None:
+        """A line, which comes from the instruction or the FX node whose op is called."""
+        instruction = playing.value
+        name, node = ("", origin.value) if instruction is None else instruction.about
+        self.lines.append(Marked.of(text, name, (node,) if node else (), op=op))
+
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        self.lines.append(f"store({name}, {index}, {value}{', ' + mode if mode else ''})")
+        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})", "store")
 
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         key = ("indirect", value, size, wrap_neg)
         if key not in self.names:
             symbol = self.names[key] = indirect_symbol(self.indirect)
             no_wrap = "" if wrap_neg else ", no wrap"
-            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})")
+            self.say(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})", "indirect_indexing")
         return self.names[key]
 
     def masked(self, mask: Value, body: Callable[[], Value], other: float) -> str:
@@ -71,8 +80,9 @@ class PrintHandler(OpsHandler):
         inner = self.lines
         self.lines, self.names = outer, names  # names that the body defined end with it
         name = f"tmp{next(self.count)}"
-        self.lines.append(f"{name} = masked({mask}, other={other}):")
-        self.lines += [f"    {line}" for line in [*inner, value]]
+        self.say(f"{name} = masked({mask}, other={other}):", "masked")
+        self.lines += [line.written(f"    {line}") for line in inner]
+        self.lines.append(self.lines[-1].written(f"    {value}"))
         return name
 
 
@@ -91,7 +101,7 @@ def _show(argument: Any) -> str:
 
 def _printed(name: str) -> Callable[..., str]:
     def method(self: PrintHandler, *args: Any, **kwargs: Any) -> str:
-        return self.emit(f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
 
     return method
 
@@ -99,28 +109,40 @@ def _printed(name: str) -> Callable[..., str]:
 fill(PrintHandler, _printed)
 
 
-def buffer_text(buffer: Any) -> str:
-    """One operation of a graph as text."""
+def buffer_lines(buffer: Any) -> list[Marked]:
+    """One operation of a graph as text: a head, and the statements of its body."""
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
     origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
+    handler, op = PrintHandler(), "buffer"
     if isinstance(buffer, MultiOutput):
-        return f"{buffer.name}: {where} = {buffer.source}{list(buffer.index)}{origins}"
-    if isinstance(buffer, ExternKernel):
+        what = f"{buffer.source}{list(buffer.index)}"
+    elif isinstance(buffer, ExternKernel):
         arguments = [_show(value) for value in buffer.args]
         arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
-        return f"{buffer.name}: {where} = {buffer.op}({', '.join(arguments)}){origins}"
-    assert isinstance(buffer, ComputedBuffer)
-    handler = PrintHandler()
-    with set_handler(handler):
-        run_body(buffer, *loop_indices(buffer.data))
-    ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
-    lines = [f"{buffer.name}: {where} = {type(buffer.data).__name__.lower()} {ranges}{origins}"]
-    return "\n".join(lines + [f"    {line}" for line in handler.lines])
+        what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
+    else:
+        assert isinstance(buffer, ComputedBuffer)
+        origin.value = ""
+        with set_handler(handler):
+            run_body(buffer, *loop_indices(buffer.data))
+        ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
+        what = f"{type(buffer.data).__name__.lower()} {ranges}"
+    made_of = sorted(map(str, buffer.origins))
+    head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
+    lines = [line.written(f"    {line}") for line in handler.lines]
+    for number, line in enumerate(lines):
+        line.name = f"{buffer.name}:{number}"
+    return [head, *lines]
 
 
-def graph_text(graph: Graph) -> str:
-    return "\n".join(buffer_text(b) for b in graph.operations)
+def buffer_text(buffer: Any) -> str:
+    """One operation of a graph as text."""
+    return "\n".join(buffer_lines(buffer))
+
+
+def graph_text(graph: Graph) -> Listing:
+    return Listing.of([line for buffer in graph.operations for line in buffer_lines(buffer)])
 
 
 setattr(Graph, "__repr__", graph_text)  # what a notebook shows of a lowered graph

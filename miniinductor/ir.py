@@ -89,6 +89,7 @@ def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
 
 
 origin = Current("")  # the FX node whose ops are being called
+playing = Current()  # the recorded Instruction that is being played to a handler, or None
 
 
 def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:

@@ -200,6 +200,7 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
         origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
         bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
         bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored),
+        about=kernel.about,
     )
 
 

@@ -99,6 +99,7 @@ class MemoryPlanner:
         self.slots: list[Size] = [0]
         self.in_arena: dict[str, tuple[int, int]] = {}
         self.symbolic = False  # are sizes expressions?
+        self.taken_over: dict[str, int] = {}  # buffer -> the step whose result is written over it
 
     def plan(self) -> MemoryPlan:
         self.find_lives()
@@ -145,10 +146,20 @@ class MemoryPlanner:
             lives.append((name, nbytes, position, dies))
 
     def record_lives(self, lives: Sequence[tuple[str, int, int, int]]) -> None:
+        """Write the lives down, and the most bytes that live at one step; bytes that one buffer
+        takes over from another belong to the new one from that step on."""
         below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
         at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
-        self.record.memory_lives = [(name, at.get(name), *life) for name, *life in lives]
-        self.record.memory_steps = [step_name(step) for step in self.steps]
+        changes = [0] * (len(self.steps) + 1)  # of the live bytes, at each step
+        record = self.record
+        record.memory_lives = []
+        for name, nbytes, first, last in lives:
+            last = min(last, self.taken_over.get(name, last + 1) - 1)
+            record.memory_lives.append((name, at.get(name), nbytes, first, last))
+            changes[first] += nbytes
+            changes[last + 1] -= nbytes
+        record.peak_live_bytes = max(itertools.accumulate(changes))
+        record.memory_steps = [step_name(step) for step in self.steps]
 
     def freed_after(self, step: Step, position: int) -> list[str]:
         """The names of what this step is the last to touch: `del` returns its memory early."""
@@ -192,6 +203,7 @@ class MemoryPlanner:
         dying = self.dying(step, name, position)
         if dying is None:
             return self.place_anew(name, nbytes, life)
+        self.taken_over[dying] = position
         if dying in self.in_arena:
             slot, offset = self.in_arena[name] = self.in_arena[dying]
             start = slot if self.symbolic else offset

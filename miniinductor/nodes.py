@@ -25,6 +25,7 @@ import torch
 
 from .dependencies import LoopBody, trace
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
+from .listings import Listing, Marked, indent
 from .sizes.symbols import Size, hint
 
 
@@ -37,6 +38,8 @@ class ScheduledNode(Protocol):
 
     names: list[str]  # buffers that it makes
     read_names: set[str]  # buffers that others have made and it reads
+
+    def listing(self) -> list[str]: ...
 
 
 Makers: TypeAlias = dict[ScheduledNode, set[ScheduledNode]]
@@ -79,6 +82,10 @@ class ExternNode:
         op = getattr(self.buffer, "op", "output of")
         return f"extern {self.names[0]}: {op} {sorted(self.read_names)}"
 
+    def listing(self) -> list[str]:
+        op = str(getattr(self.buffer, "op", "output of an eager kernel"))
+        return [Marked.of(str(self), self.names[0], sorted(map(str, self.buffer.origins)), op=op)]
+
 
 class Group:
     """Bodies that run in one kernel, over the same outer (and, for reductions, inner) loops."""
@@ -120,15 +127,23 @@ class Group:
         return Group(nodes, outer, inner)
 
     def __str__(self) -> str:
+        return "\n".join(self.listing())
+
+    def listing(self) -> list[str]:
+        """A head, and of each node its head and its statements."""
         kind = "reduction" if self.is_reduction else "pointwise"
         reduced = f" x reduce {list(self.inner)}" if self.inner else ""
-        lines = [f"{kind} kernel over {list(self.outer)}{reduced}"]
+        head = f"{kind} kernel over {list(self.outer)}{reduced}"
+        lines: list[str] = [
+            Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")
+        ]
         for node in self.nodes:
-            layout = node.buffer.layout
-            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
-            lines.append(f"  {node.name}: {layout.dtype} {list(layout.size)}  # {origins}")
-            lines += [f"    {line}" for line in str(node.body).splitlines()]
-        return "\n".join(lines)
+            layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
+            head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"
+            lines.append(Marked.of(head, node.name, origins, op="buffer"))
+            loop, *statements = node.body.listing()
+            lines += indent([loop]) + indent(statements, 2)
+        return lines
 
 
 def node_of(buffer: Any) -> ExternNode | Group:
@@ -239,4 +254,10 @@ class Schedule:
         return self.order.escaping
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.nodes))
+        return self.listing()
+
+    def listing(self) -> Listing:
+        lines: list[str] = []
+        for node in self.nodes:
+            lines += [*([""] if lines else []), *node.listing()]
+        return Listing.of(lines)

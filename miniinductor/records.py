@@ -10,11 +10,28 @@ In:   every stage of `compile_fx` fills it.  Out: `explain`, notebooks, tests an
 Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
+import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import fx
+
+from . import config
+from .listings import About, graph_listing
+
+LOG = logging.getLogger("miniinductor")
+TOLD: set[str] = set()
+
+
+def tell(text: str) -> None:
+    """Warn, once in these words, of what costs the user speed."""
+    if text not in TOLD:
+        TOLD.add(text)
+        LOG.warning(text)
 
 
 @dataclass
@@ -26,6 +43,7 @@ class Fallback:
     kind: str
     reason: str
     line: str = ""
+    node: str = field(default="", repr=False)  # of the graph that is lowered
 
 
 @dataclass
@@ -52,6 +70,7 @@ class KernelRecord:
     origins: list[str]
     bytes_read: int = 0
     bytes_written: int = 0
+    about: list[About] = field(default_factory=list)  # of each line, see Listing
 
     def __repr__(self) -> str:
         moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"
@@ -72,6 +91,12 @@ class SavedActivation:
     line: str = ""
 
 
+def first_line(gm: Any) -> str:
+    """Where the graph's code begins in the user's program: "model.py:12"."""
+    lines = [node.meta["source_line"] for node in gm.graph.nodes if "source_line" in node.meta]
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else "unknown lines"
+
+
 class Later:
     """Stands in a `Lazy` field until somebody reads it: make() gives the value."""
 
@@ -90,7 +115,7 @@ class Lazy:
         self.key = "_" + name
 
     def __get__(self, record: Any, owner: type | None = None) -> Any:
-        value = self.default if record is None else record.__dict__[self.key]
+        value = self.default if record is None else record.__dict__.get(self.key, self.default)
         if isinstance(value, Later):
             value = record.__dict__[self.key] = value.make()
         return value
@@ -122,12 +147,26 @@ class CompileRecord:
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
+    # the most that lives at one step, of what the call itself makes
+    peak_live_bytes: int = field(default=0, init=False)
+    # after the passes that choose layouts
+    lowered_graph: object = field(default=Lazy(), init=False)
+    # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
+    steps: Any = field(default=Lazy(), init=False)
+    keeps_steps: bool = field(default=False, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
     def __repr__(self) -> str:
         kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
         return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
+
+    def keep_step(self, name: str, gm: fx.GraphModule) -> None:
+        """Keep the graph as it is after a pass, if that has changed something."""
+        if self.keeps_steps:
+            listing, steps = graph_listing(gm.graph), self.steps or []
+            if not steps or steps[-1][1] != listing:
+                self.steps = [*steps, (name, listing)]
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""
@@ -140,3 +179,16 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+
+
+def print_stages(record: CompileRecord) -> None:
+    """What MINI_DEBUG asks for, on stderr."""
+    stages: tuple[tuple[int, Callable[[], list]], ...] = (
+        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
+        (2, lambda: [record.loop_ir, record.fused_ir]),
+        (3, lambda: record.fusions),
+        (4, lambda: [kernel.source for kernel in record.kernels]),
+    )
+    for level, texts in stages:
+        if config.debug >= level:
+            print(*texts(), sep="\n", file=sys.stderr)

@@ -32,7 +32,6 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from .codegen.common import indent
 from .codegen.cpp_expressions import TYPES
 from .devices import Streams, about
 from .ir import (
@@ -48,6 +47,7 @@ from .ir import (
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
+from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import DERIVED, Size, same, sizes
@@ -70,7 +70,7 @@ FAST = {
 
 @dataclass
 class Wrapper:
-    source: str
+    source: Listing
     scope: dict[str, object]  # the source's globals but for the kernels
 
 
@@ -123,14 +123,17 @@ class WrapperWriter:
     # -- steps -------------------------------------------------------------------------------------
     def emit(self, step: Step, freed: Sequence[str]) -> None:
         """The lines of one step, and `del` for the names that it is the last to use."""
+        before = len(self.lines)
         if isinstance(step, KernelStep):
             self.emit_kernel(step)
         elif isinstance(step.buffer, MultiOutput):
             self.emit_part(step.buffer)
         else:
             self.emit_extern(step.buffer)
+        self.lines[before:] = [Marked.of(line, "", step.made()) for line in self.lines[before:]]
         if freed:
-            self.lines.append(f"del {', '.join(freed)}")
+            reason = "frees what no later step reads"
+            self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
         stored = step.kernel.stored
@@ -315,7 +318,7 @@ class WrapperWriter:
             return repr(value)
         return self.number(value)
 
-    def source(self, owned: bool) -> str:
+    def source(self, owned: bool) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, the stream, no autograd."""
         body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
@@ -338,7 +341,8 @@ class WrapperWriter:
                 "    inputs.clear()         # no other reference keeps them",
                 *indent(body),
             ]
-        return "\n".join(lines) + "\n"
+        listing = Listing.of(lines)
+        return listing.written(listing + "\n")
 
     def on_stream(self, body: list[str], streams: Streams) -> list[str]:
         """With the device's stream at hand; called on another device, it changes to its own."""
@@ -452,4 +456,5 @@ def wrapped(line: str, width: int = 108) -> list[str]:
     )
     pieces = pieces or [""]
     pieces[-1] += line[end:]
-    return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
+    cut = [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
+    return [line.written(piece) for piece in cut] if isinstance(line, Marked) else cut

@@ -21,7 +21,7 @@ def fail(x, kind=ValueError):
 
 
 # ---- handlers
-@make_test(X(), graphs=3, breaks=4)
+@make_test(X(), graphs=3, breaks=3)
 def test_in_a_handler(x):
     x = x.sin()
     try:
@@ -46,7 +46,7 @@ def test_what_the_traced_part_raised(x):
     return x + 1
 
 
-@make_test(X(), graphs=4, breaks=5)
+@make_test(X(), graphs=4, breaks=4)
 def test_what_is_handled_is_handled_again(x):
     try:
         x = x.sin()
@@ -63,7 +63,7 @@ def test_what_is_handled_is_handled_again(x):
     return x + 1, seen, sys.exc_info()
 
 
-@make_test(X(), graphs=4, breaks=5)
+@make_test(X(), graphs=4, breaks=4)
 def test_a_bare_raise(x):
     x = x.sin()
     try:
@@ -81,7 +81,7 @@ def test_a_bare_raise(x):
     return x + 1
 
 
-@make_test(X(), graphs=3, breaks=5)
+@make_test(X(), graphs=3, breaks=4)
 def test_contexts_and_causes(x):
     try:
         try:
@@ -97,7 +97,7 @@ def test_contexts_and_causes(x):
     return x + 1, found
 
 
-@make_test(X(), graphs=4, breaks=7)
+@make_test(X(), graphs=4, breaks=5)
 def test_handlers_in_handlers(x):
     try:
         fail(x)
@@ -114,7 +114,7 @@ def test_handlers_in_handlers(x):
     return x + 1, sys.exception()
 
 
-@make_test(X(), graphs=5, breaks=5)
+@make_test(X(), graphs=5, breaks=4)
 def test_in_finally_and_else(x):
     log = []
     for kind in (None, KeyError):
@@ -135,7 +135,7 @@ def test_in_finally_and_else(x):
     return x, log
 
 
-@make_test(X(), graphs=3, breaks=7)
+@make_test(X(), graphs=3, breaks=5)
 def test_a_finally_that_an_exception_goes_through(x):
     def inner(x):
         try:
@@ -152,7 +152,7 @@ def test_a_finally_that_an_exception_goes_through(x):
     return x.exp()
 
 
-@make_test(X(), graphs=6, breaks=4)
+@make_test(X(), graphs=6, breaks=3)
 def test_in_a_loop(x):
     for n in range(4):
         try:
@@ -167,7 +167,7 @@ def test_in_a_loop(x):
     return x
 
 
-@make_test(X(), graphs=1, breaks=3)
+@make_test(X(), graphs=1, breaks=2)
 def test_the_handler_catches_another_kind(x):
     try:
         try:
@@ -178,7 +178,7 @@ def test_the_handler_catches_another_kind(x):
         return x.sin(), error.args
 
 
-@make_test(X(), graphs=3, breaks=7)
+@make_test(X(), graphs=3, breaks=5)
 def test_the_callers_exception_is_context(x):
     def helper(x):
         print(type(sys.exception()))
@@ -257,7 +257,7 @@ def test_in_a_with_block(x):
     return x + 1, seen, torch.is_grad_enabled()
 
 
-@make_test(X(), graphs=3, breaks=4)
+@make_test(X(), graphs=3, breaks=3)
 def test_a_with_block_that_swallows(x):
     seen = []
     with Log(seen, swallow=True):
@@ -268,7 +268,7 @@ def test_a_with_block_that_swallows(x):
     return x + 1, len(seen)
 
 
-@make_test(X(), graphs=3, breaks=4)
+@make_test(X(), graphs=3, breaks=3)
 def test_suppress_and_exit_stack(x):
     with contextlib.suppress(ValueError):
         x = x.sin()
@@ -280,7 +280,7 @@ def test_suppress_and_exit_stack(x):
 
 
 # ---- comprehensions, nested calls, arguments
-@make_test(X(), graphs=3, breaks=2)
+@make_test(X(), graphs=3, breaks=1)
 def test_in_a_comprehension(x):
     def noisy(v):
         minidynamo.graph_break()
@@ -299,12 +299,12 @@ def deep(x, n):
     return x.cos()
 
 
-@make_test(X(), graphs=6, breaks=3)
+@make_test(X(), graphs=6, breaks=1)
 def test_in_nested_calls(x):
     return deep(x, 2) * 2
 
 
-@make_test(X(), graphs=3, breaks=2)
+@make_test(X(), graphs=3, breaks=1)
 def test_among_arguments_that_wait(x):
     def noisy(v):
         minidynamo.graph_break()
@@ -355,7 +355,7 @@ def test_both_branches(value):
         )
 
 
-@make_test(X(), graphs=2, breaks=5)
+@make_test(X(), graphs=2, breaks=4)
 def test_a_bare_raise_of_what_the_caller_handles(x):
     def again():
         raise

@@ -134,7 +134,7 @@ def helper(x):
     return x + 1
 
 
-@make_test(X(), graphs=4, breaks=2)
+@make_test(X(), graphs=4, breaks=1)
 def test_break_in_a_callee(x):
     a = x + 1
     b = helper(a)

@@ -16,6 +16,7 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 from minidynamo import records
+from minidynamo.explain.explanation import STAGES
 from miniinductor.extras import graph_cache
 from miniinductor.extras.graph_cache import Uncachable, open_entry
 
@@ -87,6 +88,35 @@ def test_inference_and_its_record():
         and second.joint_graph is None
     )
     assert second.loop_ir == first.loop_ir and second.fused_ir == first.fused_ir
+
+
+def shown_by(function, x, w):
+    """Every stage of both halves as text, and what MINI_DEBUG=4 prints."""
+    minidynamo.reset()
+    with miniinductor.config.patch(debug=4):
+        e = minidynamo.explain(function)(x, w)
+        e.result.sum().backward()
+    stages = {name: repr(getattr(e, name)) for name in STAGES if name not in ("times", "bytecode")}
+    return stages, e.compiled
+
+
+def test_every_stage_shows_on_a_warm_cache_what_it_shows_on_a_cold_one(capsys):
+    def f(x, w):
+        return F.layer_norm(torch.tanh(x @ w), (5,)).sum(-1, keepdim=True) * x
+
+    x, w = torch.randn(6, 5), torch.randn(5, 5, requires_grad=True)
+    cold, first = shown_by(f, x, w)
+    printed = capsys.readouterr().err
+    warm, second = shown_by(f, x, w)
+    assert is_from_disk(second) and is_from_disk(second.backward) and not is_from_disk(first)
+    for name, text in cold.items():
+        assert warm[name] == text, name
+    missing = [name for name, text in warm.items() if text.startswith("(")]
+    assert missing == [], missing
+    # the program's graph, its loops, why they are one kernel, the kernels: twice, for both halves
+    assert capsys.readouterr().err == printed and printed.count("FusionDecision(") >= 2
+    assert printed.count('extern "C"') >= 2 and "load(" in printed and "aten" in printed
+    assert second.peak_live_bytes == first.peak_live_bytes > 0
 
 
 @pytest.mark.parametrize("fallback_random", [True, False])

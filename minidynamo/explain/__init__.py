@@ -7,14 +7,16 @@
     >>> e.save("page.html")     # one self-contained file
 
 In:   a function or module and its arguments.  Out: an `Explanation`; the call itself really runs.
-Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the
-HTML file). Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
+Files: running.py (the call), explanation.py (what there is), views.py (how it shows), draw.py
+(pictures), page.py (the HTML file).
+Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 """
 
 import sys
 
 from .draw import Picture, draw_graph
-from .explanation import Explanation, compilations, draw_compilations, explain
+from .explanation import Explanation, draw_compilations
+from .running import compilations, explain
 from .views import Code, Table, excerpt
 
 __all__ = [

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 from .views import many
 
+# what each SVG of ours says of itself; in a dark notebook, too, it is dark on light
+SVG = 'xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" style="background:#ffffff"'
 LARGE = 150  # nodes; above it, boxes are modules
 PRIMALS = "inputs and parameters"  # one box in the picture of a large joint graph
 STYLES = {  # node kind -> shape, line, fill
@@ -314,8 +316,14 @@ def draw_guards(record: Any) -> Picture:
 
 @dataclass(repr=False)
 class Timeline(Drawn):
-    """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own,
-    bytes, first step, last step)."""
+    """Live bytes over a wrapper's steps: at each step the buffers that live are stacked, the oldest
+    at the bottom.  blocks: (buffer, offset in the arena or None for a tensor of its own, bytes,
+    first step, last step).
+
+    placed: (buffer, bytes below it, bytes, first step, last step, is it a tensor of its own?), with
+      another row where what lies below changes.
+    top: the most bytes that live at one step.  arena: the bytes of the arena.
+    """
 
     title: str
     steps: list
@@ -323,94 +331,92 @@ class Timeline(Drawn):
 
     def __post_init__(self):
         self.arena = max((o + n for _, o, n, _, _ in self.blocks if o is not None), default=0)
-        self.placed, above = [], self.arena
-        for name, offset, size, first, last in self.blocks:
-            self.placed.append(
-                (name, above if offset is None else offset, size, first, last, offset is None)
-            )
-            above += size if offset is None else 0
-        self.top = above
+        rows: dict[str, list] = {block[0]: [] for block in self.blocks}
+        heights = [0]
+        for step in range(len(self.steps)):
+            below = 0
+            for name, offset, size, first, last in self.blocks:
+                if first <= step <= last:
+                    if rows[name] and rows[name][-1][1] == below:
+                        rows[name][-1][4] = step
+                    else:
+                        rows[name].append([name, below, size, step, step, offset is None])
+                    below += size
+            heights.append(below)
+        self.placed = [tuple(row) for parts in rows.values() for row in parts]
+        self.top = max(heights)
 
     @property
     def text(self) -> str:
-        return "\n".join(
-            [self.title]
-            + [
-                f"  {name}: "
-                f"{f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}"
-                ", "
-                f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})"
-                for name, o, n, a, b, own in self.placed
-            ]
-        )
+        lines = [self.title]
+        for name, offset, size, first, last in self.blocks:
+            place = f"a tensor of {size:,} bytes"
+            if offset is not None:
+                place = f"bytes {offset:,} to {offset + size:,} of the arena"
+            steps = f"steps {first} to {last} ({self.steps[first]} to {self.steps[last]})"
+            lines.append(f"  {name}: {place}, {steps}")
+        return "\n".join(lines)
 
     @property
     def svg(self) -> str | None:
-        """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's
-        line."""
-        left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
+        """Steps from left to right, live bytes upwards; tensors of their own are dashed."""
+        labels = 120 if len(self.steps) <= 30 else 20
         column = max(5, min(60, 620 / max(1, len(self.steps))))
-        width, scale = (
-            left + column * len(self.steps) + (70 if labels > 20 else 10),
-            height / max(1, self.top),
-        )
-        unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
+        width = 92 + column * len(self.steps) + (70 if labels > 20 else 10)
+        size = f"0 0 {width:.0f} {300 + labels + 24}"
         parts = [
-            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="'
-            f'{height + labels + 24}" '
-            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" '
-            'font-family="Helvetica" font-size="11">'
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" '
+            f'height="{300 + labels + 24}" viewBox="{size}" {SVG} font-size="11">'
         ]
-        for name, offset, size, first, last, own in self.placed:
-            x, y = left + first * column, 12 + height - (offset + size) * scale
-            w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
-            parts.append(
-                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}'
-                f'</title><rect x="{x:.1f}" y="{y:.1f}" '
-                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" '
-                'stroke="#333"'
-                f"{' stroke-dasharray=' + chr(34) + '3,2' + chr(34) if own else ''}/>"
-                + (
-                    f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>'
-                    if h >= 12 and w >= 7 * len(name)
-                    else ""
-                )
-                + "</g>"
-            )
-        marks = {0: "", self.top: ""} | (
-            {self.arena: " arena"}
-            if 12 < self.arena * scale < height - 12 or self.arena == self.top
-            else {}
-        )
-        for value, note in marks.items():
-            y = 12 + height - value * scale
-            parts.append(
-                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" '
-                f'y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
-                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} '
-                f"{unit}{note}</text>"
-            )
+        names = dict.fromkeys(row[0] for row in self.placed)
+        for name in names:
+            parts.append(self._block([row for row in self.placed if row[0] == name], column))
+        parts += [self._axis(value, column) for value in {0, self.top}]
         for number, step in enumerate(self.steps if labels > 20 else ()):
-            x, y = left + (number + 0.5) * column + 3, height + 18
+            x, y = 92 + (number + 0.5) * column + 3, 318
             parts.append(
                 f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">'
                 f"{html.escape(step[:26])}</text>"
             )
         if labels == 20:
-            parts.append(
-                f'<text x="{left}" y="{height + 26}">{len(self.steps)} steps of the wrapper</text>'
-            )
+            parts.append(f'<text x="92" y="326">{len(self.steps)} steps of the wrapper</text>')
         return "".join(parts) + "</svg>"
+
+    def _block(self, rows: list, column: float) -> str:
+        """One buffer: a box for each stretch of steps in which the same lies below it."""
+        name, _, size, *_ = rows[0]
+        said = f"{name}: {size:,} bytes, steps {rows[0][3]} to {rows[-1][4]}"
+        parts = [f'<g id="memory-{name}"><title>{said}</title>']
+        for _, below, _, first, last, is_own in rows:
+            x, w = 92 + first * column, (last - first + 1) * column - 1
+            h = max(1.0, size * 300 / max(1, self.top))
+            y = 312 - below * 300 / max(1, self.top) - h
+            look = 'fill="#ffffff" stroke-dasharray="3,2"' if is_own else 'fill="#d5dcea"'
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" {look} '
+                'stroke="#333"/>'
+            )
+            if h >= 12 and w >= 7 * len(name):
+                parts.append(f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>')
+        return "".join(parts) + "</g>"
+
+    def _axis(self, value: int, column: float) -> str:
+        unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
+        y, right = 312 - value * 300 / max(1, self.top), 92 + column * len(self.steps)
+        return (
+            f'<line x1="88" x2="{right:.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#666" '
+            f'stroke-width="0.6"/><text x="86" y="{y + 3:.1f}" text-anchor="end">'
+            f"{value / factor:.1f} {unit}</text>"
+        )
 
 
 def draw_memory(record: Any) -> "Timeline":
-    """Which bytes each buffer has, and while which steps of the wrapper."""
+    """The bytes that live at each step of the wrapper, of what a call of it makes."""
     timeline = Timeline("", record.memory_steps, record.memory_lives)
     own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)
-    total = sum(n for _, _, n, _, _ in record.memory_lives)
     timeline.title = (
-        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena "
-        f"{timeline.arena:,} bytes, "
+        f"memory: at most {record.peak_live_bytes:,} bytes live at one step, of "
+        f"{many(len(record.memory_lives), 'buffer')}; arena {timeline.arena:,} bytes, "
         f"tensors of their own {own:,} bytes"
     )
     return timeline

@@ -128,14 +128,24 @@ class Columns(Drawn):
             f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="'
             f'{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
             'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, '
-            f'monospace" font-size="11">{"".join(parts)}</svg>'
+            'monospace" font-size="11" style="background:#ffffff">'
+            f"{''.join(parts)}</svg>"
         )
 
 
-def source_lines(code: types.CodeType) -> tuple[list[str], int]:
+def source_lines(code: types.CodeType | None) -> tuple[list[str], int]:
     """(lines of the function's source without their common indentation, number of the first one);
-    decorators are left out."""
-    lines, first = inspect.getsourcelines(code)
+    decorators are left out.  Without a source (`exec`, a prompt): a line for each that
+    has code; none of a function that is gone."""
+    if code is None:
+        return [], 0
+    try:
+        lines, first = inspect.getsourcelines(code)
+    except (OSError, TypeError):
+        numbers = sorted({line for _, _, line in code.co_lines() if line})
+        first = numbers[0] if numbers else code.co_firstlineno
+        last = numbers[-1] if numbers else first
+        return [f"(line {number})" for number in range(first, last + 1)], first
     start = next(
         (n for n, line in enumerate(lines) if line.lstrip().startswith(("def ", "async "))), 0
     )
@@ -271,7 +281,7 @@ def draw_cache(function: Any) -> Picture:
 def draw_frames(explanation: Any) -> Columns:
     """The user's function | what became of its lines: graphs of frames, and what plain Python ran
     at the breaks."""
-    lines, first = source_lines(explanation.frames[0].record.code)
+    lines, first = source_lines(explanation.frames[0].record.code if explanation.frames else None)
     shown, where = [], []
     for number, frame in enumerate(explanation.frames):
         record = frame.record
@@ -289,7 +299,7 @@ def draw_frames(explanation: Any) -> Columns:
             where.append(line)
         for found in record.graph_breaks:
             shown.append(f"after frame {number}: plain Python, {found.reason}")
-            where.append(found.line)
+            where.append(found.stack[0][1])
     links = [
         (0, line - first, line - first, k, k)
         for k, line in enumerate(where)

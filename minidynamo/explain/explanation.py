@@ -2,7 +2,7 @@
 
 In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Explanation`.
 
-    >>> e = explain(f)(x)
+    >>> e = explain(f)(x)                   # running.py
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dis
 import inspect
 import io
+import os
 import re
 
 from miniinductor.sizes.printing import python_code
@@ -58,6 +59,15 @@ def compiled(build: Stage) -> Stage:
 def training(build: Stage) -> Stage:
     return compiled(
         lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed")
+    )
+
+
+def of_backward(build: Stage) -> Stage:
+    """A stage of the backward half, which is compiled when backward() first runs."""
+    return training(
+        lambda c: (
+            build(c.backward) if c.backward is not None else Missing("backward() has not run yet")
+        )
     )
 
 
@@ -139,13 +149,44 @@ def fusion(c: Any) -> Table:
 
 def times(record: Any) -> Table:
     spent = {f"capture: {k}": v for k, v in record.times.items()}
-    if record.backend_record is not None:
-        spent |= {f"miniinductor: {k}": v for k, v in record.backend_record.times.items()}
+    forward = record.backend_record
+    if forward is not None:
+        spent |= {f"miniinductor: {k}": v for k, v in forward.times.items()}
+        backward = forward.backward.times if forward.backward is not None else {}
+        spent |= {f"miniinductor, backward: {k}": v for k, v in backward.items()}
     return Table(
         ["stage", "milliseconds"],
         [(k, f"{v * 1e3:.1f}") for k, v in spent.items()],
         "time per stage",
     )
+
+
+BREAK_COLUMNS = ["line", "kind", "reason", "hint", "called from"]
+
+
+def break_row(found: Any) -> tuple:
+    """A graph break under BREAK_COLUMNS: the innermost line of the user's, and those that led
+    there, the outermost first."""
+    *callers, (file, line, _) = found.stack
+    place = f"{file.replace(os.sep, '/').rpartition('/')[2]}:{line}"
+    called_from = " > ".join(f"{function}:{at}" for _, at, function in callers)
+    return place, found.kind, found.reason, found.hint, called_from
+
+
+def all_breaks(frame_records: Iterable[Any]) -> list[Any]:
+    """The graph breaks of all frames, each place once, with its longest stack.
+
+    One place may split several frames: that of the function called, and then, as what it calls
+    runs by itself, theirs.  What follows from an earlier break of the same loop is left out."""
+    found: dict[tuple, Any] = {}
+    for record in frame_records:
+        for each in record.graph_breaks:
+            key = (each.file, each.line, each.kind, each.reason)
+            if not each.is_consequence and len(each.stack) > len(
+                getattr(found.get(key), "stack", ())
+            ):
+                found[key] = each
+    return list(found.values())
 
 
 def source_of(record):
@@ -156,6 +197,54 @@ def source_of(record):
         return ""
 
 
+def aten(c: Any) -> Any:
+    if c.aten_graph is None:
+        return Missing("; ".join(c.notes) or "not traced")
+    text = _graph_code(c.functional_graph or c.aten_graph)
+    return Code(text, "python", "the functional ATen graph as Python")
+
+
+def aten_picture(c: Any) -> Any:
+    if c.functional_graph is None:
+        return Missing("; ".join(c.notes) or "not traced")
+    return draw_graph(c.functional_graph, "functional ATen graph")
+
+
+def kernels(c: Any) -> Any:
+    if not c.kernels:
+        notes = [*c.notes_of("runs eagerly"), *c.notes_of("runs with eager kernels")]
+        return Missing("; ".join(notes) or "nothing was left for a kernel of ours")
+    return sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}")
+
+
+def eager_kernels(c: Any) -> Table:
+    rows = [(f.op, f.kind, f.reason) for f in c.fallbacks]
+    return Table(["op", "kind", "why"], rows, many(len(rows), "eager kernel"))
+
+
+# the stages of a CompileRecord: the forward half, and the backward half, have each of them
+GRAPHS = {"aten": ("ATen graph", aten), "aten_graph": (None, aten_picture)}
+HALF = {
+    "loop_ir": ("Loop IR", lambda c: Code(c.loop_ir, "python", "loop IR, before fusion")),
+    "fused_ir": (
+        "Loop IR after fusion",
+        lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"),
+    ),
+    "fusion": ("Fusion decisions", fusion),
+    "kernel_picture": ("Kernels", draw_fusion),
+    "kernels": ("Kernel source", kernels),
+    "eager_kernels": ("Eager kernels", eager_kernels),
+    "wrapper": ("Wrapper", lambda c: Code(c.wrapper_source, "python", "the wrapper")),
+    "memory": (
+        "Memory plan",
+        lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"),
+    ),
+    "memory_picture": (
+        "Memory over time",
+        lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"),
+    ),
+}
+BACKWARD = {"kernels": "backward"}  # the other stages are called `backward_...`
 STAGES = {  # attribute -> (heading on the page, or None; how it is made)
     "source": ("Source", lambda r: Code(source_of(r), "python", r.function)),
     "bytecode": (
@@ -209,11 +298,8 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
     "breaks": (
         "Graph breaks",
         lambda r: Table(
-            ["line", "kind", "reason", "hint"],
-            [
-                (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint)
-                for b in r.graph_breaks
-            ],
+            BREAK_COLUMNS,
+            [break_row(b) for b in r.graph_breaks],
             many(len(r.graph_breaks), "graph break"),
         ),
     ),
@@ -222,80 +308,17 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
         "FX graph as Python",
         captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python")),
     ),
-    "aten": (
-        "ATen graph",
-        compiled(
-            lambda c: (
-                Code(
-                    _graph_code(c.functional_graph or c.aten_graph),
-                    "python",
-                    "the functional ATen graph as Python",
-                )
-                if c.aten_graph is not None
-                else Missing("; ".join(c.notes) or "not traced")
-            )
-        ),
-    ),
-    "aten_graph": (
-        None,
-        compiled(
-            lambda c: (
-                draw_graph(c.functional_graph, "functional ATen graph")
-                if c.functional_graph is not None
-                else Missing("; ".join(c.notes) or "not traced")
-            )
-        ),
-    ),
+    **{name: (heading, compiled(build)) for name, (heading, build) in GRAPHS.items()},
     "joint": ("Joint graph", training(draw_joint)),
     "saved": ("Saved for backward", training(saved)),
-    "loop_ir": ("Loop IR", compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))),
-    "fused_ir": (
-        "Loop IR after fusion",
-        compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion")),
-    ),
-    "fusion": ("Fusion decisions", compiled(fusion)),
-    "kernel_picture": ("Kernels", compiled(draw_fusion)),
-    "kernels": (
-        "Kernel source",
-        compiled(
-            lambda c: (
-                sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}")
-                if c.kernels
-                else Missing(
-                    "; ".join(c.notes_of("runs eagerly")) or "nothing was left for a kernel of ours"
-                )
-            )
-        ),
-    ),
-    "backward": (
-        "Backward kernels",
-        training(
-            lambda c: (
-                sources(c.backward.kernels, lambda k: "")
-                if c.backward is not None
-                else Missing("backward() has not run yet")
-            )
-        ),
-    ),
-    "eager_kernels": (
-        "Eager kernels",
-        compiled(
-            lambda c: Table(
-                ["op", "kind", "why"],
-                [(f.op, f.kind, f.reason) for f in c.fallbacks],
-                many(len(c.fallbacks), "eager kernel"),
-            )
-        ),
-    ),
-    "wrapper": ("Wrapper", compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))),
-    "memory": (
-        "Memory plan",
-        compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan")),
-    ),
-    "memory_picture": (
-        "Memory over time",
-        compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own")),
-    ),
+    **{name: (heading, compiled(build)) for name, (heading, build) in HALF.items()},
+    **{
+        BACKWARD.get(name, f"backward_{name}"): (
+            heading and f"Backward: {heading}",
+            of_backward(build),
+        )
+        for name, (heading, build) in {**GRAPHS, **HALF}.items()
+    },
     "times": ("Times", times),
 }
 
@@ -313,7 +336,8 @@ class FrameExplanation:
         if name not in STAGES:
             raise AttributeError(f"{name!r} is no stage; there are {', '.join(STAGES)}")
         made = STAGES[name][1](self.record)
-        if name != "backward":  # compiled when backward() first runs: asked for again
+        # the backward half is compiled when backward() first runs: asked for again
+        if not name.startswith("backward") and name != "times":
             self.__dict__[name] = made
         return made
 
@@ -323,7 +347,10 @@ class FrameExplanation:
 
 class Explanation:
     """What happened when the function ran: `result`, `frames`, and the stages of the main frame as
-    attributes."""
+    attributes.  After a series of calls `result` is that of the last one; `calls` lists them."""
+
+    made_calls: Sequence[Any] = ()  # running.Call
+    arguments: Sequence[Any] = ()  # of the last call, for `to_json`
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
         self.name, self.result, self.counters, self.compiled_function = (
@@ -354,6 +381,26 @@ class Explanation:
     def frames_picture(self) -> Any:
         """The lines of the function called, and which frame's graph, or plain Python, runs each."""
         return draw_frames(self)
+
+    @property
+    def breaks(self) -> Table:
+        """The graph breaks of all frames; `e.frames[0].breaks` are those of one."""
+        found = all_breaks(frame.record for frame in self.frames)
+        rows = [break_row(each) for each in found]
+        return Table(BREAK_COLUMNS, rows, many(len(rows), "graph break"))
+
+    @property
+    def calls(self) -> Table:
+        """Each call of the series: what it had to compile, and why no version that there was
+        fitted."""
+        rows = []
+        for number, call in enumerate(self.made_calls):
+            why = [str(r.failures[-1]) for r in call.compiled if r.failures]
+            names = [r.function for r in call.compiled if r.graph is not None]
+            duration = f"{call.seconds * 1e3:.1f}"
+            rows.append((number, ", ".join(names) or "-", "; ".join(why), duration))
+        columns = ["call", "compiled", "because", "milliseconds"]
+        return Table(columns, rows, many(len(rows), "call"))
 
     @property
     def summary(self) -> Table:
@@ -396,37 +443,47 @@ class Explanation:
         return repr(self.summary)
 
     def _repr_html_(self):
-        return self.summary._repr_html_()
+        from .notebook import Embedded
+
+        return self.summary._repr_html_() + Embedded(self)._repr_html_()
 
     def why_recompile(self, *args: Any, **kwargs: Any) -> Table:
         """Call the function with other arguments: a table of the frames that had to be compiled
-        again, each with the first guard of the last entry that failed, what it found, and the
-        user's line that caused the guard.  No rows: every guard held."""
+        again, with a row for each entry that there was: its first guard that failed, the user's
+        line that caused the guard, the number of the entry, what the guard expected and what it
+        found.  No rows: every guard of some entry held."""
         earlier = set(records.frames)
         self.compiled_function(*args, **kwargs)
+        again = [r for r in records.frames if r not in earlier and r.failures]
         rows = [
-            (
-                r.function,
-                r.failed_guard.kind if r.failed_guard else "",
-                r.recompile_reason,
-                r.failed_guard.line if r.failed_guard else "",
-            )
-            for r in records.frames
-            if r not in earlier and r.recompile_reason
+            (r.function, f.guard.kind, f.reason, f.guard.line, f.entry, f.expected, f.actual)
+            for r in again
+            for f in r.failures
         ]
-        return Table(
-            ["frame", "kind", "first guard that failed", "user line"],
-            rows,
-            f"compiled again: {many(len(rows), 'frame')}",
-        )
+        columns = ["frame", "kind", "first guard that failed", "user line"]
+        columns += ["entry", "expected", "found"]
+        return Table(columns, rows, f"compiled again: {many(len(again), 'frame')}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as one value for `json.dumps`; schema.json says what it looks like."""
+        from .data import document
+
+        return document(self)
 
     def save(self, path: str) -> str:
         """Write one self-contained HTML file; returns the path."""
         from .page import render
 
-        with open(path, "w") as file:
-            file.write(render(self))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render(self.to_json()))
         return path
+
+    def pane(self, name: str) -> Any:
+        """One pane of the page ("source", "stages", "kernels", "guards", "map", "fusion"...), live
+        in a notebook.  Raises ValueError for one that there is not."""
+        from .notebook import Embedded
+
+        return Embedded(self, name)
 
 
 def _disassembled(code):
@@ -456,19 +513,6 @@ def pinned_to(env: Any, row: Any) -> str:
     return "" if value == row.symbol else f"is {python_code(value)}"
 
 
-def compilations(fn: Callable, calls: Iterable[tuple], **options: Any) -> list[int]:
-    """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1,
-    2, 2, ...].  options: those of compile."""
-    from .. import api, convert_frame
-
-    convert_frame.reset()
-    compiled, counts = api.compile(fn, **options), []
-    for args in calls:
-        compiled(*args)
-        counts.append(records.counters["graphs"].total())
-    return counts
-
-
 def draw_compilations(
     counts: Mapping[str, Sequence[int]], sizes: Sequence[int], path: str | None = None
 ) -> Any:
@@ -492,28 +536,3 @@ def draw_compilations(
     if path is not None:
         figure.savefig(path)
     return figure
-
-
-def explain(fn: Callable, **options: Any) -> Callable[..., "Explanation"]:
-    """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
-    options: those of compile."""
-    from .. import api, convert_frame
-
-    def run(*args, **kwargs):
-        convert_frame.reset()
-        compiled = api.compile(fn, **options)
-        result = compiled(*args, **kwargs)
-        name = getattr(fn, "__qualname__", type(fn).__name__)
-        return Explanation(
-            name,
-            result,
-            [
-                r
-                for n, r in enumerate(records.frames)
-                if r.graph is not None or r.graph_breaks or n == 0
-            ],
-            {k: dict(v) for k, v in records.counters.items()},
-            compiled,
-        )
-
-    return run

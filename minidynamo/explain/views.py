@@ -7,12 +7,45 @@ In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` 
 """
 
 from typing import Any
+import contextlib
 import html
 import inspect
 import textwrap
 from dataclasses import dataclass
 
 LEXERS = {"triton": "python"}  # languages that pygments knows by another name
+# Colours of the two themes.  Each stands out from its background by at least 4.5:1 (WCAG 2, AA).
+THEMES = {
+    "light": {
+        "background": "#f8f8f8",
+        "text": "#1f1f1f",
+        "comment": "#5f6368",
+        "keyword": "#7a1fa2",
+        "string": "#1b6e1b",
+        "number": "#9a3b00",
+        "name": "#0b57d0",
+    },
+    "dark": {
+        "background": "#1e1e1e",
+        "text": "#e6e6e6",
+        "comment": "#a8adb3",
+        "keyword": "#d7a6ff",
+        "string": "#9fd89f",
+        "number": "#ffb77a",
+        "name": "#8ab4f8",
+    },
+}
+# what each colour is for: beginnings of pygments' short names of tokens ("kn", "s2", "mi")
+TOKENS = {
+    "comment": ("c", "c1", "cm", "ch", "cs", "cp", "cpf"),
+    "keyword": ("k", "kc", "kd", "kn", "kp", "kr", "kt", "ow"),
+    "string": ("s", "s1", "s2", "sa", "sb", "sc", "sd", "se", "si", "sx", "sr", "ss"),
+    "number": ("m", "mb", "mf", "mh", "mi", "mo", "il"),
+    "name": ("nf", "nc", "nd", "nb", "bp", "fm"),
+}
+# who says that a notebook or page is dark: the system, JupyterLab, VS Code, or a switch of the page
+DARK = '[data-jp-theme-light="false"] {0},.vscode-dark {0},[data-theme="dark"] {0}'
+LIGHT = '[data-jp-theme-light="true"] {0},.vscode-light {0},[data-theme="light"] {0}'
 
 
 def many(number: int, noun: str) -> str:
@@ -35,6 +68,29 @@ def folded(source: str, width: int = 110) -> str:
     return "\n".join(lines)
 
 
+def theme(name: str) -> str:
+    """The colours of a theme as CSS variables."""
+    return "".join(f"--mini-{part}:{colour};" for part, colour in THEMES[name].items())
+
+
+def code_style() -> str:
+    """A `<style>` for `Code.html`: colours by class, which follow the reader's theme."""
+    box = ".mini-code"
+    rules = [
+        f"{box}{{{theme('light')}background:var(--mini-background);color:var(--mini-text);"
+        "max-height:520px;overflow:auto;font-size:12px}",
+        f"{box} pre{{background:none;color:inherit;margin:0;padding:6px 8px;line-height:1.35}}",
+        f"@media(prefers-color-scheme:dark){{{box}{{{theme('dark')}}}}}",
+        f"{DARK.format(box)}{{{theme('dark')}}}",
+        f"{LIGHT.format(box)}{{{theme('light')}}}",
+        f"@media print{{{box}{{{theme('light')}max-height:none}}}}",
+    ]
+    for part, tokens in TOKENS.items():
+        names = ",".join(f"{box} .mini-{token}" for token in tokens)
+        rules.append(f"{names}{{color:var(--mini-{part})}}")
+    return f"<style>{''.join(rules)}</style>"
+
+
 @dataclass
 class Code:
     """Source text; language is a pygments name ("python", "cpp", "text") or "triton"."""
@@ -43,21 +99,22 @@ class Code:
     language: str = "python"
     title: str = ""
 
-    def _repr_html_(self):
+    def html(self) -> str:
+        """The highlighted text, for a page that has `code_style()`."""
         head = f"<b>{html.escape(self.title)}</b>" if self.title else ""
-        try:
+        body = f"<pre>{html.escape(self.source)}</pre>"
+        with contextlib.suppress(ImportError):
             from pygments import highlight
             from pygments.formatters import HtmlFormatter
             from pygments.lexers import get_lexer_by_name
 
-            body = highlight(
-                self.source,
-                get_lexer_by_name(LEXERS.get(self.language, self.language)),
-                HtmlFormatter(noclasses=True, style="friendly"),
-            )
-        except ImportError:
-            body = f"<pre>{html.escape(self.source)}</pre>"
-        return f'{head}<div style="max-height:520px;overflow:auto;font-size:12px">{body}</div>'
+            lexer = get_lexer_by_name(LEXERS.get(self.language, self.language), stripnl=False)
+            body = highlight(self.source, lexer, HtmlFormatter(nowrap=True, classprefix="mini-"))
+            body = f"<pre>{body}</pre>"
+        return f'{head}<div class="mini-code">{body}</div>'
+
+    def _repr_html_(self):
+        return code_style() + self.html()
 
     def __repr__(self):
         return (f"# {self.title}\n" if self.title else "") + self.source
@@ -116,8 +173,11 @@ class Several:
     side_by_side: bool = False
 
     def _repr_html_(self):
-        parts = [part._repr_html_() for part in self.parts]
-        return (
+        parts = [
+            part.html() if isinstance(part, Code) else part._repr_html_() for part in self.parts
+        ]
+        style = code_style() if any(isinstance(part, Code) for part in self.parts) else ""
+        return style + (
             "<br>".join(parts)
             if not self.side_by_side
             else (

@@ -47,7 +47,7 @@ def LOAD_METHOD(frame: Any, name: str) -> None:
     except Break as broken:
         if broken.kind == "restart":
             raise
-        broken.stack = frame.user_stack()
+        broken.stack = broken.stack or frame.user_stack()
         found = DeferredVar(owner, name, broken)
     if (descriptor := descriptor_of(owner, name, found)) is not None:
         frame.stack += [descriptor, owner]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
+from ..resume import function_name
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import RUNNING
 from ..variables.binding import bind
@@ -75,12 +76,13 @@ class Frame(Operations):
     # ---- where are we
     def user_stack(self) -> list[tuple[str, int, str]]:
         """(file, line, function) from the outermost frame to the innermost one that is not torch's
-        or ours."""
+        or ours.  The rest of a function behind a graph break counts as the function."""
         frames = []
         frame: Frame | None = self
         while frame is not None:
             if not frame.info.internal or frame.parent is None:
-                frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
+                code = frame.code
+                frames.append((code.co_filename, frame.line, function_name(code)))
             frame = frame.parent
         return frames[::-1]
 
@@ -95,6 +97,11 @@ class Frame(Operations):
         try:
             self.loop()
             return self.returned
+        except (Break, DataDependentDecision) as error:
+            # here it is known how deep in which calls it was met: the root only knows its own line
+            broken = error if isinstance(error, Break) else data_dependent(error)
+            broken.stack = broken.stack or self.user_stack()
+            raise broken
         finally:
             RUNNING.pop()
             self.output.frame = caller
@@ -212,12 +219,17 @@ class RootFrame(Frame):
             except ObservedException as raised:
                 if entry is None:
                     reason = f"{raised.var.python_type().__name__} leaves the frame"
-                    self.break_at(Break("exception", reason), raised_at(raised.var))
+                    stack, step = raised_at(raised.var)
+                    self.break_at(Break("exception", reason, stack=stack), step)
                 self.unwind(raised.var, entry)
             except Break as broken:
                 self.break_at(broken)
             except DataDependentDecision as error:
                 self.break_at(data_dependent(error))
+
+    def instruction_end(self) -> int:
+        """The byte of the code at which the native instruction ends that is being run."""
+        return self.info.operations[self.pc - 1].instruction.end
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, splitting at `step`, or at this native instruction.
@@ -231,7 +243,7 @@ class RootFrame(Frame):
             reason.stack = (self.output.frame or self).user_stack()
         step = step or self.group_step
         for exception in reversed(self.handled):  # the outermost decides
-            step = raised_at(exception) or step
+            step = raised_at(exception)[1] or step
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
@@ -242,7 +254,8 @@ class RootFrame(Frame):
         raise Restart()
 
 
-def raised_at(exception: Any) -> int | None:
-    """The root's step at which an exception was raised while tracing; None for a real one."""
+def raised_at(exception: Any) -> tuple[Any, int | None]:
+    """The user's stack and the root's step at which an exception was raised while tracing; twice
+    None for a real one."""
     traceback = getattr(exception, "slots", {}).get("__traceback__")
-    return traceback.where[1] if hasattr(traceback, "where") else None
+    return getattr(traceback, "where", (None, None))

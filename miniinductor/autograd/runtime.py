@@ -35,7 +35,7 @@ from .. import config
 from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
 from ..hooks import RUNNERS, extended
-from ..records import CompileRecord, Later
+from ..records import CompileRecord, Later, first_line, tell
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .functionalize import output_of
@@ -152,7 +152,9 @@ class Backward:
 
     def compile(self, missing: tuple[str, ...]) -> Callable:
         """The callable; with eager kernels where the half cannot be compiled."""
-        half = self.record.backward = type(self.record)(input_graph=self.record.input_graph)
+        record = self.record
+        half = record.backward = type(record)(input_graph=record.input_graph)
+        half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
         try:
@@ -166,6 +168,7 @@ class Backward:
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph(missing)
+        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
         return lambda tensors: graph(*tensors)[0]
 
     def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:

@@ -71,7 +71,8 @@ def without_autocast(function: Callable, *arguments: Any) -> Any:
 
 
 class Tracer(TorchDispatchMode):
-    """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
+    """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line).
+    What later stages make of a node keeps its name, in `meta["traced"]`."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -227,7 +228,7 @@ class Tracer(TorchDispatchMode):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         recorded = aten.lift_fresh_copy.default if func in LIFT else func
         node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
-        node.meta.update(self.meta, recording=torch.is_grad_enabled())
+        node.meta.update(self.meta, recording=torch.is_grad_enabled(), traced=(node.name,))
         self.bind_output(out, node)
         return out
 
@@ -244,7 +245,7 @@ class Tracer(TorchDispatchMode):
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
                 child = self.graph.call_function(operator.getitem, (node, i))
-                child.meta.update(self.meta)
+                child.meta.update(self.meta, traced=(child.name,))
                 self.bind_output(item, child)
 
 
@@ -305,23 +306,26 @@ class OriginInterpreter(fx.Interpreter):
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        # autograd numbers its functions: the number that it has reached after each node, and the
-        # origin of what the node computes
+        # autograd numbers its functions as they are made: the number of the first one that each
+        # node makes, and the origin of what the node computes
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        kept = ("source_line", "stack_trace", "module_path")
+        kept = ("source_line", "stack_trace", "user_stack", "module_path")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
-        result = super().run_node(node)
-        self.starts.append(torch._C._autograd._get_sequence_nr())
+        self.starts.append(torch._C._autograd._get_sequence_nr())  # the number that comes next
         self.origins.append(self.tracer.meta)
-        return result
+        return super().run_node(node)
 
     def find_origin(self) -> None:
         """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
-        forward node whose gradient it is."""
+        forward node whose gradient it is.
+
+        That is the last node at whose start the number of autograd's function was not yet given: a
+        node that made no function has the same number as the one behind it.  Where two gradients of
+        one value are added, the sum counts with the function that gave the later one."""
         function = torch._C._current_autograd_node()
         if function is not None:
             place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1

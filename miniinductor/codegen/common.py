@@ -13,14 +13,16 @@ Mirrors torch/_inductor/codegen/common.py (CSE).
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
 import torch
 
+from ..ir import playing
 from ..nodes import Node
 from ..ops import OpsHandler
+from ..listings import About, Marked
 
 # operations that both languages write between their operands
 INFIX = {
@@ -68,6 +70,8 @@ class Scope:
         self.lines: list[str] = []
         self.known: dict[object, str] = {}
         self.counter: dict[str, int] = parent.counter if parent else {}
+        # name of a value -> the instructions that it was computed for
+        self.makers: dict[str, list] = parent.makers if parent else {}
 
     def fresh(self, prefix: str) -> str:
         number = self.counter[prefix] = self.counter.get(prefix, -1) + 1
@@ -77,7 +81,10 @@ class Scope:
         scope: Scope | None = self
         while scope is not None:
             if expression in scope.known:
-                return scope.known[expression]
+                name = scope.known[expression]
+                if playing.value not in self.makers.setdefault(name, []):
+                    self.makers[name].append(playing.value)
+                return name
             scope = scope.parent
         return None
 
@@ -86,11 +93,13 @@ class Scope:
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.add(f"const {c_type} {name} = {expression};")
+            self.makers[name] = [playing.value]
+            self.add(f"const {c_type} {name} = {expression};", self.makers[name])
             self.known[expression, c_type] = name
         return name
 
-    def add(self, line: str) -> None:
+    def add(self, line: str, origin: Any = None) -> None:
+        """origin: what the line is for, if not for the instruction that is being played."""
         self.lines.append(line)
 
 
@@ -105,7 +114,18 @@ class Kernel:
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may run twice, and so read something after it has written a result
+    # what is known of each line of the source, see records.Listing
+    about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try
+
+
+def marked(text: str, origin: Any) -> Marked:
+    """A line of a kernel.  origin: what it computes, an Instruction or a list of them; or a text,
+    what else the line is for; or None."""
+    if isinstance(origin, str):
+        return Marked.of(text, reason=origin)
+    instructions = origin if isinstance(origin, list) else [origin]
+    return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -124,10 +144,6 @@ def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
             break
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
     return "_".join(words)[:40].strip("_") or ("reduction" if reduces else "pointwise")
-
-
-def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
-    return ["    " * depth + line if line else line for line in lines]
 
 
 # --- comments -------------------------------------------------------------------------------------

@@ -32,24 +32,28 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 
 from .. import config
 from ..dependencies import LoopBody, int_or_none, is_loop_variable, stride_of
-from ..ir import Buffer
+from ..ir import Buffer, playing
 from ..nodes import Group, Node
+from ..listings import Listing, Marked, indent
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
-from .common import Kernel, Value, indent, origin_text, summary
+from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import CHUNK, Accumulator, Sums, bound, declarations, fence, longest, parts_of
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
 from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
 
+# buffer, index, value, mode and instruction of a store
+Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
+SCRATCH = "memory for values between two loops"
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
 SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
 
@@ -94,7 +98,7 @@ class CppKernelWriter(CppExpressions):
         self.small: set[str] = set()  # indices that 32 bits hold
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
-        self.deferred: list[tuple[str, sympy.Expr, Value, str | None]] = []
+        self.deferred: list[Deferred] = []
         self.inner_variables: set[sympy.Symbol] = set()
         self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
@@ -163,30 +167,33 @@ class CppKernelWriter(CppExpressions):
     def finish(self, lines: list[Statement], buffers: Sequence[str]) -> Kernel:
         """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
         checks = sets_error(lines)
-        head = ["int error = 0;"] if checks else []
+        head = [ending("int error = 0;")] if checks else []
         arguments = [*buffers, *self.sizes]
-        head += [
-            f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
-            for symbol in self.sizes
-        ]
+        for symbol in self.sizes:
+            text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
+            head.append(Marked.of(text, reason="a size, which the kernel is given"))
         origins = {o for n in self.plan.nodes for o in n.buffer.origins}
-        body = [*head, *printed(lines), "return error;" if checks else "return 0;"]
+        body = [*head, *printed(lines), ending("return error;" if checks else "return 0;")]
         if self.reruns:
-            body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
-        names = ", ".join(n.name for n in self.plan.nodes)
+            first = ending("return mini::fast_then_exact([&](auto exact) {")
+            body = [first, *indent(body), ending("});")]
+        names = [n.name for n in self.plan.nodes]
+        about = f"// computes {', '.join(names)}{origin_text(origins, self.order, limit=12)}"
         source = [
-            f"// computes {names}{origin_text(origins, self.order, limit=12)}",
-            'extern "C" int NAME(void** args) {',
+            Marked.of(about, marks=names),
+            Marked.of('extern "C" int NAME(void** args) {', marks=names),
             *indent(body),
-            "}",
+            ending("}"),
         ]
+        listing = Listing.of(source)
         return Kernel(
-            "\n".join(source) + "\n",
+            listing + "\n",
             arguments,
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
             self.reruns,
+            listing.about,
         )
 
     def pointer_lines(self, place: str) -> list[Statement]:
@@ -199,7 +206,8 @@ class CppKernelWriter(CppExpressions):
                 c_type = f"const {c_type}"
             made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
             value = f"({c_type}*){place.format(number)}"
-            lines.append(Line(f"{c_type}* {pointer} = {value};    // {name}{made_by}"))
+            text = f"{c_type}* {pointer} = {value};    // {name}{made_by}"
+            lines.append(Line(text, origin="where a buffer lies"))
         return lines
 
     def write_stages(self) -> list[Statement]:
@@ -219,14 +227,15 @@ class CppKernelWriter(CppExpressions):
         outside = self.outside
         for name, array in self.crossings.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
-            count = math.prod(self.plan.inner)
+            count, number = math.prod(self.plan.inner), array.removeprefix("scratch")
             if isinstance(count, int):
-                outside.add(f"{c_type} {array}[{count}];")
+                outside.add(f"{c_type} {array}[{count}];", SCRATCH)
             else:  # on the stack, or in memory that each thread keeps, and that grows
-                outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];")
+                outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];", SCRATCH)
                 outside.add(
                     f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
-                    f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});"
+                    f"mini::scratch<{c_type}, {number}>({self.size(count)});",
+                    SCRATCH,
                 )
 
     def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
@@ -236,7 +245,8 @@ class CppKernelWriter(CppExpressions):
     def play(self, node: Node, body: LoopBody | None = None) -> None:
         self.node, body = node, body or self.plan.bodies[node.name]
         if len(self.plan.nodes) > 1 and body is self.plan.bodies[node.name]:
-            self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
+            text = f"// {node.name}{origin_text(node.buffer.origins, self.order)}"
+            self.scope.add(text, "a comment")
         body.play(self)
 
     def write_inner_stage(self, nodes: Sequence[Node]) -> None:
@@ -248,8 +258,9 @@ class CppKernelWriter(CppExpressions):
             first = self.ask("first_in_lanes", body) or []
             self.outside.lines += self.inner_loop([*first, *body])
         self.write_into(self.outside, ())
-        for name, index, value, mode in self.deferred:
-            self.store(name, index, self.finished(value), mode)
+        for name, index, value, mode, instruction in self.deferred:
+            with playing.set(instruction):
+                self.store(name, index, self.finished(value), mode)
 
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
@@ -471,7 +482,7 @@ class CppKernelWriter(CppExpressions):
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
-            self.deferred.append((name, index, value, mode))
+            self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
@@ -569,6 +580,10 @@ class CppKernelWriter(CppExpressions):
             accumulator.term = value.text
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
+
+
+def ending(text: str) -> Marked:
+    return Marked.of(text, reason="begins or ends the kernel")
 
 
 def lanes_of(start: str, end: str) -> int | None:

@@ -21,6 +21,7 @@ import sympy
 import torch
 
 from .. import config
+from ..ir import playing
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
 from .common import INFIX as INFIX_OF_ALL
@@ -106,8 +107,8 @@ class CppScope(Scope):
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
 
-    def add(self, line: str) -> None:
-        self.lines.append(Line(line))
+    def add(self, line: str, origin: Any = None) -> None:
+        self.lines.append(Line(line, origin=origin or playing.value))
 
 
 class CppExpressions(OpsHandler):

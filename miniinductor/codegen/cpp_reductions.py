@@ -14,12 +14,13 @@ Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
+from ..ir import playing
 from ..sizes.symbols import Size
 from .cpp_expressions import compute_type, limit_text
 from .tree import Line, Statements, has_branch
@@ -50,6 +51,8 @@ class Accumulator:
     at: str = ""  # argmax, argmin: the place of `term`
     # it adds up partial sums: in double, so that their number costs no accuracy
     over_chunks: bool = False
+    # the reduction's instruction
+    origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
     @property
     def c_type(self) -> str:
@@ -79,8 +82,12 @@ class Accumulator:
         watches = self.kind in ("max", "min") and self.dtype.is_floating_point
         return f"{self.name}_nan" if watches else None
 
+    def line(self, text: str) -> Line:
+        """A line of the reduction."""
+        return Line(text, origin=self.origin)
+
     def before_lanes(self) -> list[Line]:
-        return [Line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
+        return [self.line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
 
     @property
     def is_arg(self) -> bool:
@@ -93,14 +100,14 @@ class Accumulator:
             return [self.update(self.term)]
         sign = ">" if self.kind == "max" else "<"
         return [
-            Line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
-            Line(f"{self.nan_flag} |= {self.term} != {self.term};"),
+            self.line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
+            self.line(f"{self.nan_flag} |= {self.term} != {self.term};"),
         ]
 
     def after_lanes(self) -> list[Line]:
         if not self.nan_flag:
             return []
-        return [Line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
+        return [self.line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
 
     @property
     def loses_bits(self) -> bool:
@@ -109,7 +116,7 @@ class Accumulator:
 
     def renamed(self, prefix: str) -> "Accumulator":
         name = prefix + self.name.lstrip(ascii_lowercase)  # acc3 -> part3
-        return Accumulator(name, self.kind, self.dtype, self.term, self.at)
+        return replace(self, name=name, over_chunks=False)
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
@@ -127,7 +134,7 @@ class Accumulator:
 
     def update(self, term: str, place: str = "") -> Line:
         target = self.name + place
-        return Line(f"{target} = {self.combine(target, term)};")
+        return self.line(f"{target} = {self.combine(target, term)};")
 
 
 Sums: TypeAlias = list[Accumulator]  # or products, maxima, ...
@@ -143,12 +150,13 @@ def parts_of(accumulators: Sums, prefix: str) -> Sums:
 
 
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:
-    return [Line(f"{a.c_type} {a.name} = {a.initial};") for a in accumulators]
+    return [a.line(f"{a.c_type} {a.name} = {a.initial};") for a in accumulators]
 
 
 def bound(name: str, wanted: str, end: str) -> Line:
     """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
-    return Line(f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});")
+    text = f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});"
+    return Line(text, origin="where a part of a loop ends")
 
 
 def longest(size: Size) -> int | float:
@@ -158,7 +166,7 @@ def longest(size: Size) -> int | float:
 
 
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
-BARRIER = Line('asm volatile("");')
+BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
 
 def fence(lines: Statements, count: int | None = None) -> list[Line]:

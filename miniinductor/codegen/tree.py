@@ -18,15 +18,23 @@ PyTorch: writes text through an IndentedBuffer, and decides before.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from .common import indent
+from ..ir import playing
+from ..listings import Marked, indent
+from .common import marked
 
 
 @dataclass(frozen=True)
 class Line:
     text: str
     sets_error: bool = False  # what its check finds is put into `error`
+    # the instruction that it computes, if none is said the one that is being played; a list of
+    # them; or a text, which says what else the line is for
+    origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
+
+    def marked(self) -> Marked:
+        return marked(self.text, self.origin)
 
 
 @dataclass(frozen=True)
@@ -127,10 +135,15 @@ def printed(statements: Statements) -> list[str]:
     result: list[str] = []
     for statement in statements:
         if isinstance(statement, Line):
-            result.append(statement.text)
+            result.append(statement.marked())
             continue
         if isinstance(statement, Loop) and statement.pragma is not None:
-            result.append(statement.pragma.text(sets_error(statement.body)))
+            result.append(around(statement.pragma.text(sets_error(statement.body))))
         head = f"{statement.head} " if statement.head else ""
-        result += [f"{head}{{", *indent(printed(statement.body)), "}"]
+        result += [around(f"{head}{{"), *indent(printed(statement.body)), around("}")]
     return result
+
+
+def around(text: str) -> Marked:
+    """A line that computes nothing itself: loops and blocks around others."""
+    return Marked.of(text, reason="loops and blocks around what is computed")

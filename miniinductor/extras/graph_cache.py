@@ -61,28 +61,28 @@ from ..autograd.runtime import Backward, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
-from ..records import CompileRecord, Later
+from ..records import CompileRecord, Later, print_stages
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cache_folder, cpu_name, write_whole
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
 # names of numbers that change nothing that is kept
-UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache".split())
+UNIMPORTANT = set("cache_dir debug raise_internal_errors graph_cache keep_steps".split())
 OWN = {*sys.stdlib_module_names, *"miniinductor minidynamo torch sympy networkx jinja2".split()}
 OWN = (OWN | {"numpy", "triton"}) - {"__main__"}
 # whose functions have names that last
 LIBRARIES = "torch builtins math operator _operator einops".split()
 # what is kept of a record
 KEPT = """saved fusions fallbacks kernels wrapper_source memory_plan memory_lives memory_steps
-    notes""".split()
+    peak_live_bytes notes""".split()
 LARGEST = 4096  # bytes of a constant that is kept by value
 
 
 def ambient(function: Callable) -> Callable:
     """`function` without arguments, to be called later with gradients, autocast and this package's
-    switches as they are now."""
-    recording, switches = torch.is_grad_enabled(), config.switches()
+    switches as they are now; it prints nothing."""
+    recording, switches = torch.is_grad_enabled(), config.switches() | {"debug": 0}
     autocast = [
         (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
     ]
@@ -490,7 +490,9 @@ class Kept(Compilation):
             self.entry = self.open()
             plan = self.entry and self.entry.restored(self.record)
         if plan:
-            return plan, self.parts_again(plan.cut is not None)
+            parts = self.parts_again(plan.cut is not None)
+            print_stages(self.record)
+            return plan, parts
         plan, parts = super().plan()
         if self.entry:
             self.entry.keep(self.record, plan)
@@ -516,11 +518,11 @@ class Kept(Compilation):
 
         def plan_again() -> tuple[Any, CompileRecord]:
             again = type(self)(self.gm, [make() for make in made_like], self.mode)
-            again.record.input_graph = self.gm
+            again.record.input_graph, again.record.keeps_steps = self.gm, True
             return super(Kept, again).plan()[1](), again.record
 
         again = functools.cache(ambient(plan_again))
-        names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
+        names = ["aten_graph", "functional_graph", "lowered_graph", "loop_ir", "fused_ir", "steps"]
         if is_training:
             names.append("joint_graph")
         for name in names:

@@ -30,6 +30,7 @@ from .registration import TRITON
 from .tile_plan import TilePlan
 from .tiles import Code, Line, plain
 
+PARTS = "which of the alike parts a program computes"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
@@ -78,11 +79,11 @@ class TritonForeachWriter(TritonKernelWriter):
                 f"here = block >= {self.firsts[k]}",
                 "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
             ]
-        return plain(lines) + axis.lines("(block - first) * XBLOCK")
+        return plain(lines, PARTS) + axis.lines("(block - first) * XBLOCK")
 
     def body(self) -> list[Code]:
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
-        return [Line(about), *super().body()]
+        return [Line(about, origin="a comment"), *super().body()]
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         kernel = of_all_parts(super().kernel(code), self.parts)

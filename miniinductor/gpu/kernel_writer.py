@@ -39,10 +39,11 @@ from typing import Any
 import sympy
 import torch
 
-from ..codegen.common import Kernel, indent, origin_text, summary
+from ..codegen.common import Kernel, origin_text, summary
 from ..dependencies import int_or_none
-from ..ir import Buffer
+from ..ir import Buffer, playing
 from ..nodes import Group, Node
+from ..listings import Listing, Marked, indent
 from ..sizes.symbols import Size, hint, sizes
 from ..sizes.symbols import size as as_size
 from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of, triton_type
@@ -110,7 +111,7 @@ class RowLoop:
 
     accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
     # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
-    deferred: list[tuple[str, sympy.Expr, Tile, str | None]] = field(default_factory=list)
+    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
     is_online: bool = False  # a maximum that is still being found may be used
 
     def holds(self, value: Tile) -> bool:
@@ -125,7 +126,7 @@ class RowLoop:
 
     def maximum(self, name: str) -> Accumulator | OnlineSum | None:
         """The accumulator whose result will be stored in this buffer."""
-        for stored, _, value, _ in self.deferred:
+        for stored, _, value, *_ in self.deferred:
             if stored == name:
                 return next(a for a in self.accumulators if a.name == value.text)
         return None
@@ -165,7 +166,8 @@ class TritonKernelWriter(TritonExpressions):
         self.plan = self.make_plan()
         code = self.body()
         if self.last:
-            code.append(Line("tl.debug_barrier()" + " " * 50 + "# every thread has read"))
+            text = "tl.debug_barrier()" + " " * 50 + "# every thread has read"
+            code.append(Line(text, origin="nothing is written before all is read"))
         return self.kernel([*code, *self.last])
 
     def body(self) -> list[Code]:
@@ -204,10 +206,18 @@ class TritonKernelWriter(TritonExpressions):
         blocks = [block for block, _ in launch.configs[0].blocks]
         constants = [f"{block}: tl.constexpr" for block in blocks]
         parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
-        lines = [*self.comments(nodes), *texts(code, self.most_loads())]
-        text = "\n".join(["@triton.jit", f"def NAME({parameters}):", *indent(lines)])
+        names = [node.buffer.name for node in nodes]
+        listing = Listing.of(
+            [
+                Marked.of("@triton.jit", reason="begins the kernel"),
+                Marked.of(f"def NAME({parameters}):", marks=names),
+                *indent(self.comments(nodes)),
+                *indent(texts(code, self.most_loads())),
+            ]
+        )
         reads = frozenset().union(*[line.reads for line in all_lines(code)])
-        source = with_imports(text + "\n", reads)
+        source = with_imports(listing + "\n", reads)
+        before = source[: -len(listing) - 1].count("\n")
         if not symbols and launch.is_wide(()):
             source = with_wide_indices(source, blocks)
         return Kernel(
@@ -218,9 +228,10 @@ class TritonKernelWriter(TritonExpressions):
             summary(nodes, self.order),
             reruns=self.reads_again(),
             launch=launch,
+            about=[("", (), "what kernels import and call", "")] * before + listing.about,
         )
 
-    def comments(self, nodes: Sequence[Any]) -> list[str]:
+    def comments(self, nodes: Sequence[Any]) -> list[Marked]:
         """What the kernel computes, and what its pointers are."""
         origins = {origin for node in nodes for origin in node.buffer.origins}
         names = ", ".join(node.buffer.name for node in nodes)
@@ -230,7 +241,7 @@ class TritonKernelWriter(TritonExpressions):
             about = str(buffer.layout.dtype).removeprefix("torch.")
             made_of = origin_text(getattr(buffer, "origins", ()), self.order, limit=3)
             lines.append(f"# {pointer}: {name}, {about}{list(sizes(buffer.layout.size))}{made_of}")
-        return lines
+        return [Marked.of(line, reason="a comment") for line in lines]
 
     def reads_again(self) -> bool:
         """A loop may read a value again, and for a second result it may be loaded twice, in other
@@ -259,7 +270,7 @@ class TritonKernelWriter(TritonExpressions):
     def play(self, node: Node) -> None:
         self.node = node.name
         if len(self.plan.nodes) > 1:
-            self.scope.code.append(Line(f"# {node.name}"))
+            self.scope.code.append(Line(f"# {node.name}", origin="a comment"))
         self.plan.bodies[node.name].play(self)
 
     def replay(self, name: str) -> Tile:
@@ -303,8 +314,9 @@ class TritonKernelWriter(TritonExpressions):
         }
         finished = {accumulator.name: accumulator for accumulator in row.accumulators}
         self.row = RowLoop()
-        for name, index, value, mode in row.deferred:
-            self.store(name, index, finished[value.text].finish(), mode)
+        for name, index, value, mode, instruction in row.deferred:
+            with playing.set(instruction):
+                self.store(name, index, finished[value.text].finish(), mode)
 
     # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
     def try_online(self, node: Node) -> bool:
@@ -389,7 +401,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
         if self.row.holds(value):
-            self.row.deferred.append((name, index, value, mode))
+            self.row.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.memory.dtype(name)
         if mode is None:

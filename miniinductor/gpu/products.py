@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -34,7 +35,7 @@ import torch
 from .. import config
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from . import layouts
-from ..ir import Buffer, BufferView, ExternKernel, Layout
+from ..ir import Buffer, BufferView, ExternKernel, Layout, playing
 from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
@@ -90,8 +91,8 @@ class FusedProduct:
         apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
         return Alternatives(fused, apart)
 
-    def __str__(self) -> str:
-        return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+    def listing(self) -> list[str]:
+        return [line for part in self.apart for line in part.listing()]
 
 
 @dataclass
@@ -317,16 +318,21 @@ class MatmulWriter(TritonKernelWriter):
             precision="" if is_exact else f', input_precision="{float32_precision()}"',
             indices=[line.text for line in indices],
         )
-        return [*plain(text.splitlines()), *self.outside.code]
+        return [*plain(text.splitlines(), self.whole_product()), *self.outside.code]
+
+    def whole_product(self) -> SimpleNamespace:
+        """What stands for the Instruction that the product's own lines compute."""
+        return SimpleNamespace(about=(self.product.name, ""))
 
     def write_epilogue(self, biases: Sequence[BufferView]) -> None:
         """What follows the template: the bias, the store of the product, the group."""
         self.node = self.product.name
         value = Tile("product", torch.float32, frozenset("mn"))
-        for bias in biases:
-            loaded = self.load(bias.name, self.linear(bias))
-            value = self.binary("add", value, self.to_dtype(loaded, torch.float32))
-        self.store(self.node, self.linear(self.product.layout), value)
+        with playing.set(self.whole_product()):
+            for bias in biases:
+                loaded = self.load(bias.name, self.linear(bias))
+                value = self.binary("add", value, self.to_dtype(loaded, torch.float32))
+            self.store(self.node, self.linear(self.product.layout), value)
         for node in self.plan.nodes:
             self.play(node)
 

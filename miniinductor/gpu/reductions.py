@@ -18,6 +18,7 @@ from typing import NamedTuple
 import sympy
 import torch
 
+from ..ir import playing
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
 from .launch import LARGEST_INT32
 from .split_reductions import neutral
@@ -104,6 +105,7 @@ class Accumulator:
         self.value = writer.solid(value)
         self.reads = reads_of(self.value) | self.reducer.helpers
         self.index = writer.index(flat_index)
+        self.origin = playing.value
         self.online: OnlineSum | None = None  # that follows this maximum
         self.result: Tile | None = None  # the finished column
 
@@ -117,20 +119,22 @@ class Accumulator:
             full += f", tl.full({self.shape}, {LARGEST_INT32}, tl.int64)"
         if self.online is not None:
             full = per_group(full)
-        return Line(f"{self.names} = {full}")
+        return Line(f"{self.names} = {full}", origin=self.origin)
 
     def update(self) -> list[Line]:
         """What one step of the loop does."""
         if self.online is not None:
             first, *others = self.online.update_texts(self.inside())
-            return [Line(first, reads=self.reads), *plain(others)]  # only the first reads the value
+            both = [self.origin, self.online.origin]
+            # only the first reads the value
+            return [Line(first, reads=self.reads, origin=both), *plain(others, both)]
         if self.has_index:
             text = self.reducer.combine.format(a=self.names, b=self.inside())
         else:
             text = self.reducer.combine.format(a=self.name, b=self.value)
             if self.row_mask:
                 text = f"tl.where({self.row_mask}, {text}, {self.name})"
-        return [Line(f"{self.names} = {text}", reads=self.reads)]
+        return [Line(f"{self.names} = {text}", reads=self.reads, origin=self.origin)]
 
     def inside(self) -> str:
         """Value (and index), with what lies beyond the end of the row made neutral."""
@@ -164,7 +168,7 @@ class OnlineSum:
     """sum(exp(v - max)), updated together with its maximum."""
 
     def __init__(self, maximum: Accumulator, dtype: torch.dtype):
-        self.maximum, self.dtype = maximum, dtype
+        self.maximum, self.dtype, self.origin = maximum, dtype, playing.value
         self.name = maximum.writer.outside.fresh("acc")
 
     def running(self) -> Tile:
@@ -173,7 +177,7 @@ class OnlineSum:
     def declaration(self) -> Line:
         top = self.maximum
         full = f"tl.full({top.shape}, 0.0, {triton_type(top.element)})"
-        return Line(f"{self.name} = {per_group(full)}")
+        return Line(f"{self.name} = {per_group(full)}", origin=self.origin)
 
     def update(self) -> list[Line]:
         return []  # the maximum's

@@ -61,7 +61,7 @@ class Axis:
             texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
             texts += [self.variable_line(position) for position in range(len(self.loops))]
-        return [Line(text, reads=helpers_of(text)) for text in texts]
+        return [Line(text, reads=helpers_of(text), origin=INDICES) for text in texts]
 
     def variable_line(self, position: int) -> str:
         """One of several loop variables, from the flat index."""
@@ -78,6 +78,9 @@ def size_text(n: Size) -> str:
     """A number of elements, in brackets where it is an expression."""
     text = index_text(n, "triton")
     return text if text.isalnum() else f"({text})"
+
+
+INDICES = "indices of the loops, and which of them exist"
 
 
 @dataclass(kw_only=True)

@@ -12,12 +12,14 @@ nobody needs (`without_dead_lines`), and which loads may stand first (`loads_fir
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 
-from ..codegen.common import Scope, indent
+from ..codegen.common import Scope, marked
+from ..ir import playing
+from ..listings import Marked, indent
 
 Axes: TypeAlias = frozenset[str]
 NO_AXES: Axes = frozenset()
@@ -42,6 +44,11 @@ class Line:
     makes: str = ""  # the temporary that it names
     reads: frozenset[str] = frozenset()  # names of others
     is_early: bool = False  # a load that waits for nothing
+    # as that of codegen/tree.py's Line
+    origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
+
+    def marked(self) -> Marked:
+        return marked(self.text, self.origin)
 
 
 @dataclass
@@ -57,9 +64,9 @@ def noted(line: str, comment: str) -> str:
     return f"{line:66}  # {comment}" if comment else line
 
 
-def plain(texts: Iterable[str]) -> list[Line]:
+def plain(texts: Iterable[str], origin: Any) -> list[Line]:
     """Lines that neither make nor read temporaries."""
-    return [Line(text) for text in texts]
+    return [Line(text, origin=origin) for text in texts]
 
 
 class TileScope(Scope):
@@ -77,7 +84,8 @@ class TileScope(Scope):
         if name is None:
             name = self.known[expression] = self.fresh("tmp")
             text = noted(f"{name} = {expression}", comment)
-            self.code.append(Line(text, name, reads, is_early))
+            self.makers[name] = [playing.value]
+            self.code.append(Line(text, name, reads, is_early, self.makers[name]))
         return name
 
     def snapshot(self) -> tuple[list[Code], dict[object, str]]:
@@ -138,8 +146,8 @@ def texts(code: Sequence[Code], most: int) -> list[str]:
         if isinstance(piece, Line):
             block.append(piece)
             continue
-        block.append(Line(piece.header))
-        found += [line.text for line in loads_first(block, most)]
-        found += indent([line.text for line in loads_first(piece.body, most)])
+        block.append(Line(piece.header, origin="a loop"))
+        found += [line.marked() for line in loads_first(block, most)]
+        found += indent([line.marked() for line in loads_first(piece.body, most)])
         block = []
-    return found + [line.text for line in loads_first(block, most)]
+    return found + [line.marked() for line in loads_first(block, most)]

@@ -11,6 +11,7 @@ Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_util
 """
 
 import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,9 +33,16 @@ NO_OPS = {
 }
 
 
-def optimize(gm: fx.GraphModule) -> dict[str, int]:
-    """Run the cleaning passes; name -> how many nodes each removed or changed."""
-    counts = {one.name: one.run(gm) for one in passes(CLEANING)}
+def optimize(
+    gm: fx.GraphModule, keep_step: Callable[[str, fx.GraphModule], None] | None = None
+) -> dict[str, int]:
+    """Run the cleaning passes; name -> how many nodes each removed or changed.  keep_step(name, gm)
+    is called after each that did."""
+    counts = {}
+    for one in passes(CLEANING):
+        counts[one.name] = one.run(gm)
+        if counts[one.name] and keep_step is not None:
+            keep_step(one.name, gm)
     gm.recompile()
     return counts
 
@@ -136,9 +144,16 @@ def merge_common(gm: fx.GraphModule) -> int:
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
         known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
-        if known is not node:
-            removed += stand_in(node, known)
+        if known is not node and stand_in(node, known):
+            serves_too(known, [node])
+            removed += 1
     return removed
+
+
+def serves_too(node: fx.Node, replaced: Iterable[fx.Node]) -> None:
+    """Write down that `node` computes what these computed."""
+    names = [name for one in (node, *replaced) for name in one.meta.get("traced", ())]
+    node.meta["traced"] = tuple(dict.fromkeys(names))
 
 
 def frozen(value: Any) -> Any:

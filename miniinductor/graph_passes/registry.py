@@ -76,6 +76,7 @@ def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModul
     kernels where the graph computes what they do; `LAYOUTS` gives those the layouts they want."""
     for one in passes(stage):
         gm = one.run(gm, context)
+        context.record.keep_step(one.name, gm)
     return gm
 
 

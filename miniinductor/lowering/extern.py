@@ -57,7 +57,8 @@ def eager_kernel(
     boxes the op returns."""
     op, where = call.node.target, call.node.meta.get("source_line", "")
     kind = "fallback" if reason else "extern"
-    record.fallbacks.append(Fallback(str(op), kind, reason or "library kernel", where))
+    reason = reason or "library kernel"
+    record.fallbacks.append(Fallback(str(op), kind, reason, where, call.node.name))
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     called = dict(op=op, args=tuple(args), kwargs=kwargs)

@@ -12,7 +12,7 @@ Mirrors torch/_inductor/graph.py (paper section 4.2).
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,17 +177,20 @@ class GraphLowering(fx.Interpreter):
         before = len(self.lowered.operations)
         result = super().run_node(node)
         if node.op == "call_function":
-            boxes, stored = boxes_in(result), self.lowered.operations[before:]
-            made = [box.base.data for box in boxes]
-            made += [b.data for b in stored if isinstance(b, ComputedBuffer)]
-            for data in made:
-                if hasattr(data, "inner_fn"):
-                    data.inner_fn = from_node(node.name, data.inner_fn)
+            boxes = boxes_in(result)
+            self.made_for(node, before, [box.base.data for box in boxes])
             for box in boxes:
                 self.finish_value(box, node)
             if node in self.checks:
                 self.keep_checks(boxes, before)
         return result
+
+    def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
+        """Say of these values, and of what was stored since, that their ops are those of `node`."""
+        stored = self.lowered.operations[before:]
+        for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
+            if hasattr(data, "inner_fn"):
+                data.inner_fn = from_node(node.name, data.inner_fn)
 
     def keep_checks(self, boxes: list[TensorBox], before: int) -> None:
         """Store all results of a node that may raise, and mark its buffers: they must run."""
@@ -295,15 +298,19 @@ def lower_graph(
         owners: dict[str, fx.Node] = {}
         for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(nodes[0])):
             if isinstance(box, TensorBox):
+                before = len(graph.operations)
                 graph.outputs.append(_output_view(box, node, owners, lowering))
+                lowering.made_for(node, before)
             else:
                 graph.outputs.append(size(box))
         given = {*graph.inputs, *graph.constants}
-        for (_, target), box in zip(written, mutations):
+        for (_, target), box, node in zip(written, mutations, nodes[1]):
+            before = len(graph.operations)
             view = box.as_buffer_view()
             # it may be written before it is read: x, y = y, x
             if view.name in given and len(written) > 1:
                 view = _copied(box, None)
+            lowering.made_for(node, before)
             graph.mutations.append((target.replace(".", "_"), view))
     return graph
 

@@ -18,6 +18,7 @@ import operator
 import torch
 from torch import fx
 
+from ..graph_passes.basic import serves_too
 from ..graph_passes.registry import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..sizes.symbols import alike
@@ -74,6 +75,7 @@ def added_to_sum(graph, node):
     with graph.inserting_before(place):
         put = graph.call_function(node.target, (other, *node.args[1:]), dict(node.kwargs))
     put.meta.update(node.meta)
+    serves_too(put, [place])
     place.replace_all_uses_with(put)
     for gone in (place, node, node.args[0]):
         graph.erase_node(gone)

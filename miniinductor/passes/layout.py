@@ -64,6 +64,7 @@ class LayoutPass:
     def run(self):
         for node in self.gm.graph.nodes:
             if node.op == "output":
+                self.original = node
                 self.graph.output(fx.map_arg(node.args[0], self.as_before_here))
                 continue
             new = self.graph.node_copy(node, self.copied.__getitem__)
@@ -110,9 +111,10 @@ class LayoutPass:
         return node
 
     def call(self, like, target, *args, **kwargs):
-        """A new node, with the origin of node `like`."""
+        """A new node, with the origin of node `like`; of a copy of an input, that of the node which
+        needs it."""
         node = self.graph.call_function(target, args, kwargs)
-        node.meta = origin_of(like)
+        node.meta = origin_of(like if like.op == "call_function" else self.original)
         return self.evaluate(node)
 
     def channels_last(self, node):

@@ -45,7 +45,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
-from ..graph_passes.basic import optimize
+from ..graph_passes.basic import optimize, serves_too
 from ..hooks import extended
 from ..records import CompileRecord
 from .layout import TRANSPOSITIONS, origin_of, value_of
@@ -174,6 +174,7 @@ class Rewriter:
         have, want = new.result.meta["val"], node.meta["val"]
         if (have.shape, have.dtype) != (want.shape, want.dtype):
             return False
+        serves_too(node, inside)
         self.replace(node, new, found)
         return True
 

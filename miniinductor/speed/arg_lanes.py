@@ -40,4 +40,4 @@ class ArgLanes(Strategy):
 
 def best_of_all(a: Accumulator) -> Line:
     best = a.update(f"{a.c_type}{{{a.name}_best[k], {a.name}_at[k]}}")
-    return Line(f"for (int64_t k = 0; k < {LANES}; k++) {best.text}")
+    return a.line(f"for (int64_t k = 0; k < {LANES}; k++) {best.text}")

@@ -27,12 +27,15 @@ def array_declarations(
     lines = []
     for a in accumulators:
         for c_type, name, start in arrays_of(a):
-            lines += [Line(f"{c_type} {name}[{width}];"), filled(name, used or width, start)]
+            lines += [
+                a.line(f"{c_type} {name}[{width}];"),
+                a.line(filled(name, used or width, start)),
+            ]
     return lines
 
 
-def filled(name: str, count: int | str, value: str) -> Line:
-    return Line(f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};")
+def filled(name: str, count: int | str, value: str) -> str:
+    return f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};"
 
 
 def taken_if_better(a: Accumulator, place: str) -> list[Line]:
@@ -41,9 +44,9 @@ def taken_if_better(a: Accumulator, place: str) -> list[Line]:
     best, at, take = f"{a.name}_best[{place}]", f"{a.name}_at[{place}]", f"{a.name}_take"
     no_better = "<=" if a.kind == "argmax" else ">="
     return [
-        Line(f"const bool {take} = !({a.term} {no_better} {best}) & ({best} == {best});"),
-        Line(f"{best} = {take} ? {a.term} : {best};"),
-        Line(f"{at} = {take} ? {a.at} : {at};"),
+        a.line(f"const bool {take} = !({a.term} {no_better} {best}) & ({best} == {best});"),
+        a.line(f"{best} = {take} ? {a.term} : {best};"),
+        a.line(f"{at} = {take} ? {a.at} : {at};"),
     ]
 
 

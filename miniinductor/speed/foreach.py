@@ -31,6 +31,7 @@ from ..dependencies import Instruction, LoopBody, Ref, Slot, int_or_none, loop_v
 from ..devices import language_of
 from ..hooks import JOINERS
 from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
+from ..listings import Marked
 from ..records import CompileRecord
 
 SMALL = 1 << 16  # bytes: a result that may wait for its user
@@ -49,18 +50,17 @@ class Foreach(Group):
         super().__init__([n for group, _ in parts for n in group.nodes], first.outer, first.inner)
         self.parts = parts
 
-    def __str__(self) -> str:
+    def listing(self) -> list[str]:
         (first, _), *others = self.parts
-        return "\n".join(
-            [
-                f"{len(self.parts)} times the same kernel; the first:",
-                str(first),
-                *[
-                    f"  and {', '.join(group.names)} over {list(group.outer)}"
-                    for group, _ in others
-                ],
-            ]
-        )
+        head = f"{len(self.parts)} times the same kernel; the first:"
+        lines = [
+            Marked.of(head, f"group:foreach {self.names[0]}", self.names, op="group"),
+            *first.listing(),
+        ]
+        for group, _ in others:
+            text = f"  and {', '.join(group.names)} over {list(group.outer)}"
+            lines.append(Marked.of(text, f"group:{'+'.join(group.names)}", group.names, op="group"))
+        return lines
 
 
 def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:
@@ -70,8 +70,18 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:
     def every(names: Sequence[str]) -> list[str]:
         return [theirs[first.index(name)] for _, theirs in parts for name in names]
 
+    def of_part(mark: str, theirs: Sequence[str]) -> str:
+        """ "buf0.3" of the first part is "buf7.3" of another one."""
+        buffer, dot, number = mark.partition(".")
+        return theirs[first.index(buffer)] + dot + number if buffer in first else mark
+
+    def of_all(marks: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(of_part(mark, theirs) for _, theirs in parts for mark in marks))
+
+    about = [(name, of_all(marks), *more) for name, marks, *more in kernel.about]
     summary = "foreach_" + kernel.summary
-    return replace(kernel, summary=summary, stored=every(kernel.stored), read=every(kernel.read))
+    stored, read = every(kernel.stored), every(kernel.read)
+    return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 
 @dataclass

@@ -31,6 +31,7 @@ from ..kernels import CPP
 from ..sizes.symbols import Size
 from .foreach import Foreach, of_all_parts
 
+PARTS = "which of the alike parts is computed"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
@@ -66,14 +67,14 @@ class ForeachWriter(CppKernelWriter):
         first = list(map(memory, names))
 
         body = [
-            Line("const int64_t size = sizes[part];"),
+            Line("const int64_t size = sizes[part];", origin=PARTS),
             *self.pointer_lines(f"args[part*{width} + {{}}]"),
             *lines,
         ]
         sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
-        every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};")]
+        every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};", origin=PARTS)]
         if self.parallel:
-            every.append(Line("#pragma omp parallel"))
+            every.append(Line("#pragma omp parallel", origin=PARTS))
         kernel = self.finish(
             every + nest(body, [("part", "0", count)]),
             [

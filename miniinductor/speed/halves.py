@@ -10,6 +10,7 @@ In:   a pointwise kernel's elements of float16.  Out: what stands for them, and 
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import sympy
 import torch
@@ -19,6 +20,7 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..ir import playing
 from ..runtime.build import PRELUDES
 
 BLOCK = 128  # elements converted at once
@@ -34,7 +36,7 @@ class Halves(Strategy):
 
     def begin_lanes(self) -> None:
         # (pointer to a block of elements, is it written?) -> array of floats
-        self.arrays: dict[tuple[str, bool], str] = {}
+        self.arrays: dict[tuple[str, bool], tuple[str, Any]] = {}
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
@@ -49,7 +51,8 @@ class Halves(Strategy):
             return None
         block = writer.local(f"{lane}_block")
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: block}))}"
-        array = self.arrays.setdefault((start, written), f"half{len(self.arrays)}")
+        made = (f"half{len(self.arrays)}", playing.value)
+        array, _ = self.arrays.setdefault((start, written), made)
         return f"{array}[{lane} - {block}]"
 
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
@@ -60,15 +63,15 @@ class Halves(Strategy):
         count = f"{lane}_stop - {lane}_block"
         stop = bound(f"{lane}_stop", f"{lane}_block + {BLOCK}", end)
         if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
-            stop, count = Line(f"const int64_t {lane}_stop = {lane}_block + {BLOCK};"), str(BLOCK)
+            stop = replace(stop, text=f"const int64_t {lane}_stop = {lane}_block + {BLOCK};")
+            count = str(BLOCK)
         before: list[Statement] = [stop]
         after: list[Statement] = []
-        for (place, written), array in self.arrays.items():
-            before.append(Line(f"float {array}[{BLOCK}];"))
-            if written:
-                after.append(Line(f"mini::convert({array}, {place}, {count});"))
-            else:
-                before.append(Line(f"mini::convert({place}, {array}, {count});"))
+        for (place, written), (array, instruction) in self.arrays.items():
+            before.append(Line(f"float {array}[{BLOCK}];", origin=instruction))
+            given, wanted = (array, place) if written else (place, array)
+            convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
+            (after if written else before).append(convert)
         threads, pragma = None, self.writer.simd(accumulators)
         if pragma is not None and pragma.threads:
             threads = replace(pragma, simd=False)

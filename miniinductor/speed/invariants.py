@@ -15,6 +15,7 @@ rows.py for reductions along rows.  PyTorch: computes such values for each eleme
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import sympy
 import torch
@@ -25,6 +26,7 @@ from ..codegen.cpp_expressions import CppScope
 from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest, printed
 from ..dependencies import stride_of
+from ..ir import playing
 from ..sizes.printing import index_text
 
 TABLE_COST = 6  # operations that cost more than reading a table
@@ -53,6 +55,7 @@ class RowInvariants(Strategy):
         self.lanes, self.place, self.width = lanes, place, width
         # name -> (type, expression) of what varies with the lane
         self.lazy: dict[str, tuple[str, str]] = {}
+        self.makers: dict[str, Any] = {}  # name -> the instruction that it is the value of
         self.table_checks: list[Statement] = []
         self.lane_scope = CppScope(self.above)
         self.same_in_rows = set(map(str, outer))
@@ -75,6 +78,7 @@ class RowInvariants(Strategy):
         elif name is None:
             name = self.lane_scope.known[expression, c_type] = self.above.fresh("tmp")
             self.lazy[name] = (c_type, expression)
+            self.makers[name] = self.lane_scope.makers[name] = [playing.value]
         self.same_in_rows.add(name)
         return name
 
@@ -127,10 +131,11 @@ class RowInvariants(Strategy):
             if self.is_table(name):
                 array = self.above.fresh("table")
                 element_type = "int32_t" if name in self.writer.small else c_type
-                self.above.add(f"{element_type} {array}[{self.width}];")
+                self.above.add(f"{element_type} {array}[{self.width}];", "a table for all rows")
                 expression = f"{array}{self.place}"
-                fill.append(Line(f"{expression} = {name};"))
-            result.append(Line(f"const {c_type} {name} = {expression};"))
+                fill.append(Line(f"{expression} = {name};", origin=self.makers[name]))
+            made_by = self.makers[name]
+            result.append(Line(f"const {c_type} {name} = {expression};", origin=made_by))
         if fill:
             pragma = Pragma(simd=True) if config.vectorize else None
             made: list[Statement] = [self.definition(name) for name in self.needed(printed(fill))]
@@ -140,7 +145,7 @@ class RowInvariants(Strategy):
     # -- what a table is worth ---------------------------------------------------------------------
     def definition(self, name: str) -> Line:
         c_type, expression = self.lazy[name]
-        return Line(f"const {c_type} {name} = {expression};")
+        return Line(f"const {c_type} {name} = {expression};", origin=self.makers[name])
 
     def is_table(self, name: str) -> bool:
         return self.cost(name, set()) >= TABLE_COST

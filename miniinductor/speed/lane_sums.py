@@ -25,6 +25,9 @@ from .arrays import array_declarations
 from .spread import Spread
 
 
+GROUP = "where a group of lanes begins"
+
+
 @strategy(order=20)
 class LaneSums(Strategy):
     def applies(self) -> bool:
@@ -58,7 +61,7 @@ class LaneSums(Strategy):
         group, only_reads = f"{lane}_group", self.only_reads()
         lanes = LANES if only_reads else LANES // 2
         parts = [a.renamed("lane") for a in accumulators]
-        added = [Line(f"const int64_t {lane} = {group} + k;"), *body]
+        added = [Line(f"const int64_t {lane} = {group} + k;", origin=GROUP), *body]
         added += [p.update(p.term, "[k]") for p in parts]
         pragma = Pragma(simd=True, clauses=self.width(accumulators) if only_reads else "")
         together = nest(added, [("k", "0", lanes)], pragma)
@@ -66,7 +69,7 @@ class LaneSums(Strategy):
         put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
         lines = [
             *array_declarations(parts, lanes),
-            Line(f"int64_t {group} = {start};"),
+            Line(f"int64_t {group} = {start};", origin=GROUP),
             Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
             *nest(put_together, [("k", "0", lanes)], writer.simd(accumulators)),
         ]
@@ -117,7 +120,8 @@ class LaneSums(Strategy):
             at = writer.index(sympy.expand(access.index.xreplace(moved)))
             place = f"{writer.pointer(access.name, not only_reads)} + {at} + {64 // size}*k"
             loop = f"for (int64_t k = 0; k < {lanes * size // 64}; k++)"
-            fetched.append(Line(f"{loop} __builtin_prefetch({place}, {int(not only_reads)});"))
+            fetch = f"{loop} __builtin_prefetch({place}, {int(not only_reads)});"
+            fetched.append(Line(fetch, origin="fetches memory that is needed soon"))
         return fetched
 
     def read_first(self) -> list[Access]:

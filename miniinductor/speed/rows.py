@@ -34,11 +34,15 @@ from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
+from ..codegen.cpp import SCRATCH
 from ..dependencies import runs_along
+from ..ir import playing
 from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import array_declarations, arrays_of, filled, merged, taken_if_better
 from .invariants import RowInvariants
+
+PART = "where a thread's part of the rows lies"
 
 ROWS = 4  # rows added at a time: one load and store of the accumulator per four elements
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
@@ -146,10 +150,11 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         deferred = writer.deferred
         scope = self.own_scope(())
-        for name, index, value, mode in deferred:
+        for name, index, value, mode, instruction in deferred:
             accumulator = next(a for a in writer.accumulators if a.name == value.text)
             text = accumulator.result(value.dtype, self.at)
-            writer.store(name, index, Value(text, value.dtype, True), mode)
+            with playing.set(instruction):
+                writer.store(name, index, Value(text, value.dtype, True), mode)
         for node in nodes:
             writer.play(node)
         later = [n for n in plan.nodes if plan.stage[n.name] > stage]
@@ -159,8 +164,9 @@ class Rows(RowInvariants):
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
-                lines.append(Line(f"{compute_type(value.dtype)} {array}[{self.block_width}];"))
-                scope.add(f"{array}{self.at} = {value};")
+                declared = f"{compute_type(value.dtype)} {array}[{self.block_width}];"
+                lines.append(Line(declared, origin=SCRATCH))
+                scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.columns_loop(scope.lines)
 
     def own_scope(self, inner_variables: Iterable[sympy.Symbol]) -> CppScope:
@@ -245,17 +251,22 @@ class Rows(RowInvariants):
         arrays = [array for a in accumulators for array in arrays_of(a)]
         own = []
         for c_type, name, value in arrays:
-            own += [Line(f"{c_type}* {name} = {name}s[part];"), filled(name, self.count, value)]
+            own.append(Line(f"{c_type}* {name} = {name}s[part];", origin=PART))
+            own.append(Line(filled(name, self.count, value), origin=PART))
         bounds = Line(
-            f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};"
+            f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};",
+            origin=PART,
         )
         threads = Pragma("parallel for", condition=writer.threads_if)
         others_added = [line for a in accumulators for line in merged(a)]
         others = [("part", "1", count), ("k", "0", self.count)]
         return [
-            *[Line(f"{c} {name}s[{count}][{self.block_width}];") for c, name, _ in arrays],
+            *[
+                Line(f"{c} {name}s[{count}][{self.block_width}];", origin=PART)
+                for c, name, _ in arrays
+            ],
             *nest([bounds, *own, *lines], [("part", "0", count)], threads),
-            *[Line(f"{c_type}* {name} = {name}s[0];") for c_type, name, _ in arrays],
+            *[Line(f"{c_type}* {name} = {name}s[0];", origin=PART) for c_type, name, _ in arrays],
             *nest(others_added, others),
         ]
 
@@ -298,7 +309,7 @@ class Rows(RowInvariants):
             Loop(row, None, end, many, together, condition=f"{row} < {end} - {together - 1}"),
             Loop(row, None, end, one),
         ]
-        return [Block([Line(f"int64_t {row} = {start};"), *loops])]
+        return [Block([Line(f"int64_t {row} = {start};", origin=PART), *loops])]
 
     def added(self, accumulators: Sums, count: int) -> list[Statement]:
         """The lines of `count` rows for one column."""
@@ -308,7 +319,7 @@ class Rows(RowInvariants):
             if a.is_arg:
                 for row in steps:
                     better = taken_if_better(replace(row.terms[k], name=a.name), self.at[1:-1])
-                    result.append(Line(f"{{ {' '.join(line.text for line in better)} }}"))
+                    result.append(a.line(f"{{ {' '.join(line.text for line in better)} }}"))
                 continue
             terms = [row.terms[k].term for row in steps]
             while len(terms) > 1:  # a tree

@@ -23,6 +23,9 @@ from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 MOST_PARTS = 512  # partial results
 
 
+PARTS = "which part of the loop comes next"
+
+
 @strategy(order=50)
 class Spread(Strategy):
     keeps_stack = False
@@ -48,23 +51,24 @@ class Spread(Strategy):
             prologue = [
                 Line(
                     f"const int64_t rows = mini::maximum<int64_t>({rows}, "
-                    f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});"
+                    f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
+                    origin=PARTS,
                 ),
-                Line(f"const int64_t blocks = ({size} + rows - 1)/rows;"),
+                Line(f"const int64_t blocks = ({size} + rows - 1)/rows;", origin=PARTS),
             ]
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = parts_of(accumulators, "block")
         # the loops come first: they may make doubles of the accumulators
         loops = self.writer.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [
-            Line(f"const int64_t {first}_block = block * {rows};"),
+            Line(f"const int64_t {first}_block = block * {rows};", origin=PARTS),
             bound(f"{first}_end", f"{first}_block + {rows}", size),
             *declarations(of_block),
             *loops,
-            *[Line(f"{b.name}s[block] = {b.name};") for b in of_block],
+            *[b.line(f"{b.name}s[block] = {b.name};") for b in of_block],
         ]
         loop = [("block", "0", blocks)]
-        arrays = [Line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
+        arrays = [b.line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
         threads = Pragma("parallel for", condition=self.writer.threads_if)
         result = [*prologue, *arrays, *nest(body, loop, threads), *declarations(accumulators)]
         if accumulators:

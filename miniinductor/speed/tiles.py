@@ -12,6 +12,7 @@ In:   a pointwise kernel that reads along an outer loop.  Out: its loops over ti
 """
 
 from pathlib import Path
+from typing import Any
 
 import sympy
 import torch
@@ -22,6 +23,7 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
+from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import hint
 
@@ -34,7 +36,7 @@ MANY = 1 << 18
 class Tiles(Strategy):
     def applies(self) -> bool:
         # element -> (array, type in memory, element at the corner, its step along the lanes)
-        self.tile_loads: dict[str, tuple[str, str, str, str]] = {}
+        self.tile_loads: dict[str, tuple[str, str, str, str, Any]] = {}
         tile = self.plan_tile()
         if tile is None:
             return False
@@ -53,6 +55,7 @@ class Tiles(Strategy):
                 memory_type(dtype),
                 f"{writer.pointer(name, False)}[{writer.index(corner)}]",
                 writer.index(stride_of(index, lane)),
+                playing.value,
             )
         array = self.tile_loads[element][0]
         return f"{array}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
@@ -94,10 +97,11 @@ class Tiles(Strategy):
             bound(f"{variable}_end", f"{variable}_tile + {rows}", size),
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
-        for array, c_type, corner, step in self.tile_loads.values():
+        for array, c_type, corner, step, instruction in self.tile_loads.values():
             count = f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile"
             call = f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, {count});"
-            fill += [Line(f"{c_type} {array}[{rows}][{columns}];"), Line(call)]
+            fill.append(Line(f"{c_type} {array}[{rows}][{columns}];", origin=instruction))
+            fill.append(Line(call, origin=instruction))
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],

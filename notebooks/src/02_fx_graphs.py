@@ -93,7 +93,7 @@ module(torch.tensor([-1.0, 3.0]))
 #
 # A backend is any function that takes a `GraphModule` and example inputs and gives back something
 # callable. The simplest one looks and returns the graph unchanged. (If your own raises an error,
-# the program goes on with the graph as it is; `minidynamo.counters["errors"]` says what happened.)
+# the call raises `minidynamo.BackendError`, whose `__cause__` is that error.)
 
 # %%
 seen = []

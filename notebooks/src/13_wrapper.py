@@ -135,13 +135,13 @@ excerpt(memory.place_in_arena)
 # %% [markdown]
 # And one thing more: a kernel that reads each element of a buffer for the last time, just before it writes the same element of its own result, may write *over* it (`in_place`).
 #
-# The result, over the wrapper's steps (left to right) and bytes (upwards). Solid boxes lie in the arena, dashed ones are tensors of their own:
+# At each step of the wrapper (left to right) the buffers that live are stacked: the height is what lives. Solid boxes lie in the arena, dashed ones are tensors of their own:
 
 # %%
 e.memory_picture
 
 # %% [markdown]
-# The same program with `buffer_reuse=False`: every buffer has memory of its own.
+# The same program with `buffer_reuse=False`: every buffer has memory of its own, and as much lives; but each call asks for all of it anew.
 
 # %%
 with miniinductor.config.patch(buffer_reuse=False):

@@ -32,7 +32,7 @@ import torch
 import minidynamo
 import miniinductor
 from minidynamo.explain import Code, Table, excerpt
-from minidynamo.explain.explanation import compilations, draw_compilations
+from minidynamo.explain import compilations, draw_compilations
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);

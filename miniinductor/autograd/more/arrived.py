@@ -8,15 +8,16 @@ that case has nothing of the logits' gradient left.
 """
 
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch import fx
 
+from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...records import CompileRecord, Later
+from ...records import CompileRecord, Later, print_stages
 from ...sizes.symbols import alike
 from ..functionalize import is_needed, with_graph
 from ..partition import is_tangent
@@ -50,18 +51,27 @@ class Variants(Backward):
                 self.entry.keep(half, program, part)
             return program
         half.functional_graph = Later(functools.partial(self.graph, missing))
-        for name in ("loop_ir", "fused_ir"):
-            setattr(half, name, Later(functools.partial(self.text, missing, name)))
+        again = functools.cache(functools.partial(self.again, missing))
+        for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
+            setattr(half, name, Later(functools.partial(of_record, again, name)))
+        print_stages(half)
         return found
 
-    def text(self, missing: tuple[str, ...], name: str) -> str:
+    def again(self, missing: tuple[str, ...]) -> CompileRecord:
+        """The record of a half that came from disk, with its graphs and texts."""
         record = type(self.record)(joint_graph=self.record.joint_graph)
-        self.compile_graph(self.graph(missing), record, [])
-        return getattr(record, name)
+        record.keeps_steps = True
+        with config.patch(debug=0):
+            self.compile_graph(self.graph(missing), record, [])
+        return record
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
         graph = super().graph(missing)
         return WithoutTangents(graph, missing).run() if missing else graph
+
+
+def of_record(again: Callable[[], CompileRecord], name: str) -> Any:
+    return getattr(again(), name)
 
 
 class WithoutTangents:

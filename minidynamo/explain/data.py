@@ -1,0 +1,345 @@
+"""An explanation as one value of JSON: all frames, entries, stages, and which object came from
+which.
+
+In:   an `Explanation`.  Out: a dictionary for `json.dumps`, as schema.json describes it.
+
+    >>> document = explain(f)(x).to_json()
+    >>> [stage["title"] for stage in document["frames"][0]["entries"][0]["stages"]]
+    ['Bytecode', 'Replacement bytecode', 'FX graph', ...]
+    >>> Origins(document).lines("f0.0/forward/kernel/add_0/3")       # source lines, transitively
+    ['file0:12']
+
+Ids are unique in the document, and made of readable parts.  Whatever is not known is null or "".
+"""
+
+import datetime
+import inspect
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import miniinductor
+
+from .. import config
+from ..extras.guard_values import shown
+from ..sources import name_of
+from .files import Files
+from .entry_stages import Direction, directions_of, stages_of
+from .stages import Stage
+
+SCHEMA = Path(__file__).with_name("schema.json")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `to_json`'s value."""
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+
+
+def document(explanation: Any) -> dict[str, Any]:
+    """The whole explanation."""
+    files = Files()
+    records = [frame.record for frame in explanation.frames]
+    frames = frames_of(records, files)
+    return {
+        "schema": 1,
+        "made": made(),
+        "call": {"name": explanation.name, "arguments": getattr(explanation, "arguments", [])},
+        "frames": frames,
+        "files": files.table(),
+        "counters": {group: dict(found) for group, found in explanation.counters.items()},
+    }
+
+
+# --- where and from what it was made --------------------------------------------------------------
+def made() -> dict[str, Any]:
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "date": datetime.datetime.now().isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "minidynamo": version_of("minidynamo"),
+        "machine": {"cpu": processor(), "cores": os.cpu_count() or 1, "gpu": gpu},
+        "options": {
+            "minidynamo": switches(config),
+            "miniinductor": switches(miniinductor.config, without=("cache_dir",)),
+        },
+    }
+
+
+def version_of(package: str) -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def switches(module: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The options of a config module, as texts where JSON has no such value."""
+    found = {}
+    for name, value in vars(module).items():
+        plain = isinstance(value, (bool, int, float, str, tuple, list, type(None)))
+        if plain and not name.startswith("_") and name not in without:
+            found[name] = value if isinstance(value, (bool, int, float, str)) else str(value)
+    return found
+
+
+def describe_arguments(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of a call: tensors by their layout, anything else as a short text."""
+    try:
+        target = function.forward if isinstance(function, torch.nn.Module) else function
+        bound = inspect.signature(target).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"argument {n}": value for n, value in enumerate(args)}, **kwargs}
+    return [row for name, value in bound.items() for row in described(name, value)]
+
+
+def described(path: str, value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        yield {
+            "path": path,
+            "kind": "tensor",
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": [int(n) for n in value.shape],
+            "stride": [int(n) for n in value.stride()] if value.layout == torch.strided else [],
+            "device": str(value.device),
+            "requires_grad": value.requires_grad,
+        }
+    elif type(value) in (list, tuple):
+        for n, item in enumerate(value):
+            yield from described(f"{path}[{n}]", item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            yield from described(f"{path}[{key!r}]", item)
+    else:
+        yield {"path": path, "kind": type(value).__name__, "text": short(value)}
+
+
+def short(value: Any, width: int = 120) -> str:
+    """A value as text that is not too long; what cannot be printed says so."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a program's own __repr__
+        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+# --- frames ---------------------------------------------------------------------------------------
+def frames_of(records: list[Any], files: Files) -> list[dict[str, Any]]:
+    """One frame for each code object, with an entry for each time that it was compiled."""
+    by_code: dict[int, list[Any]] = {}
+    for record in records:
+        by_code.setdefault(id(record.code), []).append(record)
+    names = {code: f"f{n}" for n, code in enumerate(by_code)}
+    parents = parents_of(records, names)
+    return [frame(names[code], group, parents.get(code), files) for code, group in by_code.items()]
+
+
+def parents_of(records: list[Any], names: dict[int, str]) -> dict[int, str]:
+    """Of the code of a resume function: the frame whose replacement code makes that function."""
+    found: dict[int, str] = {}
+    for record in records:
+        for made_code in codes_in(record.replacement_code):
+            if id(made_code) in names and id(made_code) != id(record.code):
+                found.setdefault(id(made_code), names[id(record.code)])
+    return found
+
+
+def codes_in(code: Any) -> list[Any]:
+    if code is None:
+        return []
+    constants = [getattr(value, "__code__", value) for value in code.co_consts]
+    return [value for value in constants if inspect.iscode(value)]
+
+
+def frame(name: str, group: list[Any], parent: str | None, files: Files) -> dict[str, Any]:
+    first = group[0]
+    lines, start = source_lines(first.code)
+    code = first.code
+    return {
+        "id": name,
+        "function": first.function,
+        "file": files.file(code.co_filename) if code is not None else None,
+        "first_line": start,
+        "last_line": start + max(len(lines), 1) - 1,
+        "source": "".join(lines),
+        "parent": parent,
+        "skipped": next((r.skipped for r in group if r.skipped), ""),
+        "error": next((r.error for r in group if r.error), ""),
+        "calls": sum(r.hits + 1 for r in group if r.replacement_code is not None),
+        "breaks": breaks(name, group, files),
+        "entries": [
+            entry(f"{name}.{n}", record, files)
+            for n, record in enumerate(r for r in group if r.replacement_code is not None)
+        ],
+    }
+
+
+def source_lines(code: Any) -> tuple[list[str], int]:
+    """The lines of a code object's function and the number of the first; none where nobody knows
+    them."""
+    if code is None:
+        return [], 1
+    try:
+        return inspect.getsourcelines(code)
+    except (OSError, TypeError, IndexError, SyntaxError):
+        return [], code.co_firstlineno
+
+
+def breaks(name: str, group: list[Any], files: Files) -> list[dict[str, Any]]:
+    seen: dict[tuple, Any] = {}
+    for record in group:
+        for found in record.graph_breaks:
+            seen.setdefault((found.kind, found.reason, tuple(map(tuple, found.stack))), found)
+    return [
+        {
+            "id": f"{name}/break{n}",
+            "kind": found.kind,
+            "reason": found.reason,
+            "hint": found.hint,
+            "stack": [
+                {"file": files.file(path), "path": path_of(path), "line": line, "function": where}
+                for path, line, where in found.stack
+            ],
+        }
+        for n, found in enumerate(seen.values())
+    ]
+
+
+def path_of(path: str) -> str:
+    from .files import shown_path
+
+    return shown_path(path)
+
+
+# --- entries --------------------------------------------------------------------------------------
+def entry(name: str, record: Any, files: Files) -> dict[str, Any]:
+    directions = directions_of(record, name)
+    stages = stages_of(record, name, directions, files)
+    guards = [guard(name, n, one, stages[0], files) for n, one in enumerate(record.guards)]
+    found: dict[str, Any] = {
+        "id": name,
+        "recompiled_because": recompiled(record, files),
+        "guards": guards,
+        "symbols": symbols(record),
+        "times": times(record),
+        "stages": [stage.data(step) for step, stage in enumerate(stages)],
+    }
+    lists = ("fusions", "kernels", "saved", "memory", "eager_kernels", "notes")
+    found |= {key: [row for one in directions for row in getattr(one, key)] for key in lists}
+    return found
+
+
+def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[str, Any]:
+    """A guard comes from the line whose evaluation asked for it."""
+    line = files.written_place(one.line)
+    source = one.source if not isinstance(one.source, tuple) else None
+    return {
+        "id": f"{name}/guard{number}",
+        "kind": one.kind,
+        "code": one.code,
+        "path": name_of(source) if source is not None else "",
+        "expected": expected_value(one),
+        "actual": "",  # the call that the entry was compiled for: what is expected
+        "line": line,
+        "origins": [f"{line['file']}:{line['line']}"] if line else [],
+    }
+
+
+def expected_value(one: Any) -> str:
+    """The object that a guard compares with.  Its code names it only: `x.dtype is P_dtype`."""
+    pins = list(one.pins.values())
+    return shown(pins[0]) if len(pins) == 1 else ""
+
+
+def recompiled(record: Any, files: Files) -> dict[str, Any] | None:
+    """Why the newest of the entries before did not take the call."""
+    if not record.failures:
+        return None
+    failed = record.failures[-1]
+    return {
+        "guard": "",
+        "kind": failed.guard.kind,
+        "text": failed.reason,
+        "expected": failed.expected,
+        "actual": failed.actual,
+        "line": files.written_place(failed.guard.line),
+    }
+
+
+def symbols(record: Any) -> list[dict[str, Any]]:
+    table = record.shape_env.table if record.shape_env is not None else {}
+    return [
+        {
+            "name": str(row.name),
+            "value": None if row.hint is None else int(row.hint),
+            "sources": list(map(name_of, row.sources)) or [str(row.created_by)],
+            "range": str(row.range),
+        }
+        for row in table.values()
+    ]
+
+
+def times(record: Any) -> dict[str, float]:
+    spent = {f"capture: {stage}": seconds for stage, seconds in record.times.items()}
+    compiled = record.backend_record
+    if compiled is not None:
+        spent |= {f"miniinductor: {k}": v for k, v in compiled.times.items()}
+        if compiled.backward is not None:
+            spent |= {f"backward: {k}": v for k, v in compiled.backward.times.items()}
+    return spent
+
+
+# --- following ------------------------------------------------------------------------------------
+class Origins:
+    """What each object of a document came from, and what was made of it."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.origins: dict[str, list[str]] = {}
+        self.reasons: dict[str, str] = {}
+        for frame in document["frames"]:
+            for one in frame["entries"]:
+                for row in rows_with_origins(one):
+                    self.origins[row["id"]] = row["origins"]
+                    self.reasons[row["id"]] = row.get("reason", "")
+
+    def all(self, name: str) -> set[str]:
+        """Everything that the object came from, transitively."""
+        found: set[str] = set()
+        work = [name]
+        while work:
+            for origin in self.origins.get(work.pop(), ()):
+                if origin not in found:
+                    found.add(origin)
+                    work.append(origin)
+        return found
+
+    def lines(self, name: str) -> list[str]:
+        """The source lines that the object came from: "file0:12"."""
+        return sorted(one for one in self.all(name) if "/" not in one)
+
+
+def rows_with_origins(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All objects of an entry that say what they came from."""
+    for stage in one["stages"]:
+        yield from stage["nodes"]
+    yield from one["guards"]
+    yield from one["eager_kernels"]
+
+
+__all__ = ["Direction", "Origins", "describe_arguments", "document", "schema"]

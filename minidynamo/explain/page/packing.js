@@ -1,0 +1,44 @@
+// The text in the page -> the document of schema.json.  packing.py says how it was packed.
+
+/** @returns {Promise<any>} */
+export async function unpack(text) {
+  const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return unfolded(await new Response(stream).json());
+}
+
+/** Nodes as objects again, whose ids and places are shared texts. */
+export function unfolded(content) {
+  if (!content.words) return content; // a document that was never packed
+  const stages = content.frames.flatMap((frame) => frame.entries.flatMap((entry) => entry.stages));
+  const ids = stages.flatMap((stage) => (stage.nodes.name ?? []).map((name) => `${stage.id}/${name}`));
+  const places = new Map();
+  const idsOf = (found) => {
+    if (found === null || found === undefined) return [];
+    const list = Array.isArray(found) ? found : [found];
+    return list.map((each) => (typeof each === "number" ? ids[each] : each));
+  };
+  const place = (text) => {
+    if (!text) return null;
+    if (!places.has(text)) {
+      const [file, line] = text.split(":");
+      places.set(text, { file, line: Number(line) });
+    }
+    return places.get(text);
+  };
+  let first = 0;
+  for (const stage of stages) {
+    const columns = stage.nodes;
+    const word = (key, at) => content.words[columns[key]?.[at] ?? 0];
+    const start = first;
+    stage.nodes = (columns.name ?? []).map((name, at) => ({
+      id: ids[start + at], name, op: word("op", at), reason: word("reason", at),
+      shape: word("shape", at), group: word("group", at), bytes: columns.bytes?.[at] ?? null,
+      place: place(columns.place?.[at]), origins: idsOf(columns.origins?.[at]),
+      inputs: idsOf(columns.inputs?.[at]),
+    }));
+    stage.lines = stage.lines.map(idsOf);
+    first += stage.nodes.length;
+  }
+  return content;
+}

@@ -1,0 +1,97 @@
+// The user's source: heat, graph breaks, and which lines a chosen thing came from.
+
+import { bytesText, choice, make, many, offer, secondsText } from "./dom.js";
+import { paintCode } from "./highlight.js";
+import { Pane } from "./pane.js";
+import { Rows } from "./rows.js";
+import { choose, currentEntry, onChange, state } from "./state.js";
+
+const HEATS = [
+  ["bytes", "bytes moved by kernels"],
+  ["seconds", "time in kernels"],
+  ["operations", "operations captured"],
+];
+const HEAT_TEXTS = {
+  bytes: bytesText, seconds: secondsText, operations: (count) => many(Math.round(count), "operation"),
+};
+
+export function sourcePane() {
+  const pane = new Pane("source", "Source");
+  const { model } = state;
+  let file = null;
+  let heat = new Map();
+  let hottest = 0;
+  let measure = "bytes";
+  const files = choice("File", [], (id) => show(model.files.get(id)));
+  const heats = choice("Heat", HEATS, (wanted) => {
+    measure = wanted;
+    update();
+  });
+  const rows = new Rows("source", "Source lines", drawLine, (index) => choose(idOf(index), "source"));
+  const idOf = (index) => `${file.id}:${file.first_line + index}`;
+  pane.tools.append(files, heats);
+  pane.body.append(rows.element);
+
+  function drawLine(index, row) {
+    const id = idOf(index);
+    const cost = heat.get(id);
+    const amount = cost?.[measure] ?? 0;
+    const bar = make("span", { class: "heat" });
+    bar.style.setProperty("--heat-share", `${hottest ? Math.round((amount / hottest) * 100) : 0}%`);
+    if (amount) bar.title = HEAT_TEXTS[measure](amount);
+    const broken = cost?.breaks ? make("span", { class: "mark", title: "the graph breaks here" }, "✂") : "";
+    row.append(make("span", { class: "number" }, String(file.first_line + index)), bar);
+    row.append(make("span", { class: "gutter" }, broken));
+    const code = make("span", { class: "code" });
+    paintCode(code, file.lines[index], "python");
+    row.append(code);
+    row.classList.toggle("lit", state.lit.has(id));
+    row.classList.toggle("chosen", state.chosen === id);
+  }
+
+  function show(wanted) {
+    if (!wanted) return;
+    const isNew = wanted !== file;
+    file = wanted;
+    files.value = file.id;
+    rows.show(file.lines.length, Math.max(...file.lines.map((line) => line.length)) + 14);
+    if (isNew) revealFrame();
+  }
+
+  function revealFrame() {
+    const frame = currentEntry()?.frame ?? model.frames[0];
+    if (!frame || frame.file !== file.id) return;
+    rows.element.scrollTop = Math.max(0, (frame.first_line - file.first_line - 1) * rows.height);
+    rows.cursor = Math.max(0, frame.first_line - file.first_line);
+    rows.refresh();
+  }
+
+  function update() {
+    const frame = currentEntry()?.frame ?? model.frames[0];
+    heat = model.heat(state.entry);
+    hottest = Math.max(0, ...[...heat.values()].map((cost) => cost[measure]));
+    offer(files, [...model.files.values()].map((each) => [each.id, each.path]));
+    const wanted = model.files.get(frame?.file) ?? file;
+    const isMissing = frame && !frame.file;
+    pane.note.textContent = isMissing
+      ? `${frame.function} has no source text (exec, the prompt, or C)`
+      : "";
+    if (wanted) show(wanted);
+    else rows.show(0);
+  }
+
+  function showLights() {
+    if (state.from === "source" || !file) return rows.refresh();
+    const isLit = (index) => state.lit.has(idOf(index));
+    if (rows.revealLit(isLit) >= 0) return undefined;
+    const line = [...state.lit].find((id) => model.things.get(id)?.kind === "line");
+    if (line) {
+      show(model.place(line).file);
+      rows.revealLit(isLit);
+    }
+    return undefined;
+  }
+
+  onChange((what) => (what === "entry" ? update() : showLights()));
+  return pane;
+}

@@ -1,0 +1,72 @@
+"""Everything that a program compiles, kept until the program ends, and then written as its page.
+
+    MINI_TRACE=traces python train.py               # traces/train-4711.html
+    python -m minidynamo explain train.py -o page.html
+
+In:   each frame's record, when capture has finished it.   Out: one HTML file.
+"""
+
+import atexit
+import os
+import sys
+import types
+from pathlib import Path
+
+import miniinductor
+
+from .. import records
+from ..records import FrameRecord
+from .progress import Progress
+
+STARTED: "list[Trace]" = []
+
+
+class Trace:
+    """The records of a program.  A record holds its frame's code weakly: a trace keeps it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.process = os.getpid()
+        self.records: list[FrameRecord] = []
+        self.codes: list[types.CodeType | None] = []
+
+    def start(self) -> None:
+        """Listen from now on; write the page when the program ends."""
+        remember = records.remember
+
+        def and_keep(record: FrameRecord) -> None:
+            remember(record)
+            self.records.append(record)
+            self.codes.append(record.code)
+
+        records.remember = and_keep
+        miniinductor.config.keep_steps = True  # of each graph pass: what it changed
+        atexit.register(self.write)
+
+    def write(self) -> None:
+        """The page.  A forked process that ends leaves it to its parent."""
+        if os.getpid() != self.process:
+            return
+        from .explanation import Explanation
+
+        told = [r for r in self.records if r.graph is not None or r.graph_breaks or r.error]
+        counters = {group: dict(found) for group, found in records.counters.items()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        Explanation(self.name, None, told, counters).save(str(self.path))
+        print(f"minidynamo: {len(told)} frames are explained in {self.path}", file=sys.stderr)
+
+
+def start(path: Path, name: str) -> None:
+    """Trace this process, and say what is compiled.  The second call does nothing: the command line
+    goes before MINI_TRACE."""
+    if STARTED:
+        return
+    STARTED.append(Trace(path, name))
+    STARTED[0].start()
+    Progress().start()
+
+
+def start_in(folder: str) -> None:
+    """What MINI_TRACE=folder asks for: a page named after the program and its process."""
+    name = Path(sys.argv[0] if sys.argv else "").name or "python"
+    start(Path(folder) / f"{Path(name).stem}-{os.getpid()}.html", name)

@@ -1,0 +1,91 @@
+"""Texts of stages whose lines know what they show: provenance of kernels, loop IR and wrappers.
+
+In:   whoever writes a line says what it computes (`Marked.of`), while it writes it: texts are never
+      parsed.  Out: `Listing`s, whose `about` explain follows from a kernel to the source.
+
+    >>> line = Marked.of("const float tmp1 = tmp0 + 1;", marks=["buf0.2"])
+    >>> Listing.of(["int64_t n = 3;", *indent([line])]).about
+    [('', (), '', ''), ('', ('buf0.2',), '', '')]
+
+Names.  "mul_3" is an FX node, "buf0" a buffer, "buf0.2" the value that instruction 2 of its body
+makes, "buf0:2" line 2 of it before fusion, "group:buf0+buf1" what becomes one kernel.
+Mirrors torch/_inductor/debug.py (inductor provenance tracking), which finds it out afterwards.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from torch import fx
+
+About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
+NOTHING: About = ("", (), "", "")
+
+
+class Marked(str):
+    """A line of a stage's text, and what it shows.
+
+    name: the object that it defines ("buf0.3", statement 3 of buf0), or "".  marks: the names of
+    what it came from: an FX node, statements, buffers.  reason: why it came from nothing.  op: what
+    is computed."""
+
+    name: str = ""
+    marks: Sequence[str] = ()
+    reason: str = ""
+    op: str = ""
+
+    @staticmethod
+    def of(
+        text: str, name: str = "", marks: Sequence[str] = (), reason: str = "", op: str = ""
+    ) -> "Marked":
+        line = Marked(text)
+        line.name, line.marks, line.reason, line.op = name, marks, reason, op
+        return line
+
+    def written(self, text: str) -> "Marked":
+        """The same line in other words, such as indented."""
+        return Marked.of(text, self.name, self.marks, self.reason, self.op)
+
+    @property
+    def about(self) -> About:
+        return self.name, tuple(self.marks), self.reason, self.op
+
+
+def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
+    """The lines, further to the right; marks stay."""
+    space = "    " * depth
+    return [
+        line.written(space + line) if isinstance(line, Marked) else space + line if line else line
+        for line in lines
+    ]
+
+
+class Listing(str):
+    """A stage's whole text; `about`: for each line its name, marks, reason and op."""
+
+    about: list[About]
+
+    @staticmethod
+    def of(lines: Iterable[str]) -> "Listing":
+        parts = list(lines)
+        text = Listing("\n".join(parts))
+        text.about = [getattr(line, "about", NOTHING) for line in parts]
+        return text
+
+    def written(self, text: str) -> "Listing":
+        """The same lines in other words."""
+        changed = Listing(text)
+        changed.about = self.about
+        return changed
+
+
+def graph_listing(graph: fx.Graph) -> Listing:
+    """A line for each call of an ATen graph, with the names of the traced nodes that it came
+    from."""
+    lines = []
+    for node in graph.nodes:
+        if node.op == "call_function":
+            options = [f"{key}={value}" for key, value in node.kwargs.items()]
+            text = f"{node.name} = {node.target}({', '.join([*map(str, node.args), *options])})"
+            marks = node.meta.get("traced", ())
+            lines.append(Marked.of(text, node.name, marks, op=str(node.target)))
+    return Listing.of(lines)

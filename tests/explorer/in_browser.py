@@ -1,0 +1,335 @@
+"""The explorer's page in headless Chromium: `make test-explorer` (playwright, axe-core-python, a
+`chromium` on PATH).
+
+`MINI_PICTURES=folder` keeps a screenshot of each page in both themes and widths.
+"""
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import minidynamo
+
+from . import programs
+from .programs import Opened
+
+playwright = pytest.importorskip("playwright.sync_api")
+PROGRAMS = {
+    "five_lines": programs.explain_five_lines,
+    "mlp_training": programs.explain_mlp_training,
+    "breaks": programs.explain_breaks,
+    "triton": programs.explain_triton,
+    "gpt2": lambda: programs.explain_gpt2(2),
+    "gpt2_training": lambda: programs.explain_gpt2_training(2),
+}
+LARGE = {  # name -> (explanation, most bytes, most seconds to make it)
+    "gpt2_12": (lambda: programs.explain_gpt2(12), 1_000_000, 3),
+    "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 2_000_000, 6),
+}
+LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
+SLOWER = float(os.environ.get("MINI_SLOWER", "1"))  # this machine is so many times as slow
+WIDER = """() => [...document.querySelectorAll('body *')].filter(element => {
+    const right = element.getBoundingClientRect().right;
+    if (right <= window.innerWidth + 1 || !element.getClientRects().length) return false;
+    for (let above = element.parentElement; above; above = above.parentElement)
+        if (getComputedStyle(above).overflowX !== 'visible') return false;
+    return true;
+}).map(element => element.tagName + '.' + element.className)"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with programs.browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """{name: (path of its page, its document)}"""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, make in PROGRAMS.items():
+        e = make()
+        found[name] = (Path(e.save(str(folder / f"{name}.html"))), e.to_json())
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("width, theme", LOOKS)
+def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
+    chromium, pages, name, width, theme
+):
+    opened = Opened(chromium, pages[name][0], width, theme)
+    for view in ("text", "graph", "difference"):
+        opened.page.select_option("#pane-stages select[aria-label=View]", view)
+    opened.open_all()
+    assert opened.said == [] and len(opened.asked) == 1
+    assert opened.ask("document.scrollingElement.scrollWidth") <= width, opened.ask(WIDER)
+    ids = opened.ask("[...document.querySelectorAll('[id]')].map(element => element.id)")
+    assert len(ids) == len(set(ids))
+    opened.page.close()
+
+
+@pytest.mark.skipif(not os.environ.get("MINI_PICTURES"), reason="MINI_PICTURES names no folder")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("width, theme", LOOKS)
+def test_pictures(chromium, pages, name, width, theme):
+    """Screenshots: the page with its hottest line chosen; the graph, and the panes below, too."""
+    opened = Opened(chromium, pages[name][0], width, theme)
+    hot = opened.page.locator("#source-rows .row:has(.heat[title])")
+    if hot.count():
+        hot.first.click()
+    folder = Path(os.environ["MINI_PICTURES"])
+    opened.page.screenshot(path=str(folder / f"{name}-{width}-{theme}.png"), full_page=True)
+    opened.page.select_option("#pane-stages select[aria-label=View]", "graph")
+    opened.open_all()
+    opened.page.screenshot(path=str(folder / f"{name}-{width}-{theme}-graph.png"), full_page=True)
+    opened.page.close()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_models_are_small_pages_that_open_at_once(chromium, tmp_path, name):
+    make, largest, longest = LARGE[name]
+    e = make()
+    start = time.process_time()  # seconds of one processor: what else runs here does not matter
+    path = Path(e.save(str(tmp_path / "page.html")))
+    made_in = time.process_time() - start
+    opens = []
+    for _ in range(3):
+        start = time.perf_counter()
+        opened = Opened(chromium, path)
+        opens.append(time.perf_counter() - start)
+    open_in = min(opens)
+    nodes = opened.ask("document.querySelectorAll('*').length")
+    print(f"{name}: {path.stat().st_size} bytes, {made_in=:.2f} s, {open_in=:.2f} s, {nodes=}")
+    assert path.stat().st_size < largest and nodes <= 5000
+    assert made_in < longest and open_in < SLOWER
+    opened.page.close()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_scripts_the_page_can_be_read(chromium, pages, name):
+    path, document = pages[name]
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    text = page.locator("noscript, .static").all_inner_texts()[-1]
+    for frame in document["frames"]:
+        assert frame["source"].split("\n")[0].strip() in text
+        assert all(found["reason"] in text for found in frame["breaks"])
+        for entry in frame["entries"]:
+            assert "type(x) is P_Tensor" in text or "GRAD_MODE" in text
+            assert all(kernel["name"] in text for kernel in entry["kernels"])
+            assert all(s["title"] in text for s in entry["stages"] if s["kind"] == "fx")
+    context.close()
+
+
+def test_a_source_line_its_kernel_line_and_back(chromium, pages):
+    opened = Opened(chromium, pages["five_lines"][0])
+    page = opened.page
+    row = page.locator("#source-rows .row", has_text="torch.relu(x @ w)")
+    row.click()
+    lit = opened.lit("source")
+    assert len(lit) == 1 and "relu" in lit[0]
+    assert any("matmul" in line for line in opened.lit("stages"))
+    in_kernel = [line for line in opened.lit("kernels") if "? " in line]  # max(x, 0) in C++
+    assert in_kernel
+    page.locator("#kernels-rows .row.lit", has_text="? ").first.click()
+    assert any("relu" in line for line in opened.lit("source"))
+    page.keyboard.press("[")
+    assert opened.lit("source") == lit
+    page.keyboard.press("]")
+    assert page.locator("#kernels-rows .row.chosen").count() == 1
+    opened.page.close()
+
+
+def test_everything_by_keyboard(chromium, pages):
+    opened = Opened(chromium, pages["five_lines"][0])
+    page = opened.page
+    page.keyboard.press("/")
+    page.keyboard.type("softmax")
+    page.keyboard.press("Enter")
+    assert opened.ask("document.querySelector('#about').textContent").find("softmax") >= 0
+    page.locator("#source-rows").focus()
+    page.keyboard.press("Home")
+    for _ in range(200):
+        page.keyboard.press("ArrowDown")
+        current = page.locator("#source-rows .row.cursor")
+        if "keepdim=True" in current.first.text_content():
+            break
+    page.keyboard.press("Enter")
+    assert any("keepdim" in line for line in opened.lit("source"))
+    assert opened.lit("stages")
+    before = page.locator("#pane-stages select[aria-label=Stage]").input_value()
+    page.keyboard.press(".")
+    assert page.locator("#pane-stages select[aria-label=Stage]").input_value() != before
+    page.keyboard.press(",")
+    page.keyboard.press("g")
+    page.locator("#pane-stages svg.graph").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.locator("#pane-stages .box.chosen").count() == 1
+    page.keyboard.press("Escape")
+    assert not opened.lit("source") and opened.said == []
+    reached = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        reached.add(opened.ask("document.activeElement.closest('section')?.id ?? 'none'"))
+    assert {"pane-source", "pane-stages", "pane-kernels", "pane-guards", "pane-fusion"} <= reached
+    opened.page.close()
+
+
+def test_the_map_shows_breaks_with_their_stacks_and_the_recompilation(chromium, pages):
+    opened = Opened(chromium, pages["breaks"][0])
+    opened.page.evaluate("document.getElementById('map-rows').style.maxHeight = '4000px'")
+    opened.page.wait_for_timeout(100)
+    rows = opened.page.locator("#map-rows .row").all_text_contents()
+    source = Path(programs.__file__).read_text().split("\n")
+    stack = [row for row in rows if "in innermost" in row]
+    wanted = source.index('    print("a helper of a helper")') + 1
+    assert stack and all(f":{wanted}, in innermost" in row for row in stack[:1])
+    assert any("graph_break" in row for row in rows)
+    assert any("compiled again" in row and "shape" in row.lower() for row in rows)
+    opened.page.close()
+
+
+def test_the_top_of_the_memory_picture_is_the_peak_of_live_bytes(chromium, pages):
+    for name in ("mlp_training", "gpt2"):
+        path, document = pages[name]
+        opened = Opened(chromium, path)
+        for plan in document["frames"][0]["entries"][0]["memory"]:
+            steps = range(max(life["last"] for life in plan["lives"]) + 1)
+            live = [
+                sum(one["bytes"] for one in plan["lives"] if one["first"] <= step <= one["last"])
+                for step in steps
+            ]
+            assert max(live) == plan["peak_live_bytes"]
+            if opened.page.locator("select[aria-label='Direction'] >> visible=true").count() > 1:
+                opened.page.select_option("#pane-memory select", plan["direction"])
+            heights = opened.ask(
+                "[...document.querySelectorAll('.memory .area')].flatMap(area =>"
+                " area.getAttribute('points').split(' ').map(point => Number(point.split(',')[1])))"
+            )
+            assert min(heights) == pytest.approx(8, abs=0.01)  # the top of the axis
+        opened.page.close()
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "breaks"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chromium, pages, name, theme):
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    opened = Opened(chromium, pages[name][0], theme=theme)
+    opened.page.locator("#source-rows .row").nth(12).click()
+    for view in ("text", "graph"):
+        opened.page.select_option("#pane-stages select[aria-label=View]", view)
+        opened.open_all()
+        found = axe.run(opened.page)["violations"]
+        serious = [
+            (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+    opened.page.close()
+
+
+def test_print_shows_all_rows(chromium, pages):
+    opened = Opened(chromium, pages["mlp_training"][0])
+    before = opened.page.locator("#guards-rows .row").count()
+    opened.ask("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.page.locator("#guards-rows .row").count() > before
+    opened.ask("window.dispatchEvent(new Event('afterprint'))")
+    assert opened.page.locator("#guards-rows .row").count() == before
+    opened.page.close()
+
+
+def test_two_pages_can_be_compared(chromium, pages):
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.click("#pane-compare .fold")
+    opened.page.set_input_files("#pane-compare input[type=file]", str(pages["mlp_training"][0]))
+    opened.page.wait_for_selector("#compare-rows .added")
+    assert "B" in opened.page.locator(".figures").inner_text() and opened.said == []
+    opened.page.close()
+
+
+def test_one_pane_alone(chromium, tmp_path):
+    text = programs.explain_five_lines().pane("fusion")._repr_html_()
+    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{text}</body>")
+    page = chromium.new_page()
+    page.goto((tmp_path / "cell.html").as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("#fusion-rows .row").first.wait_for()
+    assert inside.locator("section").count() == 1
+    page.close()
+
+
+# --- the guards' form -----------------------------------------------------------------------------
+ANSWER = """([entry, values]) => {
+    const field = (path, name) => document.querySelector(`[aria-label="${path}: ${name}"]`);
+    for (const [path, value] of Object.entries(values)) {
+        field(path, 'dtype').value = value.dtype;
+        field(path, 'shape').value = value.shape.join(', ');
+        field(path, 'stride; empty: contiguous').value = value.stride.join(', ');
+        field(path, 'requires_grad').checked = value.requires_grad;
+    }
+    document.querySelector('.form button[type=submit]').click();
+    return [...document.querySelectorAll('.answers li')].map(i => [i.className, i.textContent]);
+}"""
+DTYPES = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
+
+
+def changed(rng: random.Random) -> torch.Tensor:
+    shape = [rng.choice([8, 8, 8, 1, 5]) for _ in range(rng.choice([2, 2, 2, 2, 1, 3]))]
+    x = torch.ones(shape, dtype=rng.choice(DTYPES[:1] * 5 + DTYPES))
+    if x.dim() == 2 and rng.random() < 0.3:
+        x = x.t() if rng.random() < 0.5 else torch.ones(16, 16, dtype=x.dtype)[::2, : shape[1]]
+    return x.requires_grad_(x.is_floating_point() and rng.random() < 0.2)
+
+
+def test_the_form_agrees_with_real_calls(chromium, pages):
+    """500 random changed inputs: does the first entry take them, and else which guard fails?"""
+    path, document = pages["five_lines"]
+    opened, rng = Opened(chromium, path), random.Random(4)
+    e = programs.explain_five_lines()
+    (entry,) = document["frames"][0]["entries"]
+    guards = e.frames[0].record.guard_function
+    for _ in range(500):
+        values = {name: changed(rng) for name in ("x", "w")}
+        told = {
+            name: {
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "shape": list(value.shape),
+                "stride": list(value.stride()),
+                "requires_grad": value.requires_grad,
+            }
+            for name, value in values.items()
+        }
+        ((verdict, text),) = opened.page.evaluate(ANSWER, [entry["id"], told])
+        failed = first_failure_in_a_call(guards, values)
+        assert (verdict == "passes") == (failed is None), (told, text, failed)
+        if failed is not None:
+            assert failed.code in text and "expected" in text and "actual" in text
+    opened.page.close()
+
+
+def first_failure_in_a_call(guards, values):
+    with torch.no_grad():
+        found = guards.first_failure(programs.five_lines, *values.values())
+        passes = guards.check(programs.five_lines, *values.values())
+    assert passes == (found is None)
+    return found[0] if found else None
+
+
+def test_a_comparison_with_a_document_as_json(chromium, pages, tmp_path):
+    (tmp_path / "other.json").write_text(json.dumps(pages["mlp_training"][1]))
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.click("#pane-compare .fold")
+    opened.page.set_input_files("#pane-compare input[type=file]", str(tmp_path / "other.json"))
+    opened.page.wait_for_selector("#compare-rows .added")
+    assert opened.said == [] and minidynamo.compile is not None
+    opened.page.close()

@@ -1,0 +1,195 @@
+"""explain(f): runs f without disturbing what else is compiled, shows what a compiled object holds,
+explains a series of calls."""
+
+import gc
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import frame_hook, records
+from minidynamo.entries import CODES
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    yield
+    minidynamo.reset()
+
+
+def plain(x):
+    return x.sin() + 1
+
+
+def helper(x):
+    x = x + 1
+    print("in the helper")
+    return x * 2
+
+
+def breaks(x):
+    x = x.cos()
+    x = helper(x)
+    return x.exp()
+
+
+def given_up(x):
+    for _ in range(60):
+        x = x + 1
+    return x
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def everything():
+    """Functions and modules, compiled and run once, with what runs each of them."""
+    found = [(minidynamo.compile(f, backend="eager"), f) for f in (plain, breaks)]
+    found += [(minidynamo.compile(plain), plain), (minidynamo.compile(breaks), breaks)]
+    module = Scale(3)
+    found += [(minidynamo.compile(module), module), (minidynamo.compile(module.forward), module)]
+    with minidynamo.config.patch(step_limit=100):
+        found.append((minidynamo.compile(given_up), given_up))
+        for compiled, _ in found:
+            compiled(torch.ones(2))
+    return found
+
+
+def caches():
+    found = {}
+    for code in CODES.values():
+        cache = frame_hook.get_cache(code)
+        # the hook puts what was used last in front
+        found[id(code)] = {id(entry) for entry in cache} if isinstance(cache, list) else cache
+    return found
+
+
+def test_explaining_compiles_nothing_else_again():
+    found = everything()
+    before, frames = caches(), set(records.frames)
+    explained = []
+    for compiled, original in found:
+        explained += [minidynamo.explain(original)(torch.ones(2)), minidynamo.explain(compiled)]
+        explained[-1] = explained[-1](torch.ones(3))
+        explained[-2].why_recompile(torch.ones(4))
+    counted = {group: dict(counter) for group, counter in minidynamo.counters.items()}
+    for compiled, original in found:
+        assert torch.equal(compiled(torch.ones(2)), original(torch.ones(2)))
+    for group in ("frames", "graphs", "recompiles", "skipped", "errors"):
+        assert dict(minidynamo.counters[group]) == counted.get(group, {}), group
+    # with the explanations goes all that they have left behind
+    del explained
+    gc.collect()
+    after = caches()
+    assert {key: after[key] for key in before} == before
+    assert all(not after[key] for key in after if key not in before)
+    assert set(records.frames) == frames
+
+
+def test_what_is_explained_is_compiled_from_scratch_and_counted_alone():
+    everything()
+    for function in (plain, breaks, given_up):
+        e = minidynamo.explain(function, backend="eager")(torch.ones(2))
+        assert e.main.record.graph is not None, function  # `given_up` had another limit
+        assert e.counters["graphs"][function.__name__] == 1 and "recompiles" not in e.counters
+    assert [row[0].split(":")[0] for row in e.breaks.rows] == []
+    e = minidynamo.explain(breaks)(torch.ones(2))
+    assert len(e.breaks.rows) == 1 and sum(e.counters["graph_breaks"].values()) == 2
+
+
+def test_a_failing_call_leaves_everything_as_it_was():
+    def raises(x):
+        raise ValueError(str(x + 1))
+
+    found = everything()
+    before = caches()
+    with pytest.raises(ValueError):
+        minidynamo.explain(raises)(torch.ones(2))
+    with pytest.raises(minidynamo.Unsupported):
+        minidynamo.explain(breaks, fullgraph=True)(torch.ones(2))
+    gc.collect()
+    assert {key: cache for key, cache in caches().items() if key in before} == before
+    assert found
+
+
+def test_entries_are_what_a_compiled_object_holds_and_nothing_runs():
+    ran = []
+
+    @minidynamo.disable
+    def note():
+        ran.append(1)
+
+    def f(x):
+        x = x + 1
+        note()
+        return x * 2
+
+    compiled = minidynamo.compile(f, backend="eager", dynamic=False)
+    explainer = minidynamo.explain(compiled)
+    assert explainer.entries == []
+    compiled(torch.ones(2)), compiled(torch.ones(3)), compiled(torch.ones(3))
+    graphs, frames = dict(minidynamo.counters["graphs"]), list(records.frames)
+    held = explainer.entries
+    assert len(ran) == 3 and graphs == minidynamo.counters["graphs"]
+    assert frames == list(records.frames)
+    assert [entry.record.code for entry in held[:2]] == [f.__code__] * 2
+    assert all(entry.record.function.startswith("<resume of f") for entry in held[2:])
+    assert len(held) == 4 and {entry.record for entry in held} == {*frames}
+    assert "add" in repr(held[0].graph) and "mul" in repr(held[2].graph)
+    assert [entry.record.hits for entry in held[:2]] == [0, 1]
+    assert minidynamo.explain(f).entries != []  # of whoever has compiled it
+
+
+def test_entries_of_a_break_in_a_helper_and_of_each_module():
+    compiled = minidynamo.compile(breaks, backend="eager")
+    compiled(torch.ones(2))
+    functions = [entry.record.function for entry in minidynamo.explain(compiled).entries]
+    assert functions[0] == "breaks" and "helper" in functions and len(functions) == 4
+    assert len(minidynamo.explain(minidynamo.compile(breaks)).entries) == 0  # another backend
+
+    first, second = (minidynamo.compile(Scale(n)) for n in (2, 3))
+    first(torch.ones(2)), second(torch.ones(2)), second(torch.ones(3))
+    held = [minidynamo.explain(module).entries for module in (first, second)]
+    assert [len(entries) for entries in held] == [1, 2]
+    e = minidynamo.explain(first)(torch.ones(2))
+    assert e.result.tolist() == [2, 2] and len(minidynamo.explain(first).entries) == 1
+
+
+def test_a_compiled_function_is_explained_with_its_own_options():
+    compiled = minidynamo.compile(plain, backend="eager", dynamic=True)
+    e = minidynamo.explain(compiled)(torch.ones(5))
+    assert e.main.record.backend == "eager" and e.symbols.rows
+    e = minidynamo.explain(compiled, dynamic=False)(torch.ones(5))
+    assert not e.symbols.rows
+
+
+def test_a_series_of_calls_says_which_call_compiled_what():
+    e = minidynamo.explain(plain, backend="eager").calls(
+        [(torch.ones(2),), (torch.ones(2),), (torch.ones(3),), (torch.ones(4),)]
+    )
+    assert e.result.shape == (4,) and len(e.frames) == 2 and e.calls.title == "4 calls"
+    assert [row[1] for row in e.calls.rows] == ["plain", "-", "plain", "-"]
+    assert [row[0] for row in e.calls.rows] == [0, 1, 2, 3]
+    assert "expected (2,); found (3,)" in e.calls.rows[2][2]
+    assert e.counters["recompiles"] and e.symbols is not None
+    assert len(minidynamo.explain(plain)(torch.ones(2)).calls.rows) == 1
+    assert minidynamo.explain(plain).calls([]).result is None
+    with pytest.raises(TypeError, match="a tuple of arguments"):
+        minidynamo.explain(plain).calls([torch.ones(2)])
+
+
+def test_explanations_of_explanations_options_are_checked():
+    for wrong in ({"mode": "max"}, {"dynamic": "yes"}, {"backend": "inducter"}):
+        with pytest.raises(ValueError):
+            minidynamo.explain(plain, **wrong)(torch.ones(2))
+    with pytest.raises(TypeError):
+        minidynamo.explain(plain, no_option=1)(torch.ones(2))
+    with pytest.raises(TypeError, match="a function or a module"):
+        minidynamo.explain(3)(torch.ones(2))

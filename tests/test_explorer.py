@@ -1,0 +1,293 @@
+"""The explorer's page without a browser: it needs nothing but itself, text stays text, it is small.
+`make test-explorer` looks at it in headless Chromium."""
+
+import base64
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import types
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo.explain import layout, page
+
+from tests.explorer import programs
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted((ROOT / "minidynamo" / "explain" / "page").glob("*.js"))
+
+
+class Tags(html.parser.HTMLParser):
+    """The ids, the addresses and the text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.addresses, self.tags, self.words = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "srcset", "action", "data"):
+                self.addresses.append(value)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def content(text):
+    """What the page's script unpacks."""
+    data = text.partition('id="data">')[2].partition("</script>")[0]
+    return json.loads(zlib.decompress(base64.b64decode(data)))
+
+
+@pytest.fixture(scope="module")
+def five():
+    return programs.explain_five_lines().to_json()
+
+
+@pytest.fixture(scope="module")
+def training():
+    return programs.explain_mlp_training().to_json()
+
+
+def test_the_page_is_complete_in_itself(training):
+    text = page.render(training)
+    tags = Tags(text)
+    assert tags.addresses == [] and "link" not in tags.tags and "iframe" not in tags.tags
+    assert len(tags.ids) == len(set(tags.ids))
+    assert "https://" not in text and "http://" not in text.replace(
+        "http://www.w3.org/2000/svg", ""
+    )
+    assert "default-src 'none'" in text
+
+
+def test_a_reader_without_scripts_sees_source_guards_graphs_and_kernels(training):
+    static = page.render(training).partition("<noscript>")[2].partition("</noscript>")[0]
+    (entry,) = training["frames"][0]["entries"]
+    shown = html.unescape(static)
+    assert training["frames"][0]["source"] in shown
+    assert all(page.short_path(guard["code"]) in shown for guard in entry["guards"])
+    kinds = ("fx", "aten", "joint", "kernel", "loop_ir")
+    assert all(stage["text"] in shown for stage in entry["stages"] if stage["kind"] in kinds)
+
+
+def test_what_is_too_much_for_a_reader_without_scripts_is_counted(training, monkeypatch):
+    monkeypatch.setattr(page, "STATIC_CHARACTERS", 3000)
+    static = page.render(training).partition("<noscript>")[2].partition("</noscript>")[0]
+    assert "more lines: they are in the page" in static and len(static) < 20_000
+
+
+def test_the_packed_document_has_every_node(training):
+    packed = content(page.render(training))
+    before = [
+        node for entry in page.entries(training) for s in entry["stages"] for node in s["nodes"]
+    ]
+    ids, origins = [], []
+    for entry in page.entries(packed):
+        for stage in entry["stages"]:
+            names = stage["nodes"].get("name", [])
+            ids += [f"{stage['id']}/{name}" for name in names]
+            origins += stage["nodes"].get("origins", [None] * len(names))
+    assert ids == [node["id"] for node in before]
+    for node, found in zip(before, origins):
+        listed = found if isinstance(found, list) else [] if found is None else [found]
+        assert [ids[one] if isinstance(one, int) else one for one in listed] == node["origins"]
+
+
+def test_pages_are_small(five):
+    assert len(page.render(five)) < 200_000
+    script = page.script()
+    assert len(script) < 120_000 and script.count("\n") < 2600
+
+
+def test_text_stays_text():
+    nasty = '</script></noscript><img src=x onerror="alert(1)">'
+
+    def f(x):
+        return x + 1
+
+    f.__doc__ = nasty
+    f.__qualname__ = nasty
+    code = f.__code__.replace(co_name=nasty, co_filename=f"/tmp/{nasty}.py", co_qualname=nasty)
+    f.__code__ = code
+    with torch.no_grad():
+        text = page.render(minidynamo.explain(f)(torch.ones(3)).to_json())
+    assert "<img" not in text and "img" not in Tags(text).tags
+    assert text.count("</noscript>") == 1
+
+
+def test_functions_without_source_have_a_page():
+    made = {}
+    exec("def f(x):\n    return x.sin() + 1", made)
+    at_the_prompt = types.FunctionType(made["f"].__code__.replace(co_filename="<stdin>"), made)
+    for function in (made["f"], at_the_prompt, lambda x: x.cos() * 2, torch.sigmoid):
+        with torch.no_grad():
+            document = minidynamo.explain(function)(torch.ones(3)).to_json()
+        assert "<!doctype html>" in page.render(document)
+
+
+# --- layout ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("count, modules", [(5, 0), (400, 0), (400, 7), (3000, 100)])
+def test_every_node_is_in_one_picture_and_no_picture_is_large(count, modules):
+    nodes = [
+        {
+            "id": f"s/{n}",
+            "name": f"op{n}",
+            "op": "add",
+            "shape": "",
+            "group": f"h.{n * modules // count}.{'ab'[n % 2]}" if modules else "",
+            "inputs": [f"s/{m}" for m in (n - 1, n // 2) if 0 <= m < n],
+        }
+        for n in range(count)
+    ]
+    pictures = layout.Pictures()
+    views = pictures.of_stage({"nodes": nodes})
+    members = [member for view in views.values() for member in view["members"]]
+    assert sorted(m for m in members if isinstance(m, int)) == list(range(count))
+    assert {m for m in members if isinstance(m, str)} == views.keys() - {""}
+    for view in views.values():
+        picture = pictures.drawn[view["picture"]]
+        assert len(view["members"]) == len(picture["boxes"]) <= 150
+        for x, y, width, height in picture["boxes"]:
+            assert x >= -1 and x + width <= picture["width"] + 1
+            assert y >= -1 and y + height <= picture["height"] + 1
+    assert len(pictures.drawn) <= 60
+
+
+def test_there_is_a_picture_without_graphviz(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    picture = layout.laid_out([60, 60, 90], [(0, 2), (1, 2)])
+    assert len(picture["boxes"]) == 3 and len(picture["edges"]) == 2
+
+
+# --- the script and the style ---------------------------------------------------------------------
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_a_module_explains_itself_and_reads_no_html(path):
+    text = path.read_text()
+    assert text.startswith("// ") and max(map(len, text.splitlines())) <= 120
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "eval(",
+        "document.write",
+        "fetch(",
+    ):
+        assert word not in text, word
+
+
+def test_every_module_is_in_the_page():
+    script = page.script()
+    assert all(f'modules["{path.name}"] = ' in script for path in MODULES)
+
+
+def brightness(colour):
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    light, dark = sorted((brightness(a), brightness(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [":root {", ':root[data-theme="dark"] {', "prefers-color-scheme"])
+def test_colours_have_contrast(theme):
+    style = (ROOT / "minidynamo" / "explain" / "page" / "style.css").read_text()
+    block = style.partition(theme)[2].partition("--edge")[0]
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    texts = ("text", "quiet", "accent", "comment", "string", "number", "word", "good", "bad")
+    for text in texts:
+        for back in ("back", "pane", "bar", "added", "removed"):
+            assert contrast(colours[text], colours[back]) >= 4.5, (text, back)
+    for back in ("lit", "chosen", "box", "input", "group", "saved"):
+        assert contrast(colours["text"], colours[back]) >= 4.5, back
+
+
+# --- notebooks and the command --------------------------------------------------------------------
+def test_a_notebook_shows_a_picture_and_the_explorer():
+    e = programs.explain_five_lines()
+    shown = e._repr_html_()
+    assert '<img alt="The stages' in shown and "<iframe srcdoc=" in shown
+    assert "data-pane=&quot;fusion&quot;" in e.pane("fusion")._repr_html_()
+    with pytest.raises(ValueError, match="there is no pane 'fusoin'"):
+        e.pane("fusoin")
+
+
+PROGRAM = """
+import sys, torch, minidynamo
+
+@minidynamo.compile
+def f(x):
+    return torch.relu(x) + 1
+
+with torch.no_grad():
+    f(torch.ones(3))
+print(sys.argv[1:], __name__, sys.modules["__main__"].f is f)
+if sys.argv[1:] == ["wrong"]:
+    raise ValueError("the program's own")
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    return path
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+    )
+
+
+def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_path):
+    wanted = tmp_path / "page.html"
+    done = run("-m", "minidynamo", "explain", program, "a", "-b", "-o", wanted)
+    assert (done.returncode, done.stdout) == (3, "['a', '-b'] __main__ True\n"), done.stderr
+    assert content(wanted.read_text())["frames"][0]["function"] == "f"
+    assert "minidynamo: f: " in done.stderr
+
+
+def test_an_exception_of_the_program_is_told_as_ever(program, tmp_path):
+    told = run("-m", "minidynamo", "explain", "-o", tmp_path / "page.html", program, "wrong")
+    lines = [line for line in told.stderr.splitlines() if not line.startswith("minidynamo: ")]
+    assert told.returncode == 1 and (tmp_path / "page.html").exists()
+    assert lines[0] == "Traceback (most recent call last):" and f'"{program}"' in lines[1]
+    assert lines[-1] == "ValueError: the program's own"
+    assert sum(line.startswith("  File") for line in lines) == 1
+
+
+def test_a_variable_asks_for_the_page_of_a_program(program, tmp_path):
+    done = run(program, MINI_TRACE=str(tmp_path / "traces"))
+    assert done.returncode == 3
+    (found,) = (tmp_path / "traces").glob("program-*.html")
+    assert content(found.read_text())["frames"][0]["function"] == "f"
+
+
+def test_mistakes_at_the_command_line_have_clear_answers(tmp_path):
+    for arguments, said in (
+        (["explain"], "usage: python -m minidynamo explain"),
+        (["explain", tmp_path / "nothing.py"], "there is no file"),
+        (["explane"], "there is no command 'explane'"),
+    ):
+        from minidynamo.__main__ import main
+
+        assert main(list(map(str, arguments))) == 2, said

@@ -1,0 +1,361 @@
+"""What the front end writes down of breaks, recompilations and failures is true, and is told."""
+
+import random
+import sys
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import records
+from minidynamo.explain.explanation import all_breaks
+
+
+# --- graph breaks ---------------------------------------------------------------------------------
+def program_text(rng):
+    """Functions that call one another, some of which break the graph; `f` is the last one."""
+    texts = []
+    for number in range(rng.randrange(2, 5)):
+        body = []
+        for _ in range(rng.randrange(2, 5)):
+            choices = ["x = x.sin()", "x = x * 2"]
+            choices += [f"x = h{rng.randrange(number)}(x)"] * 4 if number else ["mark(x)"]
+            body.append("    " + rng.choice(choices))
+        texts.append("\n".join([f"def h{number}(x):", *body, "    return x + 1"]))
+    calls = [f"    x = h{rng.randrange(len(texts))}(x)" for _ in range(3)]
+    texts.append("\n".join(["def f(x):", "    x = x.cos()", *calls, "    return x.exp()"]))
+    return "\n".join(texts) + "\n"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_breaks_in_called_functions_have_the_stack_that_plain_python_has(seed):
+    stacks = []
+
+    @minidynamo.disable
+    def mark(x):
+        frame, stack = sys._getframe(1), []
+        while frame is not None and frame.f_code.co_filename == "<program>":
+            stack.insert(0, ("<program>", frame.f_lineno, frame.f_code.co_name))
+            frame = frame.f_back
+        stacks.append(stack)
+
+    scope = {"mark": mark}
+    exec(compile(program_text(random.Random(seed)), "<program>", "exec"), scope)
+    scope["f"](torch.ones(2))
+    expected = list(stacks)
+    minidynamo.reset()
+    minidynamo.compile(scope["f"], backend="eager")(torch.ones(2))
+    found = [each for record in records.frames for each in record.graph_breaks]
+    for each in found:
+        assert any(stack[-len(each.stack) :] == each.stack for stack in expected), each.stack
+        assert (each.file, each.line) == each.stack[-1][:2]
+    # each line of `f` from which one comes: the first that is met is met while all is inlined
+    first = {stack[0]: stack for stack in reversed(expected)}
+    assert all(stack in [each.stack for each in found] for stack in first.values())
+    assert {each.line for each in all_breaks(records.frames)} == {s[-1][1] for s in expected}
+
+
+def helper(x):
+    x = x + 1
+    print("in the helper")
+    return x * 2
+
+
+def middle(x):
+    return helper(x.cos())
+
+
+def three_breaks(x):
+    x = x.sin()
+    print("first")
+    x = middle(x)
+    minidynamo.graph_break()
+    return x.exp()
+
+
+def test_an_explanation_counts_the_breaks_of_all_frames_once():
+    e = minidynamo.explain(three_breaks)(torch.ones(2))
+    first = three_breaks.__code__.co_firstlineno
+    lines = [first + 2, helper.__code__.co_firstlineno + 2, first + 4]
+    assert [row[0] for row in e.breaks.rows] == [f"test_records.py:{line}" for line in lines]
+    called_from = f"three_breaks:{first + 3} > middle:{middle.__code__.co_firstlineno + 1}"
+    assert [row[-1] for row in e.breaks.rows] == ["", called_from, ""]
+    assert e.breaks.title == "3 graph breaks" and len(e.frames[0].breaks.rows) == 1
+    drawn = e.frames_picture  # the break in the helper stands at the line of the call
+    assert (
+        sum(
+            "plain Python" in line
+            for _, _, _, k, _ in drawn.links
+            for line in [drawn.columns[1][1][k]]
+        )
+        >= 3
+    )
+
+
+def test_a_break_that_is_not_allowed_is_told_with_its_whole_stack():
+    with pytest.raises(minidynamo.Unsupported) as error:
+        minidynamo.compile(middle, fullgraph=True)(torch.ones(2))
+    _, outer, inner, *_ = str(error.value).splitlines()
+    assert outer.endswith("in middle") and inner.endswith("in helper")
+
+
+def test_an_exception_that_leaves_the_frame_is_placed_where_it_was_raised():
+    def raises(x):
+        raise ValueError(str(x.shape))
+
+    def f(x):
+        x = x + 1
+        return raises(x)
+
+    minidynamo.reset()
+    with pytest.raises(ValueError):
+        minidynamo.compile(f, backend="eager")(torch.ones(2))
+    found = records.frames[0].graph_breaks[0]
+    assert [name for _, _, name in found.stack] == ["f", "raises"]
+    assert found.line == raises.__code__.co_firstlineno + 1
+
+
+# --- guards that failed ---------------------------------------------------------------------------
+class Settings:
+    def __init__(self, scale):
+        self.scale = scale
+
+
+CHANGES = {  # what a call changes -> (arguments at first, arguments then, expected, found)
+    "size": ((torch.ones(2),), (torch.ones(3),), "(2,)", "(3,)"),
+    "dtype": ((torch.ones(2),), (torch.ones(2).double(),), "torch.float32", "torch.float64"),
+    "history": ((torch.ones(2),), (torch.ones(2, requires_grad=True),), "False", "True"),
+    "int": ((torch.ones(2), 2), (torch.ones(2), 3), "2", "3"),
+    "text": ((torch.ones(2), "ab"), (torch.ones(2), "abc"), "'ab'", "'abc'"),
+    "type": ((torch.ones(2), 2), (torch.ones(2), 2.0), "int", "float"),
+    "none": ((torch.ones(2), None), (torch.ones(2), 1), "None", "1"),
+    "length": ((torch.ones(2), [1, 2]), (torch.ones(2), [1, 2, 3]), "2", "3"),
+    "key": ((torch.ones(2), {"k": 1}), (torch.ones(2), {"k": 5}), "1", "5"),
+    "object": ((torch.ones(2), Settings(4)), (torch.ones(2), Settings(5)), "4", "5"),
+}
+
+
+def uses(x, value=None):
+    """Looks at its second argument, whatever it is."""
+    if isinstance(value, Settings):
+        return x * value.scale
+    if isinstance(value, list):
+        return x * len(value)
+    if isinstance(value, dict):
+        return x * value["k"]
+    if isinstance(value, str):
+        return x * len(value.strip())
+    return x + 1 if value is None else x * value
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_failed_guard_shows_what_it_expected_and_what_it_found(name):
+    first, then, expected, actual = CHANGES[name]
+    e = minidynamo.explain(uses, backend="eager", dynamic=False)(*first)
+    (row,) = e.why_recompile(*then).rows
+    assert row[4:] == (0, expected, actual), row
+    (failure,) = records.frames[-1].failures
+    assert failure.guard.kind == row[1] and failure.hint
+    assert str(failure).endswith(f"is false (expected {expected}; found {actual})")
+
+
+def test_every_entry_is_judged():
+    e = minidynamo.explain(uses, backend="eager", dynamic=False)(torch.ones(2))
+    e.why_recompile(torch.ones(3))
+    e.why_recompile(torch.ones(3).double())
+    rows = e.why_recompile(torch.ones(4)).rows
+    assert [row[4:] for row in rows] == [
+        (0, "(2,)", "(4,)"),
+        (1, "(3,)", "(4,)"),
+        (2, "torch.float64", "torch.float32"),
+    ]
+    assert not e.why_recompile(torch.ones(3)).rows
+
+
+def test_guards_are_read_as_python():
+    from minidynamo.extras.guard_values import first_reading
+
+    class Loud:
+        def __repr__(self):
+            raise AssertionError("the program's code runs")
+
+    scope = {"n": 50, "x": Loud(), "P_x": Loud(), "y": (1, 2)}
+    for text, what, expected, actual in (
+        ("2 <= n <= 40", "n", "<= 40", "50"),
+        ("60 <= n", "n", ">= 60", "50"),
+        ("n > 3 and not n", "n", "False", "50"),
+        ("n is None or n == 3", "n", "None or 3", "50"),
+        ("len(y) == n", "len(y)", "n, which is 50", "2"),
+        ("y.missing == 3", "y.missing", "3", "AttributeError"),
+        ("type(x) is int and x == 3", "type(x)", "int", "test_guards"),
+        ("n in (1, 2)", "n", "in (1, 2)", "50"),
+        ("n % 8 == 0", "n % 8", "0", "2"),
+        ("x is P_x", "x", "a Loud at", "a Loud at"),
+        ("len(str(n)) > 3", "len(str(n))", "> 3", "2"),
+    ):
+        reading = first_reading(text, scope, {"n", "x", "y"})
+        assert reading.what == what and not reading.holds, (text, reading)
+        assert reading.expected.startswith(expected), (text, reading)
+        assert reading.actual.startswith(actual), (text, reading)
+
+
+# --- failures, and what is told -------------------------------------------------------------------
+@pytest.fixture
+def told(caplog):
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=False):
+        yield lambda: [(r.name, r.getMessage()) for r in caplog.records if r.levelname == "WARNING"]
+
+
+def doubled(x):
+    return x * 2
+
+
+class OutOfMemory(Exception):
+    pass
+
+
+def raises(gm, inputs):
+    raise OutOfMemory("no room")
+
+
+def no_function(gm, inputs):
+    return 3
+
+
+@pytest.mark.parametrize(("backend", "cause"), [(raises, OutOfMemory), (no_function, TypeError)])
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_a_backend_of_the_users_that_raises_raises(backend, cause, is_registered, told):
+    given = backend
+    if is_registered:
+        minidynamo.register_backend(backend, name=f"test {backend.__name__}")
+        given = f"test {backend.__name__}"
+    compiled = minidynamo.compile(doubled, backend=given)
+    for _ in range(2):
+        with pytest.raises(minidynamo.BackendError, match=f"line|{__file__}") as error:
+            compiled(torch.ones(2))
+        assert type(error.value.__cause__) is cause and "doubled" in str(error.value)
+        if cause is OutOfMemory:
+            frames = error.value.__cause__.__traceback__
+            while frames.tb_next is not None:
+                frames = frames.tb_next
+            assert frames.tb_frame.f_code is raises.__code__
+    with minidynamo.config.patch(suppress_backend_errors=True):
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+    ((logger, text),) = told()
+    assert logger == "minidynamo" and backend.__name__ in text and __file__ in text
+
+
+def test_a_program_can_catch_what_its_backend_raises(told):
+    def f(x):
+        print("a graph break")
+        return x * 2
+
+    with pytest.raises(minidynamo.BackendError):
+        minidynamo.compile(f, backend=raises)(torch.ones(2))
+
+
+def test_a_signal_that_arrives_in_a_backend_is_not_the_backends(told):
+    def interrupted(gm, inputs):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minidynamo.compile(doubled, backend=interrupted)(torch.ones(2))
+
+
+def test_a_failure_of_our_own_compiler_is_told_once_and_runs_eagerly(told, monkeypatch):
+    from minidynamo.conversion import Conversion
+
+    monkeypatch.setattr(Conversion, "is_worth_it", None)
+    compiled = minidynamo.compile(doubled)
+    for _ in range(3):
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+    ((logger, text),) = told()
+    line = doubled.__code__.co_firstlineno + 1
+    assert logger == "minidynamo" and f"{__file__}:{line}" in text
+    assert "TypeError" in text and "hint" in text and "TypeError" in records.frames[-1].error
+
+
+def test_a_failure_of_our_own_backend_is_told_once_and_runs_eagerly(told, monkeypatch):
+    import miniinductor.compile as driver
+
+    monkeypatch.setattr(driver, "plan_memory", None)
+    compiled = minidynamo.compile(doubled)
+    for _ in range(3):
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+    ((_, text),) = told()
+    assert "backend inductor failed" in text and __file__ in text
+
+
+def test_what_miniinductor_does_not_compile_is_told_once(told, monkeypatch):
+    import miniinductor.compile as driver
+    from miniinductor import records as compile_records
+
+    monkeypatch.setattr(compile_records, "TOLD", set())
+    monkeypatch.setattr(driver, "eager_reason", lambda gm, inputs: "a reason of the test")
+    for _ in range(2):
+        minidynamo.reset()
+        assert minidynamo.compile(doubled)(torch.ones(2)).tolist() == [2, 2]
+    ((logger, text),) = told()
+    line = doubled.__code__.co_firstlineno + 1
+    assert logger == "miniinductor" and f"{__file__}:{line}" in text and "a reason" in text
+
+
+def test_a_reached_recompile_limit_is_told_once_with_what_changed(told):
+    with minidynamo.config.patch(recompile_limit=2):
+        compiled = minidynamo.compile(uses, backend="eager", dynamic=False)
+        for size in range(2, 8):
+            compiled(torch.ones(size))
+    ((logger, text),) = told()
+    assert logger == "minidynamo" and f"{__file__}:{uses.__code__.co_firstlineno}" in text
+    assert "expected (2,); found (4,)" in text and "expected (3,); found (4,)" in text
+    assert "hint: mark the size" in text and "recompile_limit" in text
+
+
+def test_a_frame_that_is_given_up_is_told_once(told):
+    def long(x):
+        for _ in range(200):
+            x = x + 1
+        return x
+
+    with minidynamo.config.patch(step_limit=100):
+        compiled = minidynamo.compile(long, backend="eager")
+        for _ in range(3):
+            compiled(torch.ones(2))
+    ((_, text),) = told()
+    assert "long runs as plain Python" in text and "step_limit" in text and __file__ in text
+
+
+def test_a_function_that_is_left_alone_is_told_when_it_is_given(told):
+    def generator(x):
+        yield x
+
+    minidynamo.compile(generator)
+    ((_, text),) = told()
+    assert "a generator or coroutine" in text and __file__ in text
+
+
+def test_what_costs_nothing_is_not_told(told):
+    def log(text):
+        print(text)
+
+    def f(x):
+        log("hello")
+        return x * 2
+
+    minidynamo.compile(f)(torch.ones(2))
+    minidynamo.compile(lambda: 3)()
+    assert told() == []
+
+
+def test_a_call_behind_the_recompile_limit_does_not_judge_all_entries_again(told, monkeypatch):
+    from minidynamo import hooks
+
+    judged = []
+    monkeypatch.setattr(hooks, "RECOMPILING", [*hooks.RECOMPILING, lambda *_: judged.append(1)])
+    with minidynamo.config.patch(recompile_limit=2):
+        compiled = minidynamo.compile(uses, backend="eager", dynamic=False)
+        for size in range(2, 12):
+            compiled(torch.ones(size))
+    assert len(judged) == 2  # the second version, and the call that reached the limit
