@@ -23,7 +23,7 @@ from torch.utils._sympy.printers import PythonPrinter
 import minidynamo
 import miniinductor
 from minidynamo import records
-from minidynamo.extras import torch_frontend
+from minidynamo.extras import torch_backends, torch_frontend
 from minidynamo.extras.torch_sizes import Border, NoWay
 from minidynamo.symbolic_numbers import hint_of
 from minidynamo.symbolic_shapes import ShapeEnv
@@ -354,6 +354,13 @@ def test_what_runs_eagerly_is_said(caplog):
     with caplog.at_level(logging.WARNING, "minidynamo"):
         check(f, Ours(), [(torch.ones(4),), (-torch.ones(4),)])
     assert "runs eagerly" in caplog.text
+
+
+def test_a_graph_that_cannot_cross_runs_eagerly_and_it_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(torch_backends, "SYMBOLS", "no.such.module")
+    with caplog.at_level(logging.WARNING, "minidynamo"):
+        check(lambda x: x * 2, theirs, [(torch.randn(n),) for n in (4, 6)], dynamic=True)
+    assert "a graph runs eagerly" in caplog.text
 
 
 def test_options_of_the_backend():

@@ -36,7 +36,7 @@ def load_ipython_extension(shell: object) -> None:
     """`%load_ext minidynamo.explain`: the cell magic `%%minicompile`, see cell_magic.py."""
     from .cell_magic import register
 
-    register(shell)
+    register(explain, shell)
 
 
 class _CallablePackage(type(sys)):

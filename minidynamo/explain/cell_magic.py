@@ -14,10 +14,13 @@ In:   the cell.   Out: the `Explanation` of its last call, which the notebook sh
 
 import argparse
 import ast
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from .explanation import Explanation
-from .running import explain
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+Explain = Callable[..., Callable[..., "Explanation"]]  # minidynamo.explain
 
 ADVICE = "%%minicompile explains the last line of its cell, which must be a call, such as `f(x)`"
 
@@ -49,7 +52,7 @@ def split(cell: str) -> tuple[str, ast.Call]:
     return "\n".join(before), last.value
 
 
-def minicompile(shell: Any, line: str, cell: str) -> Explanation | None:
+def minicompile(explain: Explain, shell: Any, line: str, cell: str) -> "Explanation | None":
     """Run the cell; its last call compiled and explained.  None if what stands before it raised."""
     options = options_of(line)
     before, call = split(cell)
@@ -63,10 +66,10 @@ def minicompile(shell: Any, line: str, cell: str) -> Explanation | None:
     return eval(compile(tree, "<minicompile>", "eval"), names)
 
 
-def register(shell: Any) -> None:
+def register(explain: Explain, shell: Any) -> None:
     """What `%load_ext minidynamo.explain` does."""
 
-    def magic(line: str, cell: str) -> Explanation | None:
-        return minicompile(shell, line, cell)
+    def magic(line: str, cell: str) -> "Explanation | None":
+        return minicompile(explain, shell, line, cell)
 
     shell.register_magic_function(magic, "cell", "minicompile")

@@ -21,6 +21,7 @@ graph as it is if two share memory after all: `f(x[:4], x[2:])`.
 """
 
 import functools
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from ..graph_capture import OutputGraph
 from ..symbolic_shapes import can_be_symbolic
 from .torch_sizes import Border, NoWay, copied
 
+LOG = logging.getLogger("minidynamo")
 SYMBOLS = "torch.fx.experimental.symbolic_shapes"  # the module of torch's ShapeEnv
 TORCHS = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")  # where its backends lie
 
@@ -98,15 +100,21 @@ hooks.ADAPTERS.insert(0, look_at_memory)  # the others call what comes of this
 class TorchBackend:
     """A backend that wants sizes to be torch's symbols.  Called like the backend itself."""
 
+    __name__ = "of torch's"  # its own, where it has one
+
     def __init__(self, backend: Callable[..., Any]) -> None:
         functools.update_wrapper(self, backend, updated=())
         self.backend = backend
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
-        if any(isinstance(value, torch.SymInt) for value in example_inputs):
-            run = Crossing(gm, example_inputs).compiled(self.backend, options)
-        else:
+        if not any(isinstance(value, torch.SymInt) for value in example_inputs):
             run = self.backend(gm, apart(example_inputs), **options)
+            return Handed(gm, run) if callable(run) else run
+        try:
+            run = Crossing(gm, example_inputs).compiled(self.backend, options)
+        except NoWay as reason:
+            LOG.warning("backend %s: a graph runs eagerly: %s", self.__name__, reason)
+            return gm.forward
         return Handed(gm, run) if callable(run) else run
 
     def __reduce__(self) -> str:
