@@ -141,8 +141,8 @@ class FrameCompiler:
             return None
         records.remember(record)
         CODES[id(code)] = code
-        for tell in hooks.COMPILED:
-            tell(code)
+        for note in hooks.COMPILED:
+            note(code)
         show(record)
         return entry
 

@@ -203,7 +203,9 @@ def without_unused(
                     used.update(indices[arg.number].free_symbols)
                 elif isinstance(arg, sympy.Basic):
                     used.update(arg.free_symbols)
-            kept.append(replace(instruction, block=tuple(sweep(instruction.block))))
+            if instruction.block:
+                instruction = replace(instruction, block=tuple(sweep(instruction.block)))
+            kept.append(instruction)
         return kept[::-1]
 
     def renumbered(instruction: Instruction) -> Instruction:

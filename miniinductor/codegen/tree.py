@@ -139,8 +139,9 @@ def printed(statements: Statements) -> list[str]:
             continue
         if isinstance(statement, Loop) and statement.pragma is not None:
             result.append(around(statement.pragma.text(sets_error(statement.body))))
-        head = f"{statement.head} " if statement.head else ""
-        result += [around(f"{head}{{"), *indent(printed(statement.body)), around("}")]
+        head = statement.head
+        opening = f"{head} {{" if head else "{"
+        result += [around(opening), *indent(printed(statement.body)), around("}")]
     return result
 
 
