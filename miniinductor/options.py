@@ -6,6 +6,7 @@ In:   a module whose variables are options with their defaults.  Out: its `patch
     patch = checked(__name__)               # the last line of a config.py
 
     >>> minidynamo.config.recompile_limt = 2
+    Traceback (most recent call last):
     AttributeError: minidynamo.config has no option 'recompile_limt': did you mean recompile_limit?
 
 Mirrors torch/utils/_config_module.py.

@@ -34,6 +34,7 @@ from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
+from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -52,6 +53,7 @@ ELSEWHERE = (
     "ablation",
     "plots",
     "runner",
+    "explain/layout",
     "explain/passes",
     "explain/stages",
 )
@@ -161,13 +163,30 @@ def symbolic():
     return {"fake": fake, **dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))}
 
 
+def quotients():
+    given = symbolic()
+    facts = given["fake"].shape[0].node.shape_env
+    return {"s": given["s0"], "t": given["s1"], "facts": facts, "FloorDiv": FloorDiv}
+
+
 def an_index():
     """A node that may raise because of values."""
     graph = trace(lambda x, i: ([x[i]], []), [torch.randn(5), torch.tensor([1])], table()).graph
     return {"node": next(n for n in graph.nodes if n.op == "call_function")}
 
 
+def explained():
+    return minidynamo.explain(f)(torch.randn(4, 8))
+
+
 MORE = {  # file -> what else its example finds
+    "explain/notebook": lambda: {"e": explained()},
+    "explain/packing": lambda: {"document": explained().to_json()},
+    "extras/careful_disk": lambda: {
+        "disk": importlib.import_module("miniinductor.runtime.disk").disk
+    },
+    "more/quotient_facts": quotients,
+    "sizes/polynomials": quotients,
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record

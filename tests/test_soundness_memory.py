@@ -22,6 +22,12 @@ MODES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def fresh():
+    """Modules of one class that die unused are left alone at last (extras/left_alone.py)."""
+    minidynamo.reset()
+
+
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()

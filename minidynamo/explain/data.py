@@ -6,8 +6,9 @@ In:   an `Explanation`.  Out: a dictionary for `json.dumps`, as schema.json desc
     >>> document = explain(f)(x).to_json()
     >>> [stage["title"] for stage in document["frames"][0]["entries"][0]["stages"]]
     ['Bytecode', 'Replacement bytecode', 'FX graph', ...]
-    >>> Origins(document).lines("f0.0/forward/kernel/add_0/3")       # source lines, transitively
-    ['file0:12']
+    >>> kernel = document["frames"][0]["entries"][0]["kernels"][0]
+    >>> Origins(document).lines(kernel["nodes"][0])      # source lines, transitively
+    ['file0:...']
 
 Ids are unique in the document, and made of readable parts.  Whatever is not known is null or "".
 """

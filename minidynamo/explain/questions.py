@@ -4,7 +4,7 @@ In:   a guard of the document (schema.json), and the names of the arguments that
 Out:  nested lists, or None where the guard asks nothing of them, or what no form can tell.
 
     >>> Questions(["x"]).of({"code": "x.dim() == 2", "expected": ""})
-    ["compare", ["call", ["attribute", ["argument", "x"], "dim"]], "==", ["value", 2]]
+    ['compare', ['call', ['attribute', ['argument', 'x'], 'dim']], '==', ['value', 2]]
 
 A guard is Python, so Python takes it apart.  An object that it holds ("P_dtype") stands in the tree
 as the text that says which it is.

@@ -27,6 +27,7 @@ import torch
 
 from .. import api, frame_hook
 from ..convert_frame import FrameCompiler, reset
+from ..foreign import ours
 
 # methods of torch.nn.Module that return the module itself
 RETURN_THEMSELVES = """apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_
@@ -71,7 +72,7 @@ def lies_in_its_module(function: frame_hook.Switched) -> bool:
     home = sys.modules.get(getattr(function, "__module__", None) or "")
     try:
         return operator.attrgetter(function.__qualname__)(home) is function
-    except AttributeError:
+    except ours(AttributeError):
         return False
 
 

@@ -49,11 +49,13 @@ class Judging:
             weakref.finalize(code, UNUSED.pop, id(code), None)
         UNUSED[id(code)] = 0 if record.hits else UNUSED[id(code)] + 1
         if UNUSED[id(code)] == config.recompile_limit:
+            # not that of the entry: the graph of the dead module goes with it
+            told = FrameRecord(weakref.ref(code), record.function, backend=record.backend)
             frame_hook.disabled(self.tell)(
                 f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
                 f"{config.recompile_limit} modules that died before a second call: modules of this "
                 f"kind run as plain Python from now on",
-                record,
+                told,
             )
 
 

@@ -27,6 +27,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from miniinductor.sizes.printing import python_code
 
+from ..foreign import ours
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import fake_like
 
@@ -67,7 +68,7 @@ class Border:
             return value
         try:
             return self.compute(text_of(value))
-        except (NotImplementedError, NameError, TypeError) as error:
+        except ours(NotImplementedError, NameError, TypeError) as error:
             raise NoWay(f"the size {value} cannot be said on the other side: {error}") from error
 
     def sizes(self, values: Iterable[Any]) -> list[Any]:
@@ -80,7 +81,7 @@ class Border:
             holds = bool(self.compute(text))
         except NameError as error:
             raise NoWay(f"it was assumed that {text}: {error}") from error
-        except (TypeError, AttributeError, NotImplementedError):
+        except ours(TypeError, AttributeError, NotImplementedError):
             self.pin(symbols)  # a function that the other side does not know
             return
         if not holds:

@@ -12,8 +12,8 @@ In:   the core's `Disk` (runtime/disk.py).  Out: one that also
     stays small      `config.cache_bytes`; what was used least recently goes first
     cleans up        what processes that were killed have left is removed
 
-    >>> disk().folder()
-    '/home/me/.cache/miniinductor'
+    >>> disk().folder()         # such as /home/me/.cache/miniinductor
+    '...'
 
 Whoever can read this user's files can forge what lies here, and could as well change the user's
 programs.  Kept files of two users, or of one user with two keys, do not meet: each builds its own.

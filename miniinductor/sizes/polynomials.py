@@ -6,7 +6,7 @@ Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial i
       (atom, power).
 
     >>> polynomial((s + 1) * FloorDiv(t, 2) - 3)    # s*(t // 2) + t // 2 - 3
-    {{(s, 1), (t // 2, 1)}: 1, {(t // 2, 1)}: 1, {}: -3}
+    {...}
 
 A quotient such as `(s // 4 - 9) // 2` is a symbol of its own here: nothing looks into it but
 `intervals.py`, which knows how low and how high it can be.  What has more than `MOST_TERMS` terms

@@ -41,7 +41,7 @@ from ..wrap_tensors import wrap_input
 
 try:
     import numpy
-except ImportError:  # torch works without it
+except ours(ImportError):  # torch works without it
     numpy = None  # type: ignore[assignment]
 
 MOST = 1 << 20  # numbers in the arrays of a call that is tried with NumPy
