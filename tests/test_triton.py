@@ -668,6 +668,8 @@ def test_scans(kind, case):
     shape, dim = SCANNED[case]
     if kind == "logcumsumexp" and len(case) > 7:
         pytest.skip("one element after the other in the interpreter")
+    if kind == "logcumsumexp":
+        shape = min(shape[0], 30), min(shape[1], 30)
     function = lambda a: getattr(torch, kind)(a * 1, dim)  # noqa: E731
     for dtype in (torch.float32, torch.bfloat16, torch.int32)[
         : 1 if shape[0] * shape[1] > 30_000 else 3 - (kind == "logcumsumexp")
