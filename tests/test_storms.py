@@ -174,3 +174,14 @@ def test_modules_that_are_used_may_come_and_go():
             compiled(torch.ones(2))
     graphs = minidynamo.counters["graphs"]["Part.forward"]
     assert graphs == 2 * minidynamo.config.recompile_limit
+
+
+def test_whether_numbers_that_changed_are_one_object():
+    """Symbols are no objects: the question is asked of the numbers of this run."""
+
+    def same(x, n, m):
+        return n is m, n is None, n is n, x * n
+
+    compiled, x = minidynamo.compile(same, backend="eager"), torch.ones(2)
+    for n, m in ((3, 3), (4, 4), (5, 6), (6, 6), (7, 8), (3, 3)):
+        assert compiled(x, n, m)[:3] == same(x, n, m)[:3]

@@ -26,7 +26,7 @@ from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import data_dependent
+from ..variables.symbolic import SymVar, data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -99,6 +99,9 @@ class Operations:
     # ---- identity
     def same(self, a: Variable, b: Variable) -> bool:
         """a is b."""
+        symbols = SymVar in (type(a), type(b)) and a is not b
+        if symbols and a.python_type() is b.python_type():  # are both one object in this run?
+            a, b = operators.pinned(a), operators.pinned(b)
         first, second = a.identity(), b.identity()
         self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
