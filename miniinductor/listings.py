@@ -53,10 +53,13 @@ class Marked(str):
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
     """The lines, further to the right; marks stay."""
     space = "    " * depth
-    return [
-        line.written(space + line) if isinstance(line, Marked) else space + line if line else line
-        for line in lines
-    ]
+
+    def moved(line: str) -> str:
+        if isinstance(line, Marked):
+            return line.written(space + line)
+        return space + line if line else line
+
+    return [moved(line) for line in lines]
 
 
 class Listing(str):

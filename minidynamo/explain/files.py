@@ -4,7 +4,7 @@ In:   file names as code objects have them, and line numbers.  Out: `Files.table
       their text, and places: {"file": "file0", "line": 12}.
 
     >>> files = Files()
-    >>> files.place("/work/model.py", 12)
+    >>> files.place("model.py", 12)
     {'file': 'file0', 'line': 12}
 
 A source line is an object like any other; its id is "file0:12".

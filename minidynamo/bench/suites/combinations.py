@@ -7,6 +7,7 @@ first call took, and how long a steady call takes beside eager (interleaved).
 """
 
 import time
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +23,12 @@ from .common import suite, wanted
 CAPTURES, BACKENDS = ("torch.compile", "minidynamo"), ("torch's inductor", "miniinductor")
 
 
-def softmax_of_a_product():
+def softmax_of_a_product() -> Any:
     x, y = torch.randn(512, 256), torch.randn(256, 1024)
     return (lambda: lambda x, y: torch.softmax(F.gelu(x @ y), -1)), [(x, y)], {}
 
 
-def a_break():
+def a_break() -> Any:
     """A graph break between two halves."""
 
     def f(x):
@@ -38,19 +39,19 @@ def a_break():
     return (lambda: f), [(torch.randn(1024, 512),)], {}
 
 
-def many_sizes():
+def many_sizes() -> Any:
     """Five sizes, with symbols from the first on."""
     calls = [(torch.randn(n, 256),) for n in (512, 384, 640, 96, 768)]
     return (lambda: lambda x: F.layer_norm(F.gelu(x), (256,)) + x.mean(0)), calls, {"dynamic": True}
 
 
-def gpt2_forward():
+def gpt2_forward() -> Any:
     model, inputs = gpt2(layers=2, sequence=64)
     model.config.use_cache = False
     return (lambda: lambda ids: model(input_ids=ids).logits), [(inputs["input_ids"],)], {}
 
 
-def gpt2_training():
+def gpt2_training() -> Any:
     """Forward, loss and backward."""
     model, inputs = gpt2(layers=2, sequence=64)
     model.config.use_cache = False
@@ -89,7 +90,7 @@ class Combination:
         self.capture, self.backend = capture, backend
         self.graphs, self.records = 0, []
 
-    def compiler(self, options):
+    def compiler(self, options) -> Any:
         """What compiles a function."""
         if self.capture == "torch.compile":
             return lambda f: peer_compile(f, backend=self.as_torchs_backend(), **options)
@@ -97,12 +98,12 @@ class Combination:
             return lambda f: minidynamo.compile(f, **options)
         return lambda f: minidynamo.compile(f, backend=self.inductor(), **options)
 
-    def inductor(self):
+    def inductor(self) -> Any:
         from torch._dynamo.backends.registry import lookup_backend
 
         return lookup_backend("inductor")
 
-    def as_torchs_backend(self):
+    def as_torchs_backend(self) -> Any:
         chosen = torch_frontend.miniinductor
         if self.backend != "miniinductor":
             chosen = self.inductor()
@@ -115,7 +116,7 @@ class Combination:
 
         return counted
 
-    def counts(self, since):
+    def counts(self, since) -> Any:
         """{graphs, kernels}; kernels of both halves.  since: torch's count of kernels before."""
         from torch._inductor import metrics
 
@@ -130,7 +131,7 @@ class Combination:
         return {"graphs": graphs, "kernels": kernels}
 
 
-def compiled_by(combination, build, calls, options):
+def compiled_by(combination, build, calls, options) -> Any:
     """(function, {first_s, graphs, kernels, right}) of one combination."""
     import torch._dynamo
     from torch._inductor import metrics
@@ -151,7 +152,7 @@ def compiled_by(combination, build, calls, options):
 
 
 @suite("combinations")
-def combinations(options, result):
+def combinations(options, result) -> Any:
     """Both captures with both backends."""
     for name, program in PROGRAMS.items():
         if not wanted(name, options):
