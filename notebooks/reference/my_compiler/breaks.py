@@ -30,6 +30,8 @@ from .machine import NULL, Bound, Capture, Loop, Machine
 from .program import compile_graph
 from .sizes import Size, text_of
 
+LIST_ITERATOR = type(iter([]))
+ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 NEVER_ALONE = {"DELETE_FAST", "LOAD_METHOD", "FOR_ITER", "RETURN_VALUE"}
 # code of a resume function -> (the code it is the rest of, instructions that stand before that)
 ORIGINS: dict[types.CodeType, tuple[types.CodeType, int]] = {}
@@ -54,7 +56,9 @@ def evaluate(
     capture = Capture(function, dynamic)
     machine = Machine(capture, code, function, "F")
     for number, (name, value) in enumerate(zip(code.co_varnames, args, strict=False)):
-        machine.locals[name] = capture.wrap(value, f"a{number}")
+        is_loop = name[0] == "." and type(value) is LIST_ITERATOR
+        read = capture.rest_of_loop if is_loop else capture.wrap
+        machine.locals[name] = read(value, f"a{number}")
     starts = set(machine.first.values())
     moment = Moment(0, [], dict(machine.locals), 0)
     while True:
@@ -64,7 +68,7 @@ def evaluate(
         try:
             if machine.step():
                 return capture, machine, None, ""
-        except Refused as error:
+        except (Refused, *ERRORS) as error:  # an error of the program: Python shall raise it
             capture.journal.back_to(moment.changes)
             machine.stack, machine.locals = moment.stack, moment.locals
             return capture, machine, moment, str(error)
@@ -116,7 +120,8 @@ class Entry:
         self.code = code
         self.capture = capture
         self.reason = reason
-        self.names = list(machine.locals) if moment else []
+        # (what a resume function was given for the stack lies there by now)
+        self.names = [name for name in machine.locals if moment and name[0] != "."]
         live = [machine.locals[name] for name in self.names]
         self.values = [*live, *(value for value in machine.stack if value is not NULL)]
         self._prepare()
@@ -178,6 +183,11 @@ class Entry:
     def _guard(self) -> Callable[..., bool]:
         """The checks, and the facts about sizes."""
         guards, sizes = self.capture.guards, self.capture.sizes
+        known = [found for found, _, _ in self.capture.known.values() if isinstance(found, Outside)]
+        for target in self.capture.journal.changed:  # what is written must have no second name
+            for other in known:
+                if other is not target and type(other.value) is type(target.value):
+                    guards.add(f"{target.source} is not {other.source}")
         facts = " and ".join(dict.fromkeys(self.capture.facts))
         if facts:
             guards.add(f"(lambda {', '.join(sizes)}: {facts})({', '.join(sizes.values())})")
@@ -223,11 +233,9 @@ class Entry:
         refused = [_copy(ins) for ins in machine.native[first : last + 1] if ins.op != "RESUME"]
         is_null = [value is NULL for value in machine.stack]
         jumps = isinstance(instruction.arg, Instruction)
-        effect = dis.stack_effect(
-            dis.opmap[instruction.op], 0 if jumps else _raw_argument(instruction), jump=False
-        )
-        depth = len(is_null) + effect
-        is_null = [*is_null[:depth], *[False] * (depth - len(is_null))]
+        depth = len(is_null) + sum(map(stack_effect, refused))
+        pushed = values_pushed(instruction)
+        is_null = [*is_null[: depth - pushed], *[False] * pushed]
         go_on = self._resume(machine, last + 1, is_null, places)
         if not jumps:
             return [*body, *refused, *go_on]
@@ -305,14 +313,23 @@ def _copy(ins: Instruction) -> Instruction:
     return Instruction(ins.op, ins.arg, ins.flags, None, ins.pos)
 
 
-def _raw_argument(ins: Instruction) -> int | None:
-    """The argument as `dis.stack_effect` wants it: a number, if the instruction has one."""
-    if dis.opmap[ins.op] < dis.HAVE_ARGUMENT:
-        return None
-    return ins.arg if isinstance(ins.arg, int) and ins.op.startswith(COUNTING) else ins.flags
+COUNTING = ("CALL", "PRECALL", "BUILD", "UNPACK", "COPY", "SWAP", "BINARY_OP")
 
 
-COUNTING = ("CALL", "BUILD", "UNPACK", "LIST_", "SET_", "DICT_", "COPY", "SWAP", "BINARY_OP")
+def stack_effect(ins: Instruction) -> int:
+    """By how much the stack grows where it does not jump.  Only of some instructions the argument
+    is a number that counts."""
+    has_argument = dis.opmap[ins.op] >= dis.HAVE_ARGUMENT
+    counts = isinstance(ins.arg, int) and ins.op.startswith(COUNTING)
+    argument = (ins.arg if counts else ins.flags) if has_argument else None
+    return dis.stack_effect(dis.opmap[ins.op], argument, jump=False)
+
+
+def values_pushed(ins: Instruction) -> int:
+    """How many values it leaves on top of what was there."""
+    if ins.op == "UNPACK_SEQUENCE":
+        return ins.arg
+    return 0 if ins.op.startswith(("STORE", "POP", "DELETE")) else 1
 
 
 def _tuple(sources: Iterable[str]) -> str:

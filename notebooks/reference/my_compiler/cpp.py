@@ -17,7 +17,8 @@ import torch
 
 from .fusion import Kernel
 from .loops import Apply, Buffer, Expression, Load, Loop, loads
-from .sizes import Size, text_of
+from .sizes import Size
+from .sizes import text_of as python_text
 
 TYPES = {torch.float32: "float", torch.int64: "int64_t", torch.bool: "bool"}
 START = {"sum": "0.0f", "amax": "-mini::inf"}
@@ -53,6 +54,11 @@ void columns(int64_t count, Step step) {      // step(column, lane) for every co
 }
 #endif
 """
+
+
+def text_of(size: int) -> str:
+    """A size in C++, where `//` would begin a comment.  Sizes are not negative."""
+    return python_text(size).replace("//", "/")
 
 
 @dataclass

@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-from .sizes import product
+from .sizes import plain, product
 
+FLOAT = torch.float32
 # What an operation does, by torch's own kernels: (values of its arguments) -> value.
 POINTWISE: dict[str, Callable] = {
     "add": torch.add,
@@ -49,13 +51,25 @@ VIEWS: dict[str, Callable] = {
 }
 OTHERS: dict[str, Callable] = {
     "matmul": torch.matmul,
-    "rows": lambda table, index: table[index],
+    "rows": lambda table, index: F.embedding(index, table),
     "add_rows": lambda index, rows, count: torch.zeros(count, rows.shape[-1]).index_add(
         0, index.reshape(-1), rows.reshape(-1, rows.shape[-1])
     ),
+    "classes": lambda index, count: _checked_classes(index, count),
     "one_hot": lambda index, count: (index.unsqueeze(-1) == torch.arange(count)).float(),
 }
 EAGER = {**POINTWISE, **REDUCTIONS, **VIEWS, **OTHERS}
+
+
+IGNORED = -100  # a target that cross_entropy leaves out
+
+
+def _checked_classes(index: torch.Tensor, count: int) -> torch.Tensor:
+    """The index itself.  Raises IndexError for a class that there is not."""
+    wrong = (index < 0) & (index != IGNORED) | (index >= count)
+    if wrong.any():
+        raise IndexError(f"Target {index[wrong][0].item()} is out of bounds.")
+    return index
 
 
 class Refused(Exception):
@@ -77,6 +91,7 @@ class Node:
         self.args = args
         self.shape = shape
         self.dtype = dtype
+        self.contiguous = True  # in eager mode's memory; views of what is not are another matter
         self.name = f"{'in' if op == 'input' else op + '_'}{len(graph.nodes)}"
 
     def __repr__(self) -> str:
@@ -145,12 +160,16 @@ class Node:
         return self.sum(dim, keepdim) / count
 
     def reshape(self, *shape: Any) -> Node:
-        wanted = tuple(shape[0]) if isinstance(shape[0], (tuple, list)) else shape
+        is_one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
+        wanted = tuple(shape[0]) if is_one else shape
         known = product(size for size in wanted if size != -1)
         missing = product(self.shape) // known
         return self.graph.add("reshape", self, tuple(missing if n == -1 else n for n in wanted))
 
-    view = reshape
+    def view(self, *shape: Any) -> Node:
+        if not self.contiguous:
+            raise Refused("a view of a tensor that may not be contiguous")
+        return self.reshape(*shape)
 
     def permute(self, *order: int) -> Node:
         return self.graph.add("permute", self, self.dims(order))
@@ -175,7 +194,9 @@ class Node:
         """Dimensions as a tuple, counted from 0; None means all of them."""
         if dim is None:
             return tuple(range(self.ndim))
-        return tuple(d % self.ndim for d in (dim if isinstance(dim, (tuple, list)) else (dim,)))
+        return tuple(
+            plain(d) % self.ndim for d in (dim if isinstance(dim, (tuple, list)) else (dim,))
+        )
 
 
 class Graph:
@@ -189,13 +210,19 @@ class Graph:
     def inputs(self) -> list[Node]:
         return [node for node in self.nodes if node.op == "input"]
 
-    def input(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Node:
+    def input(self, shape: tuple[int, ...], dtype: torch.dtype = FLOAT) -> Node:
         return self._append("input", (), tuple(shape), dtype)
 
     def add(self, op: str, *args: Any) -> Node:
         """A new node.  Raises Refused for arguments that eager would refuse, or promote."""
         shape, dtype = RESULTS[op](*args)
-        return self._append(op, args, tuple(shape), dtype)
+        node = self._append(op, args, tuple(shape), dtype)
+        follows = op in POINTWISE or op == "reshape"  # eager keeps the order of strides
+        moved = (
+            op in ("permute", "expand") or follows and not all(n.contiguous for n in node.inputs)
+        )
+        node.contiguous = not moved
+        return node
 
     def _append(self, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> Node:
         self.nodes.append(Node(self, op, args, shape, dtype))
@@ -216,7 +243,6 @@ class Graph:
 
 
 # --- shapes and dtypes of results -----------------------------------------------------------------
-FLOAT = torch.float32
 Result = tuple[tuple[int, ...], torch.dtype]
 
 
@@ -241,13 +267,13 @@ def _pointwise(*args: Any) -> Result:
     if len(dtypes) != 1 or any(isinstance(a, bool) for a in args):
         raise Refused("mixed dtypes: promotion is not in this compiler")
     dtype = dtypes.pop()
-    if dtype != torch.float32:
+    if dtype != FLOAT:
         raise Refused(f"arithmetic of {dtype}")
     return broadcast(*(node.shape for node in nodes)), dtype
 
 
 def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
-    if x.dtype != torch.float32 or not dims:
+    if x.dtype != FLOAT or not dims:
         raise Refused("a reduction of integers, or over nothing")
     if any(x.shape[d] == 0 for d in dims):
         raise Refused("a reduction over no element")
@@ -256,7 +282,7 @@ def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
 
 
 def _matmul(a: Node, b: Node) -> Result:
-    if a.ndim < 2 or b.ndim < 2 or a.dtype != torch.float32 or b.dtype != torch.float32:
+    if a.ndim < 2 or b.ndim < 2 or a.dtype != FLOAT or b.dtype != FLOAT:
         raise Refused("a product of vectors, or of integers")
     if a.shape[-1] != b.shape[-2]:
         raise Refused(f"shapes {a.shape} and {b.shape} cannot be multiplied")
@@ -274,7 +300,8 @@ RESULTS: dict[str, Callable[..., Result]] = {
     "matmul": _matmul,
     "rows": lambda table, index: ((*index.shape, table.shape[1]), table.dtype),
     "add_rows": lambda index, rows, count: ((count, rows.shape[-1]), rows.dtype),
-    "one_hot": lambda index, count: ((*index.shape, count), torch.float32),
+    "classes": lambda index, count: (index.shape, index.dtype),
+    "one_hot": lambda index, count: ((*index.shape, count), FLOAT),
 }
 
 
@@ -360,8 +387,10 @@ def cross_entropy(logits: Node, target: Node) -> Node:
         raise Refused("cross_entropy of other shapes than (n, classes) and (n,)")
     shifted = logits - logits.amax(-1, keepdim=True)
     log_sum = shifted.exp().sum(-1).log()
-    chosen = logits.graph.add("one_hot", target, logits.shape[-1])
-    return (log_sum - (shifted * chosen).sum(-1)).mean()
+    count = logits.shape[-1]
+    chosen = logits.graph.add("one_hot", logits.graph.add("classes", target, count), count)
+    counts = chosen.sum(-1)  # 1, or 0 for a target that is ignored
+    return ((log_sum - (shifted * chosen).sum(-1)) * counts).sum() / counts.sum()
 
 
 def where(condition: Node, a: Any, b: Any) -> Node:

@@ -34,12 +34,18 @@ def same(value: Any, expected: Any) -> bool:
 
 
 def tensor_fits(
-    tensor: Any, dtype: torch.dtype, shape: tuple[int | None, ...], requires_grad: bool
+    tensor: Any,
+    dtype: torch.dtype,
+    shape: tuple[int | None, ...],
+    requires_grad: bool,
+    contiguous: bool,
 ) -> bool:
     """Is it a plain tensor on the CPU, like the one that was captured?  None: any size over 1."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
         return False
-    if tensor.dtype != dtype or tensor.requires_grad != requires_grad or tensor.is_neg():
+    if (tensor.dtype, tensor.requires_grad) != (dtype, requires_grad) or tensor.is_neg():
+        return False
+    if tensor.is_contiguous() != contiguous:
         return False
     return tensor.ndim == len(shape) and all(
         wanted == size or wanted is None and size > 1
@@ -47,9 +53,10 @@ def tensor_fits(
     )
 
 
-def modes() -> tuple[bool, bool]:
-    """What of the thread's state decides over results: gradients, and autocast."""
-    return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+def modes() -> tuple[bool, bool, bool]:
+    """What of the process's state decides over results: gradients, autocast, hooks of all modules."""
+    hooks = bool(torch.nn.modules.module._has_any_global_hook())
+    return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), hooks
 
 
 class Guards:
@@ -57,14 +64,7 @@ class Guards:
 
     def __init__(self, function: types.FunctionType) -> None:
         code = function.__code__
-        self.names: dict[str, Any] = {
-            "same": same,
-            "tensor_fits": tensor_fits,
-            "modes": modes,
-            "type": type,
-            "len": len,
-            "__builtins__": {},
-        }
+        self.names: dict[str, Any] = {"same": same, "tensor_fits": tensor_fits, "modes": modes}
         stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
         count = code.co_argcount + code.co_kwonlyargcount + stars
         self.parameters = ", ".join(["F", *(f"a{number}" for number in range(count))])
@@ -72,6 +72,8 @@ class Guards:
         self.identical("F.__globals__", function.__globals__)
         if function.__closure__:
             self.identical("F", function)
+        if any(modes()[1:]):
+            raise Refused("autocast, or hooks of all modules")
         self.add(f"modes() == {modes()}")
 
     def name(self, value: Any) -> str:
@@ -95,10 +97,11 @@ class Guards:
         self.add(f"type({source}) is {self.name(type(value))}")
 
     def tensor(self, source: str, tensor: torch.Tensor, shape: tuple[int | None, ...]) -> None:
-        if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), tensor.requires_grad):
+        flags = tensor.requires_grad, tensor.is_contiguous()
+        if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), *flags):
             raise Refused(f"a tensor that is not plain: {type(tensor).__name__}, {tensor.device}")
         dtype = self.name(tensor.dtype)
-        self.add(f"tensor_fits({source}, {dtype}, {shape!r}, {tensor.requires_grad})")
+        self.add(f"tensor_fits({source}, {dtype}, {shape!r}, {flags[0]}, {flags[1]})")
 
     def function_of_arguments(self, expression: str) -> Callable:
         """`expression`, a text over sources, as a function of what a guard is given."""

@@ -27,6 +27,7 @@ class Compiler:
     entries: what was compiled, in order.  left_alone: {name of a function: why}."""
 
     def __init__(self) -> None:
+        self.callback = self.frame  # by which the hook knows whose entries are whose
         self.entries: list[Entry] = []
         self.left_alone: dict[str, str] = {}
 
@@ -45,13 +46,13 @@ class Compiler:
                 frame_hook.set_cache(code, None)
             return None
         self.entries.append(found)
-        return found.guard, found.replacement
+        return found.guard, found.replacement, self.callback
 
 
 def compile(function: Callable) -> Callable:
     """`function`, or a module, compiled when it is called.  Its `compiler` shows what was done."""
     compiler = Compiler()
-    compiled = frame_hook.enabled(function, compiler.frame)
+    compiled = frame_hook.enabled(function, compiler.callback)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)

@@ -29,7 +29,7 @@ from . import graph as nodes
 from .effects import Journal, Outside
 from .graph import Graph, Node, Refused
 from .guards import CONSTANTS, Guards
-from .sizes import Size
+from .sizes import Size, plain
 
 NULL = types.SimpleNamespace()  # CPython's mark beside the callee
 BINARY = {
@@ -50,6 +50,7 @@ COMPARE = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # functions of torch -> what they write into the graph
 TORCH = {
     torch.exp: Node.exp,
@@ -110,7 +111,8 @@ class Capture:
         self.examples: list[torch.Tensor] = []
         self.sizes: dict[str, str] = {}  # name of a symbol -> its source
         self.facts: list[str] = []
-        self.known: dict[int, Any] = {}  # id of an object from outside -> its value here
+        # id of an object from outside -> (its value here, its source, itself)
+        self.known: dict[int, tuple[Any, str, Any]] = {}
 
     def wrap(self, value: Any, source: str) -> Any:
         """The symbolic value of something that was read from `source`, with the guards for it."""
@@ -118,11 +120,11 @@ class Capture:
             self.guards.equals(source, value)
             return value
         if id(value) in self.known:
-            found, other = self.known[id(value)]
+            found, other, _ = self.known[id(value)]
             self.guards.add(f"{source} is {other}")
             return found
         made = self._new(value, source)
-        self.known[id(value)] = made, source
+        self.known[id(value)] = made, source, value
         return made
 
     def _new(self, value: Any, source: str) -> Any:
@@ -148,12 +150,27 @@ class Capture:
         self.guards.tensor(source, value, fixed)
         self.tensors.append(source)
         self.examples.append(value)
-        return self.graph.input(tuple(shape), value.dtype)
+        node = self.graph.input(tuple(shape), value.dtype)
+        node.contiguous = value.is_contiguous()
+        return node
 
     def symbol(self, value: int, source: str) -> Size:
         name = f"s{len(self.sizes)}"
         self.sizes[name] = source
         return Size(value, name, self.facts)
+
+    def rest_of_loop(self, value: Any, source: str) -> Loop:
+        """What a `for` loop has left that was split by a break: the iterator is ours."""
+        state = value.__reduce__()
+        if len(state) < 3:
+            self.guards.add(f"len({source}.__reduce__()) == 2")
+            return Loop([])
+        _, (items,), position = state
+        source = f"{source}.__reduce__()"
+        self.guards.add(f"len({source}) == 3 and {source}[2] == {position}")
+        self.guards.add(f"len({source}[1][0]) == {len(items)}")
+        places = range(position, len(items))
+        return Loop([self.wrap(items[place], f"{source}[1][0][{place}]") for place in places])
 
     def items(self, value: Any) -> Any:
         """The elements of a list, tuple, dict or ModuleList from outside, as they are now."""
@@ -163,7 +180,8 @@ class Capture:
             kind = type(value.value)
             if kind not in (list, tuple, dict, torch.nn.ModuleList):
                 raise Refused(f"the elements of {kind.__name__}")
-            self.guards.add(f"len({value.source}) == {len(value.value)}")
+            keys = tuple(value.value) if kind is dict else len(value.value)
+            self.guards.add(f"{'tuple' if kind is dict else 'len'}({value.source}) == {keys!r}")
             value.items = self._read(value)
         return value.items
 
@@ -310,7 +328,7 @@ class Machine:
         container, key = self.pop(2)
         if isinstance(container, Node) or isinstance(key, (Node, Outside)):
             raise Refused("an element of a tensor")
-        self.stack.append(self.capture.items(container)[key])
+        self.stack.append(self.capture.items(container)[plain(key)])
 
     def STORE_SUBSCR(self, _: Any) -> None:
         value, container, key = self.pop(3)
@@ -318,7 +336,7 @@ class Machine:
             raise Refused("writing an element of a tensor")
         self.capture.items(container)
         journal = self.capture.journal
-        journal.set_item(journal.items_of(container), key, value)
+        journal.set_item(journal.items_of(container), plain(key), value)
 
     def BUILD_TUPLE(self, count: int) -> None:
         self.stack.append(tuple(self.pop(count)))
@@ -327,7 +345,7 @@ class Machine:
         self.stack.append(self.pop(count))
 
     def BUILD_SLICE(self, count: int) -> None:
-        self.stack.append(slice(*self.pop(count)))
+        self.stack.append(slice(*map(plain, self.pop(count))))
 
     def UNPACK_SEQUENCE(self, count: int) -> None:
         value = self.stack.pop()
@@ -341,6 +359,8 @@ class Machine:
         is_write = symbol.endswith("=") and isinstance(left, (Node, list))
         if is_write or symbol.rstrip("=") not in BINARY or isinstance(left, Outside):
             raise Refused(f"the operator {symbol}")
+        if symbol not in ("+", "-", "*", "//", "%") and not isinstance(left, Node):
+            left, right = plain(left), plain(right)
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 
     def UNARY_OP(self, symbol: str) -> None:
@@ -348,7 +368,7 @@ class Machine:
         if symbol == "not":
             self.stack.append(not self.truth(value))
         elif symbol == "-" and not isinstance(value, Outside):
-            self.stack.append(-value)
+            self.stack.append(-plain(value))
         else:
             raise Refused(f"the operator {symbol}")
 
@@ -368,7 +388,7 @@ class Machine:
     def truth(self, value: Any) -> bool:
         if isinstance(value, (Node, Outside, Bound)):
             raise Refused(f"a branch on {'a tensor' if isinstance(value, Node) else 'an object'}")
-        return bool(value)
+        return bool(plain(value))
 
     def JUMP(self, target: int) -> None:
         self.pc = target
@@ -435,7 +455,7 @@ class Machine:
         if function in TORCH or function in METHODS.values():
             return self._tensor_operation(TORCH.get(function, function), args, kwargs)
         if function in PLAIN and not any(isinstance(v, (Node, Bound)) for v in values):
-            items = [self.capture.items(v) for v in args]
+            items = [plain(self.capture.items(v)) for v in args]
             return function(*items, **kwargs)
         if isinstance(callee, Outside) and isinstance(function, types.FunctionType):
             return self.inline(callee, args, kwargs)
@@ -462,7 +482,7 @@ class Machine:
         return None
 
     def _call_module(self, module: Outside, args: list, kwargs: dict[str, Any]) -> Any:
-        for hooks in ("_forward_hooks", "_forward_pre_hooks"):
+        for hooks in HOOKS:
             if getattr(module.value, hooks):
                 raise Refused("a module with hooks")
             self.capture.guards.add(f"len({module.source}.{hooks}) == 0")

@@ -113,7 +113,8 @@ class Memory:
         its name until then."""
         ended = [b for b, last in self.last.items() if last == number and b not in self.outputs]
         self.free += [buffer for buffer in ended if buffer.name in self.owned]
-        return []
+        made_by_torch = {u.buffer for u in self.units[: number + 1] if not isinstance(u, Kernel)}
+        return [buffer.name for buffer in ended if buffer in made_by_torch]
 
 
 def size_of(buffer: Buffer) -> str:
@@ -138,6 +139,11 @@ class Differentiable:
         self.forward = Program(part(graph, inputs, [*outputs, *self.saved]))
         self.backward = Program(part(graph, [*self.saved, *tangents], found))
         self.count = len(outputs)
+        depends = set(wanted)
+        for node in graph.nodes:
+            if depends.intersection(node.inputs):
+                depends.add(node)
+        self.fixed = [place for place, out in enumerate(outputs) if out not in depends]
 
     def __call__(self, tensors: list[torch.Tensor], sizes: dict[str, int]) -> list[torch.Tensor]:
         return list(Boundary.apply(self, sizes, *tensors))
@@ -151,6 +157,7 @@ class Boundary(torch.autograd.Function):
         results = halves.forward(list(tensors), sizes)
         ctx.halves, ctx.sizes, ctx.number = halves, sizes, len(tensors)
         ctx.save_for_backward(*results[halves.count :])
+        ctx.mark_non_differentiable(*(results[place] for place in halves.fixed))
         return tuple(results[: halves.count])
 
     @staticmethod

@@ -34,7 +34,17 @@ class Size(int):
     def __repr__(self) -> str:
         return f"{int(self)} ({self.text})"
 
+    def fixed(self) -> int:
+        """Its value as a plain number, which the compiled program then relies on."""
+        self.facts.append(f"{self.text} == {int(self)}")
+        return int(self)
+
     __hash__ = int.__hash__
+
+
+def plain(value: Any) -> Any:
+    """`value`, where only a number will do."""
+    return value.fixed() if isinstance(value, Size) else value
 
 
 def text_of(size: int) -> str:
