@@ -32,7 +32,15 @@ from .sizes import Size, text_of
 
 LIST_ITERATOR = type(iter([]))
 ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-NEVER_ALONE = {"DELETE_FAST", "LOAD_METHOD", "FOR_ITER", "RETURN_VALUE"}
+# instructions that may stand alone between two functions, and how many values they leave
+PUSHED = {
+    **dict.fromkeys(["BINARY_OP", "BINARY_SUBSCR", "COMPARE_OP", "IS_OP", "CONTAINS_OP"], 1),
+    **dict.fromkeys(["UNARY_NOT", "UNARY_NEGATIVE", "UNARY_INVERT", "GET_ITER", "LOAD_GLOBAL"], 1),
+    **dict.fromkeys(["LOAD_ATTR", "CALL", "CALL_KW", "BUILD_LIST", "BUILD_TUPLE", "BUILD_MAP"], 1),
+    **dict.fromkeys(["STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF"], 0),
+    **dict.fromkeys(["POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE"], 0),
+    **dict.fromkeys(["POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE"], 0),
+}
 # code of a resume function -> (the code it is the rest of, instructions that stand before that)
 ORIGINS: dict[types.CodeType, tuple[types.CodeType, int]] = {}
 RESUME: dict[Any, types.CodeType] = {}
@@ -222,7 +230,8 @@ class Entry:
         """Put back locals and stack, run the refused instruction, call the resume function."""
         instruction = machine.operations[moment.pc].instruction
         last = machine.native.index(instruction)
-        if instruction.op in NEVER_ALONE or instruction.op == "LOAD_ATTR" and instruction.flags:
+        alone = instruction.op in PUSHED and not instruction.exc
+        if not alone or instruction.op.startswith("LOAD") and instruction.flags:
             raise Refused(f"{self.reason} (at {instruction.op}, where no function can be split)")
         first = last
         while first and machine.first[id(machine.native[first - 1])] == moment.pc:
@@ -234,7 +243,7 @@ class Entry:
         is_null = [value is NULL for value in machine.stack]
         jumps = isinstance(instruction.arg, Instruction)
         depth = len(is_null) + sum(map(stack_effect, refused))
-        pushed = values_pushed(instruction)
+        pushed = PUSHED[instruction.op]
         is_null = [*is_null[: depth - pushed], *[False] * pushed]
         go_on = self._resume(machine, last + 1, is_null, places)
         if not jumps:
@@ -323,13 +332,6 @@ def stack_effect(ins: Instruction) -> int:
     counts = isinstance(ins.arg, int) and ins.op.startswith(COUNTING)
     argument = (ins.arg if counts else ins.flags) if has_argument else None
     return dis.stack_effect(dis.opmap[ins.op], argument, jump=False)
-
-
-def values_pushed(ins: Instruction) -> int:
-    """How many values it leaves on top of what was there."""
-    if ins.op == "UNPACK_SEQUENCE":
-        return ins.arg
-    return 0 if ins.op.startswith(("STORE", "POP", "DELETE")) else 1
 
 
 def _tuple(sources: Iterable[str]) -> str:

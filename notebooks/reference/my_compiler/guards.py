@@ -54,7 +54,7 @@ def tensor_fits(
 
 
 def modes() -> tuple[bool, bool, bool]:
-    """What of the process's state decides over results: gradients, autocast, hooks of all modules."""
+    """The process's state that decides over results: gradients, autocast, hooks of all modules."""
     hooks = bool(torch.nn.modules.module._has_any_global_hook())
     return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), hooks
 

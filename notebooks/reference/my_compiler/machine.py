@@ -206,8 +206,10 @@ class Capture:
             if not callable(getattr(torch.Tensor, name, None)):
                 raise Refused(f"the attribute {name} of a tensor")
             return Bound(getattr(torch.Tensor, name), value, name)
-        if not isinstance(value, Outside):
+        if isinstance(value, (list, dict)) and name in ("append", "get"):
             return Bound(getattr(type(value), name), value, name)
+        if not isinstance(value, Outside):
+            raise Refused(f"the attribute {name} of {type(value).__name__}")
         if name in value.written:
             return value.written[name]
         return self._attribute_from_outside(value, name)
