@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from minidynamo import frame_hook
 from minidynamo.bytecode import Instruction, assemble, emit
 from minidynamo.bytecode.assembler import parameter_count
@@ -28,7 +29,7 @@ from .effects import Outside, replay
 from .graph import EAGER, VIEWS, Node, Refused, optimize
 from .machine import NULL, Bound, Capture, Loop, Machine
 from .program import compile_graph
-from .sizes import Size, text_of
+from .sizes import Shape, Size, text_of
 
 LIST_ITERATOR = type(iter([]))
 ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -386,6 +387,7 @@ class Rebuild:
         elif isinstance(value, dict):
             made = {key: self(item) for key, item in value.items()}
         else:
-            made = type(value)(self(item) for item in value)
+            kind = torch.Size if isinstance(value, Shape) else tuple
+            made = kind([self(item) for item in value])
         self.made[id(value)] = made
         return made

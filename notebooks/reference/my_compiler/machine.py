@@ -29,7 +29,7 @@ from . import graph as nodes
 from .effects import Journal, Outside
 from .graph import Graph, Node, Refused
 from .guards import CONSTANTS, Guards
-from .sizes import Size, plain
+from .sizes import Shape, Size, plain
 
 NULL = types.SimpleNamespace()  # CPython's mark beside the callee
 BINARY = {
@@ -197,7 +197,9 @@ class Capture:
     def attribute(self, value: Any, name: str) -> Any:
         """`value.name`"""
         if isinstance(value, Node):
-            if name in ("shape", "dtype", "ndim"):
+            if name == "shape":
+                return Shape(value.shape)
+            if name in ("dtype", "ndim"):
                 return getattr(value, name)
             if name == "T":
                 return value.transpose(0, 1)

@@ -42,6 +42,14 @@ class Size(int):
     __hash__ = int.__hash__
 
 
+class Shape(tuple):
+    """The shape of a tensor that does not exist yet; outside it is a torch.Size again."""
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return Shape(found) if isinstance(key, slice) else found
+
+
 def plain(value: Any) -> Any:
     """`value`, where only a number will do."""
     return value.fixed() if isinstance(value, Size) else value
