@@ -1,4 +1,4 @@
-"""The student's own compiler: stubs, who stands in for what is missing, and checks that can fail."""
+"""The student's own compiler: stubs, who stands in for what is missing, checks that can fail."""
 
 import sys
 from pathlib import Path
