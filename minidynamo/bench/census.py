@@ -12,6 +12,7 @@ In:   a `Case`.  Out: a row: seconds of eager, ours, torch.compile and a copy of
 
 import random
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -78,8 +79,9 @@ def measure(case: Case, device: str, *, peer: bool, budget: float = 0.4) -> Row:
     for label, (compiler, reset) in compilers(peer).items():
         try:
             reset()
-            compiled = compiler(case.function)
+            compiled, start = compiler(case.function), time.perf_counter()
             result = compiled(*inputs)
+            row.setdefault("first call s", {})[label] = time.perf_counter() - start
             if label == "ours":
                 row |= what_ours_did()
             if wrong := disagreement(result, expected, exact):

@@ -22,7 +22,9 @@ import zlib
 
 import torch
 
-from ..census import cases_of, in_fair_order, measure, summary, why
+import miniinductor
+
+from ..census import cases_of, compilers, in_fair_order, measure, summary, why
 from ..census_worker import Workers, cache_environment
 from ..runner import keep_freed_memory
 from .common import suite, wanted
@@ -72,15 +74,26 @@ def census(options, result):
     jobs = options.jobs if options.jobs > 1 else os.cpu_count() or 1
     keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="census-", ignore_cleanup_errors=True) as folder:
-        os.environ.update(cache_environment(folder))
+        variables = cache_environment(folder)
+        os.environ.update(variables)
+        miniinductor.config.cache_dir = variables["MINIINDUCTOR_CACHE"]
         threads = torch.get_num_threads()
         with Workers(options.device, threads, folder, jobs, options.part) as workers:
+            load_compilers(options)
             for row in timed(cases, workers, peers, options):
                 print(shown(row), flush=True)
                 yield row
     result["summary"] = summary(result["rows"])
     result["against eager"] = summary(result["rows"], "eager / ours")
     print_summary(result)
+
+
+def load_compilers(options):
+    """Each imports much when it is first used: here, while the workers do the same."""
+    with torch.no_grad():
+        for compiler, reset in compilers(not options.no_peer).values():
+            compiler(lambda x: x + 1)(torch.ones(8, device=options.device))
+            reset()
 
 
 def timed(cases, workers, peers, options):
