@@ -24,8 +24,10 @@ def check_dimension(ndim: int, dim: int) -> None:
     reach = max(ndim, 1)
     torch._check_index(
         -reach <= dim < reach,
-        lambda: f"Dimension out of range (expected to be in range of [{-reach}, {reach - 1}], "
-        f"but got {dim})",
+        lambda: (
+            f"Dimension out of range (expected to be in range of [{-reach}, {reach - 1}], "
+            f"but got {dim})"
+        ),
     )
 
 
@@ -39,8 +41,10 @@ def check_position(tensor: torch.Tensor, dim: int, index: Any) -> None:
         return
     torch._check_index(
         bool(-size <= index) and bool(index < size),
-        lambda: f"select(): index {index} out of range for tensor of size "
-        f"{list(tensor.shape)} at dimension {dim}",
+        lambda: (
+            f"select(): index {index} out of range for tensor of size "
+            f"{list(tensor.shape)} at dimension {dim}"
+        ),
     )
 
 
@@ -61,8 +65,10 @@ def scatter_of(view: Callable[..., torch.Tensor]) -> Callable[..., None]:
                 part = view(tensor, *where, **named)
             torch._check(
                 tuple(part.shape) == tuple(src.shape),
-                lambda: f"expected src to have a size equal to {list(part.shape)}, "
-                f"but got {list(src.shape)}",
+                lambda: (
+                    f"expected src to have a size equal to {list(part.shape)}, "
+                    f"but got {list(src.shape)}"
+                ),
             )
 
         check(*args, **kwargs_of(op, kwargs))
