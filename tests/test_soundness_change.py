@@ -1,5 +1,6 @@
 """One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
 
+import collections
 import types
 
 import pytest
@@ -251,3 +252,51 @@ def test_the_memo_stands_for_the_cells_of_functions():
         helper = lambda x, added=added: x + added  # noqa: E731, F811
         for _ in range(2):
             torch.testing.assert_close(compiled(x), (x + added) * 2)
+
+
+def test_what_a_method_is_read_from_may_raise_or_do_something_before_the_arguments_do():
+    log = []
+
+    class Slow:
+        def __getattr__(self, name):
+            log.append(name)
+            if name == "absent":
+                raise AttributeError(name)
+            return lambda value: value
+
+    class Late:
+        @property
+        def method(self):
+            log.append("read")
+            return lambda value: value
+
+    def f(x, thing, name):
+        y = x + 1
+        if name == "other":
+            return y * thing.other(log.append("argument") or 2)
+        if name == "absent":
+            return y * thing.absent(log.append("argument") or 2)
+        return y * thing.method(log.append("argument") or 2)
+
+    def line_of(error):
+        trace = error.__traceback__
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        return trace.tb_lineno
+
+    def outcome(function, thing, name):
+        log.clear()
+        try:
+            return function(torch.ones(2), thing, name).tolist(), [*log]
+        except AttributeError as error:
+            return str(error), line_of(error), [*log]
+
+    with_attributes = collections.OrderedDict(a=1)
+    with_attributes.fresh = 1
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="eager")
+    for thing in (Slow(), Late(), with_attributes):
+        for name in ("other", "absent", "method"):
+            wanted = outcome(f, thing, name)
+            assert outcome(compiled, thing, name) == wanted
+            assert outcome(compiled, thing, name) == wanted
