@@ -254,6 +254,26 @@ def test_the_memo_stands_for_the_cells_of_functions():
             torch.testing.assert_close(compiled(x), (x + added) * 2)
 
 
+@pytest.mark.parametrize("base", [object, list, nn.Module, Exception])
+def test_no_object_is_asked_for_its_class_while_tracing(base):
+    asked = []
+
+    class Asked(base):
+        def __getattribute__(self, name):
+            asked.append(name)
+            return object.__getattribute__(self, name)
+
+    def f(x, thing):
+        return x + 1, [thing], type(thing), thing is None
+
+    thing = Asked()
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="eager")
+    asked.clear()
+    assert compiled(torch.ones(2), thing)[1:] == ([thing], Asked, False)
+    assert asked == []
+
+
 def test_what_a_method_is_read_from_may_raise_or_do_something_before_the_arguments_do():
     log = []
 

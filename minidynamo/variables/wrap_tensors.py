@@ -54,7 +54,7 @@ def tells_history(value: torch.Tensor) -> bool:
         return False
 
 
-@SHARED.rule(test=lambda value: isinstance(value, torch.Tensor), order=10)
+@SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     kind = type(value)
