@@ -1,6 +1,7 @@
 """One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
 
 import collections
+import enum
 import types
 
 import pytest
@@ -320,3 +321,51 @@ def test_what_a_method_is_read_from_may_raise_or_do_something_before_the_argumen
             wanted = outcome(f, thing, name)
             assert outcome(compiled, thing, name) == wanted
             assert outcome(compiled, thing, name) == wanted
+
+
+def test_a_metaclass_answers_for_names_that_its_classes_lack():
+    class Meta(type):
+        def __getattr__(cls, name):
+            if name == "absent":
+                raise AttributeError(f"no {name}")
+            return cls.base + len(name)
+
+    class First(metaclass=Meta):
+        base = 3
+
+    class Every(type):
+        def __getattribute__(cls, name):
+            return 7 if name == "special" else type.__getattribute__(cls, name)
+
+    class Second(metaclass=Every):
+        pass
+
+    def f(x):
+        return x * getattr(First, "some", 1) + getattr(First, "absent", 2), hasattr(First, "absent")
+
+    def g(x):
+        return x * getattr(Second, "special", 1), getattr(Second, "absent", 2)
+
+    minidynamo.reset()
+    x = torch.ones(2)
+    for function in (f, g):
+        compiled = minidynamo.compile(function, backend="eager")
+        for base in (3, 4):
+            First.base = base
+            assert str(compiled(x)) == str(function(x))
+
+
+def test_an_enumerations_member_whose_attribute_was_removed():
+    """Python 3.11 finds it still."""
+
+    class Mode(enum.Enum):
+        FAST = 2
+
+    def f(x):
+        return x * getattr(Mode, "FAST", Mode(2)).value, hasattr(Mode, "FAST")
+
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    assert str(compiled(x)) == str(f(x))
+    type.__delattr__(Mode, "FAST")
+    assert str(compiled(x)) == str(f(x))
