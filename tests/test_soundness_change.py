@@ -1,5 +1,7 @@
 """One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
 
+import collections
+import enum
 import types
 
 import pytest
@@ -251,3 +253,119 @@ def test_the_memo_stands_for_the_cells_of_functions():
         helper = lambda x, added=added: x + added  # noqa: E731, F811
         for _ in range(2):
             torch.testing.assert_close(compiled(x), (x + added) * 2)
+
+
+@pytest.mark.parametrize("base", [object, list, nn.Module, Exception])
+def test_no_object_is_asked_for_its_class_while_tracing(base):
+    asked = []
+
+    class Asked(base):
+        def __getattribute__(self, name):
+            asked.append(name)
+            return object.__getattribute__(self, name)
+
+    def f(x, thing):
+        return x + 1, [thing], type(thing), thing is None
+
+    thing = Asked()
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="eager")
+    asked.clear()
+    assert compiled(torch.ones(2), thing)[1:] == ([thing], Asked, False)
+    assert asked == []
+
+
+def test_what_a_method_is_read_from_may_raise_or_do_something_before_the_arguments_do():
+    log = []
+
+    class Slow:
+        def __getattr__(self, name):
+            log.append(name)
+            if name == "absent":
+                raise AttributeError(name)
+            return lambda value: value
+
+    class Late:
+        @property
+        def method(self):
+            log.append("read")
+            return lambda value: value
+
+    def f(x, thing, name):
+        y = x + 1
+        if name == "other":
+            return y * thing.other(log.append("argument") or 2)
+        if name == "absent":
+            return y * thing.absent(log.append("argument") or 2)
+        return y * thing.method(log.append("argument") or 2)
+
+    def line_of(error):
+        trace = error.__traceback__
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        return trace.tb_lineno
+
+    def outcome(function, thing, name):
+        log.clear()
+        try:
+            return function(torch.ones(2), thing, name).tolist(), [*log]
+        except AttributeError as error:
+            return str(error), line_of(error), [*log]
+
+    with_attributes = collections.OrderedDict(a=1)
+    with_attributes.fresh = 1
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="eager")
+    for thing in (Slow(), Late(), with_attributes):
+        for name in ("other", "absent", "method"):
+            wanted = outcome(f, thing, name)
+            assert outcome(compiled, thing, name) == wanted
+            assert outcome(compiled, thing, name) == wanted
+
+
+def test_a_metaclass_answers_for_names_that_its_classes_lack():
+    class Meta(type):
+        def __getattr__(cls, name):
+            if name == "absent":
+                raise AttributeError(f"no {name}")
+            return cls.base + len(name)
+
+    class First(metaclass=Meta):
+        base = 3
+
+    class Every(type):
+        def __getattribute__(cls, name):
+            return 7 if name == "special" else type.__getattribute__(cls, name)
+
+    class Second(metaclass=Every):
+        pass
+
+    def f(x):
+        return x * getattr(First, "some", 1) + getattr(First, "absent", 2), hasattr(First, "absent")
+
+    def g(x):
+        return x * getattr(Second, "special", 1), getattr(Second, "absent", 2)
+
+    minidynamo.reset()
+    x = torch.ones(2)
+    for function in (f, g):
+        compiled = minidynamo.compile(function, backend="eager")
+        for base in (3, 4):
+            First.base = base
+            assert str(compiled(x)) == str(function(x))
+
+
+def test_an_enumerations_member_whose_attribute_was_removed():
+    """Python 3.11 finds it still."""
+
+    class Mode(enum.Enum):
+        FAST = 2
+
+    def f(x):
+        return x * getattr(Mode, "FAST", Mode(2)).value, hasattr(Mode, "FAST")
+
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    assert str(compiled(x)) == str(f(x))
+    type.__delattr__(Mode, "FAST")
+    assert str(compiled(x)) == str(f(x))

@@ -268,3 +268,33 @@ def test_negative_positions_where_eager_takes_them():
 
 def test_generator():
     assert not runner.sample(errors, 18, "eager,aot_eager,inductor", first=3)
+
+
+# a number of the program's, right and wrong; nobody uses what the call gives
+NUMBERS = {
+    "an index": (lambda x, n: x[n], 2, 9),
+    "an index from the end": (lambda x, n: x[n], -2, -9),
+    "select": (lambda x, n: torch.select(x, 1, n), 2, 9),
+    "select_scatter": (lambda x, n: x.select_scatter(x[0], 0, n), 2, 9),
+    "slice_scatter": (lambda x, n: x.slice_scatter(x[:2], 0, 0, n), 2, 4),
+    "diagonal_scatter": (lambda x, n: x.diagonal_scatter(x[0, :2], n), 2, 0),
+    "softmax": (lambda x, n: x.softmax(n), 1, 7),
+    "sort": (lambda x, n: x.sort(n), 1, 7),
+    "one_hot": (lambda x, n: F.one_hot(x.long(), n), 9, 1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_wrong_number_raises_though_nobody_uses_the_result(name, dynamic):
+    operation, right, wrong = NUMBERS[name]
+
+    def f(x, n):
+        operation(x, n)
+        return x + 1
+
+    x = torch.ones(4, 4)
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="aot_eager", dynamic=dynamic)
+    assert torch.equal(compiled(x, right), f(x, right))
+    assert error_of(lambda x: compiled(x, wrong), [x]) == error_of(lambda x: f(x, wrong), [x])

@@ -181,6 +181,25 @@ def test_a_view_that_autograd_refuses(backend):
     assert minidynamo.compile(lambda view: view.shape, backend=backend)(view) == (2, 2)
 
 
+@BACKENDS
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_views_of_what_was_made_in_inference_mode(backend, dynamic):
+    """Outside of that mode an entry for such a tensor is none for others, nor the other way."""
+
+    def f(w):
+        return w.view(-1), w + 1
+
+    def state(results):
+        return [(t.is_inference(), t._is_view()) for t in results]
+
+    with torch.inference_mode():
+        made = torch.ones(2, 2)
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend=backend, dynamic=dynamic)
+    for w in (made, torch.ones(2, 2), made):
+        assert state(compiled(w)) == state(f(w))
+
+
 def test_a_relu_is_no_lu():
     assert not undo.DATA.search("relu") and undo.DATA.search("linalg_lu")
 

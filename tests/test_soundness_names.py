@@ -124,3 +124,28 @@ def test_a_closure_variable_that_is_deleted_behind_a_break():
     for function in (f, minidynamo.compile(f, backend="eager")):
         with pytest.raises(UnboundLocalError):
             function(torch.ones(3))
+
+
+@pytest.mark.parametrize("raising", [True, False])
+def test_errors_of_the_program_are_none_of_the_compilers(raising):
+    """With `raise_internal_errors`, too, the frame runs as plain Python up to its own error."""
+    effects = []
+
+    def f(x, index):
+        effects.append("begun")
+        x.add_(1)
+        y = x[index]
+        effects.append("ended")
+        return y
+
+    def outcome(function):
+        x = torch.zeros(3)
+        effects.clear()
+        with pytest.raises(IndexError) as caught:
+            function(x, torch.tensor([5]))
+        return vars(caught.value), x.tolist(), list(effects)
+
+    wanted = outcome(f)
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=raising), torch.no_grad():
+        assert outcome(minidynamo.compile(f, backend="inductor")) == wanted

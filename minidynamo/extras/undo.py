@@ -36,7 +36,7 @@ from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.evaluator import RootFrame
-from .thread_state import push_state
+from .thread_state import push_state, restoring
 
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
@@ -66,11 +66,14 @@ class Undo(hooks.Recovery):
     `places`, `attributes`: its inputs (by number) and parameters that it writes to, perhaps through
     a view.  `write`: the first node that does.  `in_order`: does the backend run the nodes in the
     program's order?  `drawing`: may the graph draw random numbers?  `copying`: are tensors copied
-    before the next run?  `always_copying`: before each?"""
+    before the next run?  `always_copying`: before each?  `eager`: the graph in PyTorch's own
+    kernels, with `raise_internal_errors` on: it is asked whether an error is the program's."""
 
     def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule, function: str) -> None:
         self.function = function
         self.in_order = not output.generates_code
+        asks = config.raise_internal_errors and not self.in_order
+        self.eager = restoring(gm.forward, dict(output.state_before)) if asks else None
         self.code = type(gm).forward.__code__
         nodes = list(output.graph.nodes)
         writes: dict[int, torch.fx.Node] = {}  # memory -> the first node that writes to it
@@ -97,11 +100,12 @@ class Undo(hooks.Recovery):
         self.copying = bool(after)
 
     def around(self, compiled: Callable) -> Callable:
-        if not self.copying:
+        asking = self.eager is not None and self.write is None
+        if not self.copying and not asking:
             return compiled
 
         def run(*args: Any) -> Any:
-            if not self.copying:
+            if not self.copying and not asking:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
             memories = {m._cdata: m for m in map(torch.Tensor.untyped_storage, tensors)}.values()
@@ -116,7 +120,10 @@ class Undo(hooks.Recovery):
             except ours(Exception) as error:
                 if type(error) is STOPPED:
                     raise
-                vars(error)["undone"] = undo(before, contents, generators)
+                undone = undo(before, contents, generators)
+                if undone and self.eager is not None:
+                    undone = raises(self.eager, args) and undo(before, contents, generators)
+                vars(error)["undone"] = undone
                 raise
             self.copying = self.always_copying
             return results
@@ -144,9 +151,10 @@ class Undo(hooks.Recovery):
         error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or is_foreign(error):
             raise
-        if config.raise_internal_errors and not self.in_order:
+        undone = vars(error).pop("undone", False)
+        if config.raise_internal_errors and not self.in_order and not undone:
             raise
-        repeatable = vars(error).pop("undone", False) or not self.has_written(error)
+        repeatable = undone or not self.has_written(error)
         records.counters["raised" if repeatable else "raised_after_write"][
             f"{self.function}: {type(error).__name__}: {error}"
         ] += 1
@@ -170,6 +178,14 @@ class Undo(hooks.Recovery):
 
 
 hooks.RECOVERIES.append(Undo)
+
+
+def raises(graph: Callable, args: tuple) -> bool:
+    try:
+        graph(*args)
+    except ours(Exception):
+        return True
+    return False
 
 
 def state(tensor: torch.Tensor) -> tuple:

@@ -29,8 +29,8 @@ from .polyfills import NOTHING
 
 
 class DeferredVar(MethodVar):
-    """An attribute that tracing could not read: reading is put off to the call, where the graph can
-    break."""
+    """A method that tracing could not read: reading is put off to the call, where the graph can
+    break.  Nothing of the program's runs in between that could tell."""
 
     native = False
     broken: Break
@@ -45,7 +45,7 @@ def LOAD_METHOD(frame: Any, name: str) -> None:
     try:
         found = owner.getattr(frame, name)
     except Break as broken:
-        if broken.kind == "restart":
+        if broken.kind == "restart" or not is_read_in_silence(owner, name):
             raise
         broken.stack = broken.stack or frame.user_stack()
         found = DeferredVar(owner, name, broken)
@@ -53,6 +53,38 @@ def LOAD_METHOD(frame: Any, name: str) -> None:
         frame.stack += [descriptor, owner]
     else:
         push_callable(frame, found)
+
+
+PLAIN_METHODS = (
+    *(types.FunctionType, staticmethod, classmethod, types.BuiltinFunctionType, *BOUND),
+    types.ClassMethodDescriptorType,
+)
+
+
+def is_read_in_silence(owner: Variable, name: str) -> bool:
+    """Is it a method that Python finds in a class or an object's `__dict__`, without a word of the
+    program's?  Whatever else it is may raise, at this line, or do something before the arguments
+    do."""
+    try:
+        kind = owner.python_type()
+    except Break:
+        return False
+    if type(static(kind, "__getattribute__")) is not types.WrapperDescriptorType:
+        return False
+    value = owner.value if isinstance(owner, RealVar) else None
+    if isinstance(static(kind, name), PLAIN_METHODS):
+        return True
+    if isinstance(value, type):
+        return isinstance(static(value, name), PLAIN_METHODS)
+    try:
+        return name in object.__getattribute__(value, "__dict__")
+    except ours(AttributeError):
+        return False
+
+
+def static(cls: type, name: str) -> Any:
+    """What a class or its bases have under a name, without guards."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
 
 
 def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:

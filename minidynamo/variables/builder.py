@@ -60,7 +60,7 @@ class Builder:
 
     def wrap_shared(self, value: Any, source: Source) -> Variable:
         """The variable of an object that was not met before."""
-        if source.kind != "pinned" and not isinstance(value, SELF_GUARDED):
+        if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         rule: Rule = SHARED.of(value) or wrap_object
         return rule(self, value, source)

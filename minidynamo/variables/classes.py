@@ -35,13 +35,13 @@ class ClassVar(RealVar):
         return f"the class {self.value.__qualname__}"
 
 
-@BY_VALUE.rule(type, test=lambda value: isinstance(value, (type, typing._Final)), order=20)
+@BY_VALUE.rule(type, test=lambda value: issubclass(type(value), (type, typing._Final)), order=20)
 def wrap_class(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A class, typing.List and the like."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     return builder.wrap_pinned(value)
 
 
-@PINNED.rule(test=lambda value: isinstance(value, type), order=10)
+@PINNED.rule(test=lambda value: issubclass(type(value), type), order=10)
 def pinned_class(builder: OutputGraph, value: Any) -> Variable:
     return ClassVar(value)

@@ -201,6 +201,6 @@ def constant_at_once(default: Lazy) -> Variable:
     return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 
-@PINNED.rule(*C_CALLABLES, test=lambda value: isinstance(value, C_CALLABLES), order=30)
+@PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)
 def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
     return CallableVar(value)

@@ -97,6 +97,8 @@ def wrap_python_module(builder: OutputGraph, value: Any, source: Source) -> Vari
     return builder.wrap_pinned(value)
 
 
-@PINNED.rule(types.ModuleType, test=lambda value: isinstance(value, types.ModuleType), order=20)
+@PINNED.rule(
+    types.ModuleType, test=lambda value: issubclass(type(value), types.ModuleType), order=20
+)
 def pinned_python_module(builder: OutputGraph, value: Any) -> Variable:
     return PyModuleVar(value)

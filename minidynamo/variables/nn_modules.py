@@ -95,7 +95,7 @@ class ModuleVar(ObjectVar):
         return found
 
 
-@SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)
+@SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module; those inside a module from outside are guarded by their type alone."""
     kind = type(value)

@@ -194,11 +194,11 @@ def wrap_object(
     if kind.__dictoffset__ and own is not None:
         plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
         fields = builder.fields_of(value, source.instance_dict(plain))
-    if isinstance(value, torch.optim.Optimizer):
+    if issubclass(type(value), torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
     variable = variable_class(kind, value, fields, source=source)
     for base, payload_of in PAYLOADS.items():
-        if isinstance(value, base):
+        if issubclass(type(value), base):
             variable.payload = payload_of(builder, value, source, base)
             builder.sourced.append(variable.payload)
             break

@@ -32,7 +32,8 @@ class Registry:
         self, *types: type, test: Test | None = None, order: int = 50
     ) -> Callable[[Rule], Rule]:
         """A decorator: the function is the rule for values of exactly these `types`, and for those
-        of other types for which the `test` holds."""
+        of other types for which the `test` holds.  Tests ask `type(value)`: `isinstance` would read
+        `value.__class__`, and may run the program's code."""
 
         def register(rule: Rule) -> Rule:
             self.by_type.update(dict.fromkeys(types, rule))

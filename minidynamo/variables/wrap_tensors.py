@@ -32,11 +32,14 @@ KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with t
 
 def view_bits_check(value: torch.Tensor) -> str:
     """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory,
-    as `value` is; where torch still has names of dimensions, that it has none."""
+    as `value` is; that it was made in inference mode, outside of that (its views were, too); where
+    torch still has names of dimensions, that it has none."""
     checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
     if value.is_complex():
         checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
     checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
+    if value.is_inference() and not torch.is_inference_mode_enabled():
+        checks.append("{0}.is_inference()")
     if KNOWS_NAMES:
         checks.append("not {0}.has_names()")
     return " and ".join(checks)
@@ -51,7 +54,7 @@ def tells_history(value: torch.Tensor) -> bool:
         return False
 
 
-@SHARED.rule(test=lambda value: isinstance(value, torch.Tensor), order=10)
+@SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     kind = type(value)

@@ -56,6 +56,26 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     return out
 
 
+# torch has a Python rule that looks at the classes, since 2.12
+LOOKS_AT_CLASSES = hasattr(torch._decomp.decompositions, "one_hot")
+
+
+@call_rule(F.one_hot, torch._C._nn.one_hot, torch.ops.aten.one_hot, torch.ops.aten.one_hot.default)
+def one_hot(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """Classes out of range raise, as the kernel in C++ does where there are data."""
+    if not LOOKS_AT_CLASSES:
+        check_classes(*args, **kwargs)
+    return interpreter.plain_call(target, args, kwargs)
+
+
+def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
+    """Two operations of the graph, whatever becomes of the result."""
+    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    torch._assert_async(
+        (tensor < num_classes).all(), "Class values must be smaller than num_classes."
+    )
+
+
 def unlike_eager(image: torch.Tensor) -> bool:
     """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
     another way than eager's kernels, for this tensor?"""

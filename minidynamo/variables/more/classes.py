@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ...exceptions import Break
 from ..base import Frame, Variable, extends
 from ..classes import ClassVar
+from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from ..objects import method_of_class
@@ -33,6 +34,7 @@ class ClassAttributes(ClassVar):
         cls = self.value
         if name in OF_EVERY_CLASS:
             return self.own_attribute(tx, name)
+        self.refuse_own_lookup()
         owner, found = lookup(cls, name)
         meta_owner, meta = lookup(type(cls), name)
         if (
@@ -51,12 +53,26 @@ class ClassAttributes(ClassVar):
                 if callable(meta):
                     return bound_descriptor(meta, self)
                 return self.own_attribute(tx, name)
-            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+            return self.fallback(tx, name)
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
+
+    def refuse_own_lookup(self) -> None:
+        kind = type(self.value)
+        if kind is not type and isinstance(lookup(kind, "__getattribute__")[1], METHODS):
+            raise Break("class", f"__getattribute__ of the metaclass {kind.__name__}")
+
+    def fallback(self, tx: Frame, name: str) -> Variable:
+        """What the metaclass's `__getattr__` makes of a name that nothing defines (Python 3.11's
+        EnumType looks for a member)."""
+        cls = self.value
+        _, getter = lookup(type(cls), "__getattr__")
+        if getter is MISSING:
+            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
 
     def special(self, tx: Frame, name: str) -> Variable | None:
         """The special method that the metaclass defines, bound, or None."""

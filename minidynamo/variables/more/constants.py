@@ -52,7 +52,7 @@ class EnumVar(ClassVar):
         return super().call(tx, args, kwargs)
 
 
-@PINNED.rule(test=lambda value: isinstance(value, enum.EnumMeta), order=5)
+@PINNED.rule(test=lambda value: issubclass(type(value), enum.EnumMeta), order=5)
 def pinned_enumeration(builder: OutputGraph, value: Any) -> EnumVar:
     return EnumVar(value)
 

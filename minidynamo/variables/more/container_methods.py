@@ -314,7 +314,9 @@ def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
 def is_named_tuple(value: Any) -> bool:
     kind = type(value)
     return (
-        isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
+        issubclass(type(value), tuple)
+        and hasattr(kind, "_fields")
+        and kind.__new__ is not tuple.__new__
     )
 
 

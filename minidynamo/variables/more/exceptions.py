@@ -130,7 +130,7 @@ class ExceptionVar(ObjectOperations):
 INSTANCES.add(ExceptionVar)
 
 
-@SHARED.rule(test=lambda value: isinstance(value, BaseException))
+@SHARED.rule(test=lambda value: issubclass(type(value), BaseException))
 def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An exception that was made before this frame."""
     return wrap_object(builder, value, source, ExceptionVar)

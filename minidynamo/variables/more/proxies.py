@@ -56,6 +56,6 @@ def wrap_mapping_proxy(builder: OutputGraph, value: Any, source: Source) -> Prox
     return ProxyVar(builder.wrap(behind, source.child("behind")), source=source)
 
 
-@SHARED.rule(test=lambda value: isinstance(value, super))
+@SHARED.rule(test=lambda value: issubclass(type(value), super))
 def wrap_super_object(builder: OutputGraph, value: Any, source: Source) -> Variable:
     raise Break("object", "a super() object that was made before this frame")

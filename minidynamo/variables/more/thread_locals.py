@@ -32,6 +32,6 @@ class ThreadLocalVar(Variable):
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
 
-@SHARED.rule(test=lambda value: isinstance(value, threading.local), order=30)
+@SHARED.rule(test=lambda value: issubclass(type(value), threading.local), order=30)
 def wrap_thread_local(builder: OutputGraph, value: Any, source: Source) -> Variable:
     return ThreadLocalVar(value, type(value), source=source)

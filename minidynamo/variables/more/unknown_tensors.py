@@ -34,7 +34,7 @@ def kind_of(value: torch.Tensor) -> str | None:
 
 
 @SHARED.rule(
-    test=lambda value: isinstance(value, torch.Tensor) and kind_of(value) is not None, order=5
+    test=lambda value: issubclass(type(value), torch.Tensor) and kind_of(value) is not None, order=5
 )
 def refuse(builder: Any, value: Any, source: Any) -> NoReturn:
     raise Break("tensor", f"{kind_of(value)} is not traced", "give the compiled function others")

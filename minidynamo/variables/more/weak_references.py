@@ -74,7 +74,7 @@ class WeakRefVar(RealVar):
 
 
 def is_weak_reference(value: Any) -> bool:
-    return isinstance(value, weakref.ref) and type(value).__call__ is weakref.ref.__call__
+    return issubclass(type(value), weakref.ref) and type(value).__call__ is weakref.ref.__call__
 
 
 @SHARED.rule(test=is_weak_reference)

@@ -1,0 +1,103 @@
+"""Positions and dimensions out of range, for which torch's fake rules do not look.
+
+In:   `select`, a `*_scatter` of a part, a softmax, a sort or a norm of weights, of fake tensors.
+Out:  what eager's kernel raises, in its class; where a position is a symbol, a guard that it lies
+      in the tensor.  Else nothing: torch's own rule goes on.
+
+Where the result is used, another op would stumble over it.  Where nobody uses it, the op is dropped
+from the graph, and eager's error with it: `x[n]; return x + 1`.  Torch's rule for `select` looks at
+the position since 2.12.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..fake_mode import EAGER, FakeMode
+from ..sizes.symbols import hint
+
+aten = torch.ops.aten
+
+
+def check_dimension(ndim: int, dim: int) -> None:
+    reach = max(ndim, 1)
+    torch._check_index(
+        -reach <= dim < reach,
+        lambda: (
+            f"Dimension out of range (expected to be in range of [{-reach}, {reach - 1}], "
+            f"but got {dim})"
+        ),
+    )
+
+
+def check_position(tensor: torch.Tensor, dim: int, index: Any) -> None:
+    """An index that only the run can tell is looked at there."""
+    if not tensor.dim():
+        return  # torch's rule has words for that
+    check_dimension(tensor.dim(), dim)
+    size = tensor.shape[dim]
+    if hint(index) is None or hint(size) is None:
+        return
+    torch._check_index(
+        bool(-size <= index) and bool(index < size),
+        lambda: (
+            f"select(): index {index} out of range for tensor of size "
+            f"{list(tensor.shape)} at dimension {dim}"
+        ),
+    )
+
+
+def select(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
+    def check(tensor: torch.Tensor, dim: int, index: Any) -> None:
+        if not tensor.is_sparse:
+            check_position(tensor, dim, index)
+
+    check(*args, **kwargs_of(op, kwargs))
+
+
+def scatter_of(view: Callable[..., torch.Tensor]) -> Callable[..., None]:
+    """The source has the sizes of the part of the tensor that it replaces."""
+
+    def rule(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
+        def check(tensor: torch.Tensor, src: torch.Tensor, *where: Any, **named: Any) -> None:
+            with mode:
+                part = view(tensor, *where, **named)
+            torch._check(
+                tuple(part.shape) == tuple(src.shape),
+                lambda: (
+                    f"expected src to have a size equal to {list(part.shape)}, "
+                    f"but got {list(src.shape)}"
+                ),
+            )
+
+        check(*args, **kwargs_of(op, kwargs))
+
+    return rule
+
+
+def dimension(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
+    """An op of one tensor first, and of a number called `dim`."""
+    names = [argument.name for argument in op._schema.arguments]
+    place = names.index("dim")
+    dim = args[place] if len(args) > place else kwargs.get("dim", op._schema.arguments[place])
+    if type(dim) is int:
+        check_dimension(args[0].dim(), dim)
+
+
+def kwargs_of(op: Any, kwargs: dict) -> dict:
+    """`self`, given by name, is the first parameter of the checks."""
+    return {"tensor" if name == "self" else name: value for name, value in kwargs.items()}
+
+
+EAGER.own[aten.select.int] = select
+EAGER.own[aten.select_scatter.default] = scatter_of(aten.select.int)
+EAGER.own[aten.slice_scatter.default] = scatter_of(aten.slice.Tensor)
+EAGER.own[aten.diagonal_scatter.default] = scatter_of(aten.diagonal.default)
+for _op in (
+    aten._softmax.default,
+    aten.sort.default,
+    aten.sort.stable,
+    aten._weight_norm_interface.default,
+):
+    EAGER.own[_op] = dimension
