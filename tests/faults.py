@@ -192,6 +192,9 @@ def check(sample=0, seed=0):
             except Exception as failure:
                 text = f"{type(failure).__name__}: {failure}"
                 wrong.append(f"{stage}: call {n}, {name}: {error!r}: {text[:300]}")
+                print(wrong[-1], flush=True)
+            if count % 100 == 0:
+                print(f"{count} runs, {len(wrong)} wrong", flush=True)
     return count, wrong
 
 
