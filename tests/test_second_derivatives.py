@@ -112,7 +112,7 @@ def test_with_dynamic_sizes_from_the_first_call_on(make):
     assert set(compare(make, [4, 7], dynamic=True).values()) == {1}
 
 
-# --- what the captured graph knows, and a traced one would not -------------------------------------
+# --- what the captured graph knows, and a traced one would not ------------------------------------
 def stopped(x):
     """Its gradient stops at two places."""
     with torch.no_grad():

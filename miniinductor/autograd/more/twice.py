@@ -53,7 +53,8 @@ class TwiceHalves(Halves):
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         if config.double_backward != "eager" or not isinstance(self.run_backward, Backward):
             return super().forward(ctx, *primals)
-        call = Call(self.joint, self.run_backward.record.input_graph, self.autocast, primals)
+        graph: Any = self.run_backward.record.input_graph
+        call = Call(self.joint, graph, self.autocast, primals)
         results = super().forward(ctx, *primals)
         call.drew = any(
             not torch.equal(state, random_state(device)) for device, state in call.random.items()
@@ -118,7 +119,7 @@ class Call:
             arguments[place] = arguments[place].view_as(arguments[place])
         for write in self.joint.writes:
             arguments[write.primal] = arguments[write.primal].clone()
-        arrived = {i: given[i] for i in self.joint.tangents if given[i] is not None}
+        arrived = {i: t for i in self.joint.tangents if (t := given[i]) is not None}
         results = self.results(arguments, arrived)
         found = torch.autograd.grad(
             results,
