@@ -28,6 +28,7 @@ import torch
 
 import minidynamo
 import miniinductor.config
+from minidynamo.bench.error_bound import assert_near
 
 GROWTH = 32 * 1024  # bytes a round
 OPS = ("relu", "sin", "cos", "exp", "abs", "sigmoid", "tanh", "neg", "square", "sqrt().nan_to_num")
@@ -62,7 +63,7 @@ class Soak:
         return self.random.choice(["eager", "aot_eager", "inductor"])
 
     def agrees(self, program, compiled, x):
-        torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-4, equal_nan=True)
+        assert_near(compiled(x), program(x))
 
     # --- rounds
     def sizes(self):
@@ -82,7 +83,7 @@ class Soak:
             optimizer.zero_grad()
             model(x).square().mean().backward()
             for one, parameter in zip(ours, model.parameters()):
-                torch.testing.assert_close(one, parameter.grad, rtol=1e-4, atol=1e-5)
+                assert_near(one, parameter.grad)
             optimizer.step()
 
     def raising(self):
