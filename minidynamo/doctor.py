@@ -139,7 +139,10 @@ def compiler() -> Finding:
 def found_compiler() -> tuple[str, ...]:
     """The words of the command that kernels would be compiled with, or none;
     miniinductor/runtime/build.py says the same."""
-    chosen = shlex.split(os.environ.get("CXX") or "")
+    try:
+        chosen = shlex.split(os.environ.get("CXX") or "")
+    except ValueError:  # a quotation mark without another
+        return ()
     names = chosen[:1] or ["g++", "clang++"]
     path = next((path for name in names if (path := shutil.which(name))), None)
     return (path, *chosen[1:]) if path else ()

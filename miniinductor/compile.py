@@ -47,7 +47,7 @@ from .autograd.runtime import (
 from .autograd.tracer import without_autocast
 from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
-from .exceptions import NOT_COMPILED, CannotLower
+from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
 from .handlers import graph_text
@@ -133,10 +133,11 @@ class Compilation:
         check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
+        of_machine = False  # (then the next graph's would be the same: that is told once)
         try:
             return CompiledGraph(self.callable(), self.record)
         except NOT_COMPILED as error:
-            reason = str(error)
+            reason, of_machine = str(error), isinstance(error, CompilerError)
         except ours(RuntimeError) as error:
             # the front end marks errors so that ask for a number that only the run knows
             if not getattr(error, "needs_data", False):
@@ -145,7 +146,8 @@ class Compilation:
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
-        tell(f"the graph of {first_line(self.gm)} runs eagerly: {reason}")
+        text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
+        tell(text, reason if of_machine else text)
         return CompiledGraph(self.gm.forward, self.record)
 
     def callable(self) -> Callable:

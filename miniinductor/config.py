@@ -70,6 +70,9 @@ onednn_products = True  # CPU: large float32 matrix products by oneDNN instead o
 # CPU inference: what depends on parameters alone is computed once (passes/freezing.py says which
 # changes of parameters that does not see)
 freezing = False
+# a gradient of compiled code that is differentiated again: "refuse" raises; "eager": calls keep
+# their inputs, and gradients under create_graph=True are eager's (autograd/more/twice.py)
+double_backward = "refuse"
 partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
 
 # --- checks, files

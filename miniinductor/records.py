@@ -27,10 +27,10 @@ LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
 
 
-def tell(text: str) -> None:
-    """Warn, once in these words, of what costs the user speed."""
-    if text not in TOLD:
-        TOLD.add(text)
+def tell(text: str, reason: str = "") -> None:
+    """Warn of what costs the user speed: once in these words, or for this reason."""
+    if (key := reason or text) not in TOLD:
+        TOLD.add(key)
         LOG.warning(text)
 
 

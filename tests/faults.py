@@ -24,6 +24,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import torch
@@ -35,6 +36,7 @@ from miniinductor.runtime.disk import disk
 
 disk()  # loads coverage
 from miniinductor.extras import careful_disk  # noqa: E402
+from miniinductor.speed import launcher  # noqa: E402
 
 NAMES = "open replace mkdir makedirs unlink rmdir stat listdir scandir link chmod utime close"
 CALLS = [
@@ -118,8 +120,12 @@ def forget():
     torch.manual_seed(0)
     disk().writable.clear()
     disk().writes = 0
-    careful_disk.user_key.cache_clear()
-    build.compiler_version.cache_clear()
+    for module in (build, careful_disk, launcher):
+        for value in vars(module).values():
+            if getattr(value, "__module__", "") == module.__name__ and hasattr(
+                value, "cache_clear"
+            ):
+                value.cache_clear()
 
 
 def is_right():
@@ -192,6 +198,9 @@ def check(sample=0, seed=0):
             except Exception as failure:
                 text = f"{type(failure).__name__}: {failure}"
                 wrong.append(f"{stage}: call {n}, {name}: {error!r}: {text[:300]}")
+                print(wrong[-1], flush=True)
+            if count % 100 == 0:
+                print(f"{count} runs, {len(wrong)} wrong", flush=True)
     return count, wrong
 
 
@@ -206,8 +215,8 @@ def in_one_folder(seed, folder, runs):
                 try:
                     if not act(chooser.choice(STAGES)):
                         wrong.append("another result")
-                except Exception as failure:
-                    wrong.append(repr(failure)[:300])
+                except Exception:
+                    wrong.append(traceback.format_exc()[-1500:])
             forget()
             if not is_right() or minidynamo.counters["errors"]:
                 wrong.append(f"the next call: {minidynamo.counters['errors']}")

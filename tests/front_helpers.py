@@ -7,6 +7,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from minidynamo.bench.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
 from miniinductor.autograd.tracer import (
     OriginInterpreter,
@@ -76,9 +77,6 @@ def clone_input(t):
     return out.copy_(t)
 
 
-TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5, torch.float64: 1e-10}
-
-
 def check(function, *args, native=True, strides=True):
     """The interpreter on the lowered graph gives what eager gives: values, dtypes, shapes, strides,
     written inputs.
@@ -96,21 +94,14 @@ def check(function, *args, native=True, strides=True):
         if not isinstance(eager, torch.Tensor):
             assert ours == eager
             continue
-        assert ours.dtype == eager.dtype and ours.shape == eager.shape, (
-            ours.dtype,
-            eager.dtype,
-            ours.shape,
-            eager.shape,
-        )
-        tolerance = TOLERANCE.get(eager.dtype, 0)
-        torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance, equal_nan=True)
+        assert_near(ours, eager)
         if strides and eager.numel():
             assert [s for n, s in zip(eager.shape, eager.stride()) if n != 1] == [
                 s for n, s in zip(ours.shape, ours.stride()) if n != 1
             ], (ours.stride(), eager.stride())
     for ours, eager in zip(our_args, eager_args):
         if isinstance(eager, torch.Tensor):
-            torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5, equal_nan=True)
+            assert_near(ours, eager)
     if native:
         assert not fallbacks(record), fallbacks(record)
     return record

@@ -61,6 +61,8 @@ def difference(results: list[Any], expected: list[Any]) -> str | None:
     """What is not eager's, or None."""
     import torch
 
+    from minidynamo.bench import error_bound
+
     if len(results) != len(expected):
         return f"{len(results)} results instead of {len(expected)}"
     for n, (found, right) in enumerate(zip(results, expected)):
@@ -68,10 +70,8 @@ def difference(results: list[Any], expected: list[Any]) -> str | None:
             if found != right:
                 return f"result {n} is {found!r} instead of {right!r}"
             continue
-        try:
-            torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
-        except AssertionError as error:
-            return f"result {n}: {error}"
+        if problem := error_bound.too_far(found, right):
+            return f"result {n}: {problem}"
     return None
 
 

@@ -14,6 +14,7 @@ from break_programs import COUNTS, PROGRAMS, X, linear, positive
 from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
+from minidynamo.bench.error_bound import assert_near
 
 # Whose kernels are worth the seconds that they take to build.
 WITH_KERNELS = """
@@ -45,9 +46,7 @@ def observed(program, args, compiled):
 def same(ours, plain):
     assert type(ours).__name__ == type(plain).__name__, (ours, plain)
     if isinstance(plain, (torch.Tensor, numpy.ndarray, numpy.generic)):
-        torch.testing.assert_close(
-            torch.as_tensor(ours), torch.as_tensor(plain), rtol=1e-5, atol=1e-6
-        )
+        assert_near(torch.as_tensor(ours), torch.as_tensor(plain))
     elif isinstance(plain, dict):
         same(list(ours.items()), list(plain.items()))
     elif isinstance(plain, (tuple, list)):

@@ -17,6 +17,7 @@ from test_runtime import SOURCE, launch
 import minidynamo
 import miniinductor
 import miniinductor.config
+from miniinductor import records
 from miniinductor.exceptions import CompilerError
 from miniinductor.runtime import build as builder
 from miniinductor.runtime.disk import disk
@@ -273,10 +274,37 @@ def test_cxx_is_read_as_a_shell_would(cache, compiler, monkeypatch):
     assert torch.equal(launch(kernel), torch.full((8,), 26.0))
 
 
-def test_a_cxx_that_does_not_exist_is_told(cache, monkeypatch):
-    monkeypatch.setenv("CXX", "ccahce g++")
-    with pytest.raises(CompilerError, match="CXX is 'ccahce g\\+\\+', and there is no .*'ccahce'"):
+@pytest.mark.parametrize(
+    "chosen, message",
+    [
+        ("ccahce g++", "CXX is 'ccahce g++', and there is no program 'ccahce'"),
+        ("/no/such/g++", "CXX is '/no/such/g++', and there is no program '/no/such/g++'"),
+        ("'g++", 'CXX is "\'g++", which no shell can read: No closing quotation'),
+        ("", "needs a C++ compiler and found none: install g++"),
+        (None, "needs a C++ compiler and found none: install g++"),
+        ("false", "false refused a generated kernel"),
+    ],
+)
+def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog, chosen, message):
+    monkeypatch.setattr(records, "TOLD", set())
+    monkeypatch.delenv("CXX", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CXX", chosen)
+    if not chosen:
+        monkeypatch.setenv("PATH", str(cache))
+    builder.find_compiler.cache_clear()
+    with pytest.raises(CompilerError) as error:
         builder.build_kernels([(SOURCE % "27", "k")])
+    assert message in str(error.value)
+    for number, program in ((27, lambda x: (x.relu() + 27,)), (28, lambda x: (x.relu() + 28,))):
+        # each graph says so in its record
+        x = torch.randn(7)
+        gm = torch.fx.symbolic_trace(program)
+        compiled = miniinductor.compile_fx(gm, [x])
+        assert torch.equal(compiled(x)[0], x.relu() + number)
+        assert compiled.record.notes_of(message)
+    told = [r.getMessage() for r in caplog.records if message in r.getMessage()]
+    assert len(told) == (2 if chosen == "false" else 1)  # (what is refused is another kernel)
 
 
 def test_a_fork_while_another_thread_compiles():

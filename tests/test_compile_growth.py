@@ -9,6 +9,7 @@ from miniinductor import scheduler
 from miniinductor.speed import fast_forms
 
 from record_helpers import last_compiled
+from minidynamo.bench.error_bound import assert_near
 
 
 def chain(count, step=lambda x: torch.sin(x) * 1.01):
@@ -27,7 +28,7 @@ def wide(count):
 def kernels_of(function, x):
     found = torch.utils._pytree.tree_leaves(minidynamo.compile(function)(x))
     for ours, eager in zip(found, torch.utils._pytree.tree_leaves(function(x)), strict=True):
-        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4, equal_nan=True)
+        assert_near(ours, eager)
     return last_compiled().backend_record.kernels
 
 

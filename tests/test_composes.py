@@ -29,6 +29,7 @@ from minidynamo.symbolic_numbers import hint_of
 from minidynamo.symbolic_shapes import ShapeEnv
 from miniinductor.sizes.printing import python_code
 from tests.tour_programs import TOURS
+from minidynamo.bench.error_bound import assert_near
 
 ROOT = Path(__file__).resolve().parent.parent
 torch.set_num_threads(2)
@@ -95,7 +96,7 @@ def guards(name):
 )  # GPT-2 has a test of its own
 def test_the_tours_give_what_eager_gives(name, compose):
     expected = TOURS[name](lambda f, **options: f)
-    torch.testing.assert_close(TOURS[name](compose), expected, rtol=1e-4, atol=1e-5)
+    assert_near(TOURS[name](compose), expected)
 
 
 def test_gpt2_at_two_lengths(compose):

@@ -18,6 +18,7 @@ import miniinductor
 from minidynamo import frame_hook, records
 from minidynamo.exceptions import SpecializationError
 from miniinductor.sizes.printing import index_text
+from minidynamo.bench.error_bound import too_far
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +36,7 @@ def compilations():
 def same(got, expected):
     if isinstance(expected, torch.Tensor):
         return got.dtype == expected.dtype and (
-            torch.equal(got, expected)
-            or got.is_floating_point()
-            and torch.allclose(got, expected, atol=1e-6)
+            torch.equal(got, expected) or got.is_floating_point() and not too_far(got, expected)
         )
     if isinstance(expected, (tuple, list)):
         return (

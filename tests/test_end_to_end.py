@@ -15,6 +15,7 @@ import miniinductor
 from minidynamo import records
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
+from minidynamo.bench.error_bound import too_far
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def test_gradients_are_never_dropped():
         x = torch.randn(4)
         minidynamo.compile(f)(x, w).backward()
         expected = torch.autograd.grad(f(x, w), w)[0]
-    assert torch.allclose(w.grad, expected, atol=1e-6)
+    assert not too_far(w.grad, expected)
 
 
 def test_mutated_inputs_and_aliased_outputs():
@@ -128,7 +129,7 @@ def test_a_parameter_whose_data_is_replaced():
     x = torch.randn(4, 3)
     compiled(x)
     model.weight.data = torch.randn(2, 3)
-    assert torch.allclose(compiled(x), model(x), atol=1e-6)
+    assert not too_far(compiled(x), model(x))
     model.double()
     assert compiled(x.double()).dtype == torch.float64
 

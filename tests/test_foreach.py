@@ -13,6 +13,7 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 from miniinductor import compile_fx, devices
+from minidynamo.bench.error_bound import assert_near
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
@@ -30,8 +31,8 @@ def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
     with torch.set_grad_enabled(grad), miniinductor.config.patch(**options):
         compiled = minidynamo.compile(function, backend=backend)
         for _ in range(2):
-            torch.testing.assert_close(compiled(*ours), function(*theirs), rtol=1e-5, atol=1e-6)
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+            assert_near(compiled(*ours), function(*theirs))
+            assert_near(ours, theirs)
     [record] = records
     if kernels is not None:
         assert len(record.kernels) == kernels, [k.source for k in record.kernels]

@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers as tf
 from front_helpers import fallbacks, interpret, lower
+from minidynamo.bench.error_bound import assert_near
 
 ids = torch.randint(0, 90, (2, 13))
 SMALL = dict(
@@ -56,7 +57,7 @@ def test_model(name):
     (got,), record = interpret(run, args)  # before the first eager call
     with torch.no_grad():
         want = run(*args)
-    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    assert_near(got, want)
     assert fallbacks(record) == []
 
 

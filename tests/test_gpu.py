@@ -29,6 +29,7 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 import miniinductor.config as config
+from minidynamo.bench.error_bound import assert_no_worse
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS
@@ -112,8 +113,7 @@ def test_workloads(name, dtype):
         if isinstance(function, torch.nn.Module):
             function = function.to(dtype)
         got = minidynamo.compile(function)(*inputs)
-    eager, ours = ((o.double() - exact).norm() / exact.norm() for o in (want, got))
-    assert ours <= 2 * eager + torch.finfo(dtype).eps, (ours, eager)
+    assert_no_worse(got, want, exact)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -538,18 +538,6 @@ def attention_of(dtype, spelling, q, k, v, mask, mode=None, rewritten=True):
     assert not mode or record.notes_of("recorded as a CUDA graph")
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
     return got, want, exact
-
-
-def assert_no_worse(got, want, exact):
-    """NaN and infinities where eager has them, and at most twice its error."""
-    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(
-        got.where(got.isinf(), 0), want.where(want.isinf(), 0)
-    )
-    ours, eager, scale = (
-        (t.double() - exact).where(exact.isfinite() & want.isfinite(), 0).norm()
-        for t in (got, want, torch.zeros_like(got))
-    )
-    assert ours <= 2 * eager + torch.finfo(got.dtype).eps * scale, (ours / scale, eager / scale)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -7,6 +7,7 @@ from torch import nn
 import minidynamo
 import miniinductor
 from tests.soundness import randomness, runner
+from minidynamo.bench.error_bound import assert_near
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -18,7 +19,7 @@ def test_recurrent_networks_drop_what_eager_drops(cls, backend):
     want, state = model(x)[0], torch.get_rng_state()
     torch.manual_seed(1)
     got = minidynamo.compile(model, backend=backend)(x)[0]
-    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    assert_near(got, want)
     assert torch.equal(state, torch.get_rng_state())
 
 

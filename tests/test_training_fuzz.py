@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from test_training import run, sharing
 
 import minidynamo
+from minidynamo.bench.error_bound import assert_near
 
 EXAMPLES = int(os.environ.get("MINI_FUZZ", "0"))
 POINTWISE = [
@@ -216,7 +217,7 @@ def compare(text, backend):
                 eager.dtype,
                 eager.requires_grad,
             )
-            torch.testing.assert_close(ours, eager, rtol=1e-9, atol=1e-9, equal_nan=True)
+            assert_near(ours, eager)
     assert sharing(got) == sharing(want)
 
 

@@ -18,7 +18,8 @@ What the function does around the two compiled halves:
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are
   written inside;
 - outputs that are inputs, views of inputs or of one another are made outside (joint.py plans it);
-- a gradient in other strides, or negated lazily, is copied; differentiating twice raises.
+- a gradient in other strides, or negated lazily, is copied; differentiating twice raises, unless
+  more/twice.py does it.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
@@ -44,9 +45,9 @@ from .partition import Parts
 from .tracer import without_autocast
 
 TWICE = (
-    b"compiled code cannot be differentiated twice: its backward half has no derivative. Compile "
-    b'this function with backend="eager", or leave it uncompiled, where second derivatives are '
-    b"needed."
+    b"compiled code cannot be differentiated twice: its backward half has no derivative. Where "
+    b'second derivatives are needed, set miniinductor.config.double_backward = "eager" before this '
+    b'function is called, or compile it with backend="eager".'
 )
 
 
@@ -298,9 +299,9 @@ def writable(values: Sequence[Any]) -> list[Any]:
     return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
 
 
-def once_only(gradient: torch.Tensor) -> torch.Tensor:
+def once_only(gradient: torch.Tensor, message: bytes = TWICE) -> torch.Tensor:
     """A gradient that raises an error when somebody differentiates it."""
-    return torch._C._functions.DelayedError(TWICE, 1)(gradient.detach().requires_grad_())
+    return torch._C._functions.DelayedError(message, 1)(gradient.detach().requires_grad_())
 
 
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:

@@ -243,9 +243,12 @@ def compiler_flags(compiler: Sequence[str]) -> list[str]:
 @functools.lru_cache(None)
 def find_compiler(chosen: str | None) -> tuple[str, ...]:
     """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell
-    would read it."""
+    would read it.  Raises CompilerError if there is no such program, or none at all."""
     if chosen and chosen.strip():
-        first, *others = shlex.split(chosen)
+        try:
+            first, *others = shlex.split(chosen)
+        except ours(ValueError) as error:
+            raise CompilerError(f"CXX is {chosen!r}, which no shell can read: {error}") from error
         path = shutil.which(first)
         if path is None:
             raise CompilerError(f"CXX is {chosen!r}, and there is no program {first!r}")

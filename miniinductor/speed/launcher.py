@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..foreign import ours
 from ..runtime.launch import LAUNCH, empty
 from . import _launcher  # type: ignore[attr-defined]
 
@@ -50,17 +51,27 @@ def empty_cpu() -> Callable[..., torch.Tensor]:
     _launcher.use_allocator(
         *functions, {dtype: code for dtype, code in codes.items() if code is not None}
     )
-    ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, empty))
+    makers = (_launcher.empty_strided, empty)
+    one, other = (make((2, 3), (1, 2), torch.int16) for make in makers)
     looks = (type, torch.Tensor.size, torch.Tensor.stride, operator.attrgetter("dtype", "device"))
-    return _launcher.empty_strided if all(of(ours) == of(theirs) for of in looks) else empty
+    return _launcher.empty_strided if all(of(one) == of(other) for of in looks) else empty
 
 
 def c_function(library: str, name: str, call: bool = False) -> Any:
     """Address of a C function of libtorch, or what it returns; None where there is none of that
     name."""
-    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
-    function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
+    function = getattr(loaded(library), name, None)
     return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)
+
+
+@functools.cache
+def loaded(library: str) -> ctypes.CDLL | None:
+    """This library of torch; None where it cannot be opened (too many open files), or not so."""
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
+    try:
+        return ctypes.CDLL(path) if platform.system() == "Linux" else None
+    except ours(OSError):
+        return None
 
 
 LAUNCH.kernel = lambda address, name: kernel_type()(address, name)

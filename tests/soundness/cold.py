@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from minidynamo.bench.error_bound import too_far
 import transformers as tf
 
 from . import runner
@@ -197,7 +199,7 @@ def check(case: str, mode: Mode) -> str:
             if [*found] != [*expected]:
                 return f"call {call}: {[*expected]} are {[*found]}"
             for name, value in expected.items():
-                if not torch.allclose(found[name], value, rtol=1e-4, atol=1e-4):
+                if too_far(found[name], value):
                     return f"call {call}: {name} differs"
     return ""
 

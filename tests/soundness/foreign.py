@@ -39,6 +39,7 @@ import minidynamo
 import miniinductor
 import miniinductor.foreign
 from minidynamo import convert_frame, frame_hook
+from minidynamo.bench.error_bound import too_far
 
 from . import runner
 from .modes import Mode
@@ -401,7 +402,7 @@ def difference(situation: Situation, arrival: Arrival, caught, before: dict) -> 
         expected = situation.results(situation.function, rows)
         found = situation.results(situation.compiled, rows)
         for ours, theirs in zip(found, expected, strict=True):
-            if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True):
+            if too_far(ours, theirs):
                 return f"the next call is wrong after {caught!r}: {ours} instead of {theirs}"
     if errors := [record.error for record in minidynamo.records.frames if record.error]:
         return f"the next call failed inside after {caught!r}: {errors[-1]}"

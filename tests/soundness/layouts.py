@@ -23,6 +23,7 @@ import torch.utils._pytree as pytree
 from torch.testing._internal.common_methods_invocations import op_db
 
 import minidynamo
+from minidynamo.bench.error_bound import too_far
 
 from ..sweeps import ops as sweep
 from . import errors, runner
@@ -339,10 +340,9 @@ def check_gradients(op: Any, sample: tuple, mode: Mode, chance: random.Random) -
         for a, b in zip(got, want):
             if a is None and b is None:
                 continue
-            try:  # values: eager hands bits on where it hands the tensor on
-                torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-3, equal_nan=True)
-            except AssertionError as error:
-                return f"{op.name}, gradients {name}: {str(error)[:300]}"
+            # values: eager hands bits on where it hands the tensor on
+            if problem := too_far(a, b):
+                return f"{op.name}, gradients {name}: {problem}"
     return ""
 
 

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
+from minidynamo.bench.error_bound import too_far
 import miniinductor
 
 from . import runner
@@ -299,9 +300,7 @@ def same(one: Any, other: Any) -> bool:
         return one is other or type(one) is type(other) and one == other
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if one.dtype.is_floating_point:
-        return torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
-    return torch.equal(one, other)
+    return not too_far(one, other)
 
 
 def check(case: tuple[str, str, str], mode: Mode) -> str:

@@ -34,13 +34,13 @@ from front_helpers import clone_input, interpret, trace  # noqa: E402
 from torch import fx  # noqa: E402
 
 import miniinductor  # noqa: E402
+from minidynamo.bench.error_bound import too_far, tolerance as tolerance_of  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 
 FLOATS = [torch.float32] * 5 + [torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 SIZES = [0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 16, 17, 24, 33, 40, 64]
 MOST_ELEMENTS, LARGEST = 6000, 1e4
-TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 4e-2, torch.float16: 6e-3}
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Known:
 
     node: fx.Node
     value: torch.Tensor
-    # 0: exact; else absolute: TOLERANCE of the narrowest dtype, times the largest number, among its
+    # 0: exact; else absolute: the bound of the narrowest dtype, times the largest number, among its
     # ancestors
     tolerance: float = 0.0
 
@@ -619,7 +619,9 @@ class Program:
             args, lambda a: ancestors.append(a.tolerance) if isinstance(a, Known) else None
         )
         largest = float(finite.double().abs().max()) if finite.numel() else 0.0
-        tolerance = 0.0 if exact else max([TOLERANCE[value.dtype] * max(1.0, largest), *ancestors])
+        tolerance = (
+            0.0 if exact else max([tolerance_of(value.dtype) * max(1.0, largest), *ancestors])
+        )
         self.values.append(
             Known(self.graph.call_function(target, unpack("node"), kwargs), value, tolerance)
         )
@@ -664,12 +666,7 @@ def difference(ours, eager, tolerance, fake):
             and torch.equal(ours.isnan(), eager.isnan())
             else f"not equal: {int((ours != eager).sum())} of {eager.numel()} elements"
         )
-    try:
-        torch.testing.assert_close(
-            ours, eager, rtol=TOLERANCE[eager.dtype] * 5, atol=tolerance, equal_nan=True
-        )
-    except AssertionError as error:
-        return " ".join(str(error).split())[:200]
+    return too_far(ours, eager, scale=tolerance / tolerance_of(eager.dtype)) or None
 
 
 def _overlaps(t):

@@ -24,6 +24,7 @@ import torch  # noqa: E402
 
 import minidynamo  # noqa: E402
 from minidynamo import frame_hook, records  # noqa: E402
+from minidynamo.bench.error_bound import too_far  # noqa: E402
 
 SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 20, 24, 31, 32, 33]
 INTS = (
@@ -185,7 +186,7 @@ def difference(got, expected, exact=True):
         same = (
             torch.equal(got.nan_to_num(), expected.nan_to_num())
             if exact
-            else torch.allclose(got, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+            else not too_far(got, expected)
         )
         return "" if same else f"values differ by {(got - expected).abs().max()}"
     if isinstance(expected, (tuple, list)):

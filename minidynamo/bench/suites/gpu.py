@@ -28,6 +28,7 @@ import torch.nn.functional as F
 
 import minidynamo
 
+from ..error_bound import allowed_error
 from ..models import LLAMA, MODELS, builder, vision
 from ..runner import fresh_caches, tensors_of
 from .common import model_rows, suite, turn, wanted
@@ -86,7 +87,8 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
                     for _ in range(3):
                         result = run()
                 row["error"][key] = error(result, exact)
-                right = row["error"][key] <= 2 * row["error"]["eager"] + 1e-6
+                dtype = tensors_of(result)[0].dtype
+                right = row["error"][key] <= allowed_error(row["error"]["eager"], dtype)
                 if right or label != "ours":
                     variants[key] = run
                 if not right:
