@@ -2,7 +2,8 @@
 
 In:   the name of a piece, such as "graph".
 Out:  `begin` writes the piece's file into the student's own package, `my_compiler/` beside the
-      notebooks: whole, but for the functions that are the student's part.
+      notebooks (the variable MY_COMPILER names another folder): whole, but for the functions that
+      are the student's part.
       `own()` imports that package.  What is not written yet is taken from the reference, and
       which functions those are is said aloud.
 
@@ -18,13 +19,14 @@ The reference is one text, `reference/my_compiler/`: stubs and solutions are bot
 import ast
 import importlib.abc
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent
 REFERENCE = NOTEBOOKS / "reference" / "my_compiler"
-STUDENT = NOTEBOOKS / "my_compiler"
+STUDENT = Path(os.environ.get("MY_COMPILER") or NOTEBOOKS / "my_compiler")
 EMPTY = 'raise NotImplementedError("your turn")'
 
 

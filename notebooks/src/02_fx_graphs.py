@@ -319,6 +319,50 @@ def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.3", remove_mul_by_one_safely)
 
 # %% [markdown]
+# ## Your own compiler: the graph
+#
+# After this course you keep a compiler of your own. From here on each chapter adds one file to a
+# package, `my_compiler`, that lies beside the notebooks. You write its heart; the rest of the file is
+# there, to be read. In the end it captures a small GPT in one graph, differentiates it, fuses it,
+# writes C++ and trains it (chapter 16).
+#
+# `begin` writes the file of this chapter, with `raise NotImplementedError("your turn")` where your
+# part goes. Open it in an editor. Nothing waits for you: where a function of yours is missing the
+# reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
+#
+# **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are about
+# twenty operations; everything else is composed of them. Your part are five functions: how shapes are
+# broadcast, how a graph is run, two passes, and softmax as a composition.
+#
+# <details><summary>Hint: start</summary>
+#
+# `broadcast` goes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to any other.
+#
+# </details>
+# <details><summary>Hint: passes</summary>
+#
+# For dead code walk *backwards* from the outputs. For equal operations keep a dictionary; its key
+# must tell `1` from `1.0` and `True`, which are equal in Python.
+#
+# </details>
+# <details><summary>Hint: softmax</summary>
+#
+# `exp` of 1000 is infinite in float32. Subtract the largest element of the row first; the quotient
+# stays the same.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("graph");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("graph")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a

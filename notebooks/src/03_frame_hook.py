@@ -321,6 +321,42 @@ def memoising(function, result_of: dict):
 check("03.2", memoising)
 
 # %% [markdown]
+# ## Your own compiler: the hook
+#
+# **The piece.** `compile(function)` returns the function with the hook switched on, and
+# `Compiler.frame` is the callback: it answers with an entry, or leaves the frame to Python. It must
+# never be asked twice about a library's code, and it must give up after eight entries.
+#
+# <details><summary>Hint: start</summary>
+#
+# `frame_hook.enabled(function, callback)` is the function under the hook. Keep the bound method in
+# an attribute: the hook compares callbacks by identity.
+#
+# </details>
+# <details><summary>Hint: entries</summary>
+#
+# `split` returns an `Entry`, or a text that says why not. An entry for the hook is `(guard, code,
+# callback)`.
+#
+# </details>
+# <details><summary>Hint: leaving alone</summary>
+#
+# `set_cache(code, None)` means: never ask again. That is right for a library, and for a frame
+# without any entry; it would throw away entries that still fit.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("hook");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("hook")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++

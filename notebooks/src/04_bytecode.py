@@ -384,6 +384,42 @@ def GET_LEN(frame, _):
 check("04.3", GET_LEN)
 
 # %% [markdown]
+# ## Your own compiler: the stack machine
+#
+# **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects
+# from outside, and plain Python values. You write the step of its loop and eight of its instructions;
+# inlining is yours, too.
+#
+# <details><summary>Hint: start</summary>
+#
+# An instruction is a method of its name. `step` looks it up, refuses what it does not find, and
+# moves `pc` on *before* it calls the handler, so that a jump may set it.
+#
+# </details>
+# <details><summary>Hint: the stack</summary>
+#
+# `COPY 1` copies the top. `SWAP n` exchanges the top with the n-th value from above.
+# `UNPACK_SEQUENCE` leaves the *first* element on top.
+#
+# </details>
+# <details><summary>Hint: inlining</summary>
+#
+# Another `Machine` with the same `Capture`. `inspect.signature(function).bind(...)` finds out which
+# argument goes where; `_default` reads a default value, with its guard.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("machine");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("machine")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/symbolic_convert.py`: the evaluator, with the version checks inside each opcode

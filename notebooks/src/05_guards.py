@@ -355,6 +355,42 @@ def mkldnn_guard() -> Guard:
 check("05.3", mkldnn_guard)
 
 # %% [markdown]
+# ## Your own compiler: guards
+#
+# **The piece.** Every value from outside has a *source*, the text of an expression that finds it
+# again. `Guards` collects checks over sources, and `build` makes one function of them. Two checks are
+# yours as well: when two constants are the same, and when a tensor fits.
+#
+# <details><summary>Hint: constants</summary>
+#
+# `1 == 1.0 == True`, and `0.0 == -0.0`, in Python. In a program each of these pairs makes a
+# difference.
+#
+# </details>
+# <details><summary>Hint: tensors</summary>
+#
+# Compare what the capture has looked at: class, device, dtype, gradients, shape, and whether the
+# memory is contiguous. A size of `None` stands for a symbol: any size over 1.
+#
+# </details>
+# <details><summary>Hint: the whole</summary>
+#
+# Join the checks with `and`. A source that cannot be followed any more (a missing key, a missing
+# attribute) is no error of the program's: the guard has failed.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("guards");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("guards")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry.

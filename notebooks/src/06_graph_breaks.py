@@ -354,6 +354,42 @@ def rest_from(function, line: int):
 check("06.3", rest_from)
 
 # %% [markdown]
+# ## Your own compiler: breaking and going on
+#
+# **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
+# came before, the instruction itself, and a call of a *resume function* for the rest. You write what
+# the first call does, how the stack is put back, the resume function, and how views find their base.
+#
+# <details><summary>Hint: the prefix</summary>
+#
+# Find the tensors by their sources, run the program, rebuild the values that live on, *then* replay
+# the effects: a source may lead through what an effect changes.
+#
+# </details>
+# <details><summary>Hint: the stack</summary>
+#
+# `UNPACK_SEQUENCE` leaves the values on the stack, the first on top. Store all of them, then push
+# them in their order, with a NULL wherever one lay.
+#
+# </details>
+# <details><summary>Hint: the rest of a rest</summary>
+#
+# A loop that breaks in each turn would make a new function each time. Look up the original in
+# `ORIGINS`, and subtract the prefix: then the second turn finds the code of the first.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("breaks");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("breaks")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code.

@@ -366,6 +366,39 @@ def writes_of(function, *args) -> set:
 check("07.3", writes_of)
 
 # %% [markdown]
+# ## Your own compiler: effects
+#
+# **The piece.** While a frame is evaluated nothing may happen to the program's own objects. `Journal`
+# writes down each change together with what undoes it; `replay` does the final state to the real
+# object, once, after the graph has run.
+#
+# <details><summary>Hint: the journal</summary>
+#
+# Each change appends one function to `undo`. Undoing goes backwards.
+#
+# </details>
+# <details><summary>Hint: elements</summary>
+#
+# A dictionary that did not have the key must not have it afterwards. Copy it before.
+#
+# </details>
+# <details><summary>Hint: replay</summary>
+#
+# `found[:] = ...` keeps the list's identity; `found = ...` would not reach the caller.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("effects");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("effects")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/side_effects.py`: a table of mutations beside immutable trackers, replayed by

@@ -411,6 +411,42 @@ def keep_exp(node, is_cheap, value=None) -> str:
 check("08.3", keep_exp)
 
 # %% [markdown]
+# ## Your own compiler: the backward graph
+#
+# **The piece.** One rule for each operation, a walk from the outputs to the inputs, and the cut. All
+# of it writes nodes into the graph that is there already: that is why the joint graph can be cut
+# wherever it is narrow.
+#
+# <details><summary>Hint: rules</summary>
+#
+# `fit` undoes broadcasting: it sums over what was repeated. A quotient's second gradient is `-g *
+# result / b`. Where several elements are the largest they share the gradient.
+#
+# </details>
+# <details><summary>Hint: matrices</summary>
+#
+# If the second matrix is not part of the batch, make one long matrix of the batch: one product
+# instead of a sum over many.
+#
+# </details>
+# <details><summary>Hint: the cut</summary>
+#
+# Split each forward value into an edge as wide as its bytes. What the backward half reads leads to
+# the end; what cannot be computed twice hangs on the start. Inputs cost nothing.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("autograd");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("autograd")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around

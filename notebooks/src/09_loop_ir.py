@@ -360,6 +360,41 @@ class Counter(CountingBase):
 check("09.3", Counter)
 
 # %% [markdown]
+# ## Your own compiler: loops
+#
+# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
+# loop of its own is a function from an index to an expression. You write what an expression reads,
+# two of those functions, and the two ways in which a loop comes to be.
+#
+# <details><summary>Hint: expressions</summary>
+#
+# `loads` goes through `Apply` recursively.
+#
+# </details>
+# <details><summary>Hint: views</summary>
+#
+# `permute` moves the index, not the numbers: dimension `order[k]` of the source is dimension `k` of
+# the result.
+#
+# </details>
+# <details><summary>Hint: loops</summary>
+#
+# The index of a stored value is `(i0, i1, ..., c)`; dimensions of size 1 are at `"0"`. A reduction
+# loops over the shape of its *argument*.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("loops");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("loops")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, sections 4.2 and 4.3.

@@ -282,6 +282,41 @@ def better_score(category: str, saved: int, distance: int) -> tuple:
 check("10.3", better_score)
 
 # %% [markdown]
+# ## Your own compiler: fusion
+#
+# **The piece.** Greedy fusion with a test for cycles. You say which bytes two kernels share, when
+# they may be one, whether one depends on the other through a third, in which order pairs are tried,
+# and in which order the result runs.
+#
+# <details><summary>Hint: bytes</summary>
+#
+# What both touch: what the second reads of all that the first reads or writes.
+#
+# </details>
+# <details><summary>Hint: when</summary>
+#
+# Same rows. And of each buffer that the first makes the second may read nothing but its own row:
+# the first places of the index must be those of the loop.
+#
+# </details>
+# <details><summary>Hint: cycles</summary>
+#
+# Walk from the second to what it needs, and on from there, without the direct edge to the first. If
+# you meet the first, fusing would make a kernel that waits for itself.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("fusion");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("fusion")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus

@@ -367,6 +367,42 @@ def row_sums(rows: int, columns: int) -> str:
 check("11.3", row_sums)
 
 # %% [markdown]
+# ## Your own compiler: kernels in C++
+#
+# **The piece.** A kernel goes through its rows, and through the columns as often as it must. You
+# decide which loops share a walk, what has to lie in memory, and you write the loops over rows, the
+# end of a reduction, and the offset of an element.
+#
+# <details><summary>Hint: walks</summary>
+#
+# A loop may join the last walk if `takes` says so; otherwise a new one begins. Never put a loop
+# before one that it reads.
+#
+# </details>
+# <details><summary>Hint: memory</summary>
+#
+# A value lies in memory if another kernel reads it, or another walk. The result of a reduction
+# stays in a register for its row.
+#
+# </details>
+# <details><summary>Hint: reductions</summary>
+#
+# Sixteen partial results, so that the compiler can use vector instructions. At the end of the row
+# they are combined, one after another.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("cpp");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("cpp")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU

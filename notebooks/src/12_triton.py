@@ -600,6 +600,40 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
+# ## Your own compiler: the same in Triton
+#
+# **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
+# what becomes of one loop, and the offset. The check runs it in Triton's interpreter.
+#
+# <details><summary>Hint: rows</summary>
+#
+# `tl.program_id(0)` is one number. The last row index is its remainder by the last size; divide and
+# go on.
+#
+# </details>
+# <details><summary>Hint: columns</summary>
+#
+# The vector has the length of the next power of two. What lies beyond the last column must not be
+# loaded, not stored, and not be part of a sum.
+#
+# </details>
+# <details><summary>Hint: values</summary>
+#
+# Remember the name of each result: the next loop of this kernel uses the variable, not the memory.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("gpu");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("gpu")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/triton.py` (about 6,000 lines): the same handler; plus templates for

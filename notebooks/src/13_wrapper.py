@@ -447,6 +447,41 @@ def fastest(candidates: list, seconds, rounds: int = 9):
 check("13.3", fastest)
 
 # %% [markdown]
+# ## Your own compiler: memory and the wrapper
+#
+# **The piece.** The wrapper calls the kernels in their order. You write the call of one unit, and the
+# two decisions of the memory planner: which memory a buffer gets, and what may be used again behind a
+# unit.
+#
+# <details><summary>Hint: calls</summary>
+#
+# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols.
+#
+# </details>
+# <details><summary>Hint: memory</summary>
+#
+# A free buffer fits if it has as many elements, as a text (sizes may be symbols), and the same
+# dtype.
+#
+# </details>
+# <details><summary>Hint: letting go</summary>
+#
+# What an output needs is never free. What torch has allocated cannot be used again by us; `del`
+# gives it back.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("program");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("program")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.7.

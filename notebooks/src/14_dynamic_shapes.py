@@ -484,6 +484,39 @@ def bucketed(function, sizes: list):
 check("14.3", bucketed)
 
 # %% [markdown]
+# ## Your own compiler: sizes
+#
+# **The piece.** `Size` is an int that remembers how it was computed, and tells on whoever compares
+# it. You write the methods for arithmetic and for comparisons.
+#
+# <details><summary>Hint: arithmetic</summary>
+#
+# `n + 1` and `1 + n` are two methods; `swapped` says which one is meant. The result is a `Size`
+# with the value of this call and the text of all calls.
+#
+# </details>
+# <details><summary>Hint: comparisons</summary>
+#
+# The answer is that of this call. The *fact* is what was true: `s0 > 4`, or `not (s0 > 4)`.
+#
+# </details>
+# <details><summary>Hint: care</summary>
+#
+# `n == n` is no fact. And whatever has methods for `==` loses its hash, unless it says otherwise.
+#
+# </details>
+
+# %%
+from exercises.own_compiler import begin
+
+begin("sizes");
+
+# %% tags=["check"]
+from exercises.own_checks import check_piece
+
+check_piece("sizes")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `sym_node.py`: the same design, with
