@@ -29,6 +29,7 @@ import miniinductor
 from .. import config
 from ..extras.guard_values import shown
 from ..sources import name_of
+from ..symbolic_eval.code_info import CALL_PREFIXES
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of
 from .measure import copy_rate, sheet_of
@@ -49,10 +50,13 @@ def document(explanation: Any) -> dict[str, Any]:
     records = [frame.record for frame in explanation.frames]
     looks = explanation.looks
     frames = frames_of(records, files, looks)
+    given = list(getattr(explanation, "arguments", []))
+    if given:  # the call says more than its graph: what is no tensor, what is read of no tensor
+        frames[0]["arguments"] = given
     return {
         "schema": 1,
         "made": made() | {"copy": copied(records) if looks and looks.measure else None},
-        "call": {"name": explanation.name, "arguments": getattr(explanation, "arguments", [])},
+        "call": {"name": explanation.name, "arguments": given},
         "frames": frames,
         "files": files.table(),
         "counters": {group: dict(found) for group, found in explanation.counters.items()},
@@ -142,6 +146,29 @@ def described(path: str, value: Any) -> Iterator[dict[str, Any]]:
         yield {"path": path, "kind": type(value).__name__, "text": short(value)}
 
 
+def graph_arguments(record: Any) -> list[dict[str, Any]]:
+    """The tensors among a frame's locals that its graph takes, as they were in the call for which
+    it was compiled; sizes that are symbols by their values."""
+    if record.graph is None:
+        return []
+    found = {}
+    placeholders = record.graph.graph.find_nodes(op="placeholder")
+    for source, node in zip(record.input_sources, placeholders):
+        value, path = node.meta.get("val", node.meta.get("example_value")), name_of(source)
+        if path.isidentifier() and isinstance(value, torch.Tensor):
+            sizes = [[*map(in_this_call, numbers)] for numbers in (value.shape, value.stride())]
+            example = torch.empty_strided(
+                *sizes, dtype=value.dtype, device="meta", requires_grad=value.requires_grad
+            )
+            found[path] = [*described(path, example)][0] | {"device": str(value.device)}
+    return [*found.values()]
+
+
+def in_this_call(size: Any) -> int:
+    """A size, or the value of its symbol in this run."""
+    return size if isinstance(size, int) else int(size.node.hint or 0)
+
+
 def short(value: Any, width: int = 120) -> str:
     """A value as text that is not too long; what cannot be printed says so."""
     try:
@@ -205,6 +232,7 @@ def frame(
         "error": next((r.error for r in group if r.error), ""),
         "calls": sum(r.hits + 1 for r in group if r.replacement_code is not None),
         "breaks": breaks(name, group, files),
+        "arguments": next(filter(None, map(graph_arguments, entries)), []),
         "entries": [
             entry(f"{name}.{n}", record, guards, files, looks) for n, record in enumerate(entries)
         ],
@@ -276,6 +304,9 @@ def walk(record: Any, code: Stage) -> list[dict[str, Any]]:
     """The symbolic stack before each instruction of the frame, and the calls in the graph."""
     ends, stacks = instruction_ends(record.code), walk_of(record.graph)
     found = {code.names[ends[end]]: row for end, row in stacks.items() if end in ends}
+    for node, after in reversed([*zip(code.nodes, code.nodes[1:])]):
+        if node["op"] in CALL_PREFIXES and after["id"] in found:
+            found.setdefault(node["id"], found[after["id"]])
     return [
         {"node": node["id"], "stack": found[node["id"]][0], "calls": found[node["id"]][1]}
         for node in code.nodes

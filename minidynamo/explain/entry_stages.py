@@ -291,7 +291,7 @@ def about_lines(text: str) -> Iterator[tuple]:
 
 def loop_ir(stage: Stage, text: str, lowered: Stage) -> Stage:
     """Buffers and their statements: each from the node whose op was called."""
-    head = ""
+    head, at = "", {}
     for line, name, marks, reason, op in about_lines(text):
         origins = lowered.ids(marks)
         if ":" in name:
@@ -302,10 +302,24 @@ def loop_ir(stage: Stage, text: str, lowered: Stage) -> Stage:
             )
         else:
             head = name
-            shown = [stage.node(name, op, origins)] if name else []
+            at[head] = len(stage.nodes)
+            shape = line.partition(": ")[2].partition(" = ")[0]
+            shown = [stage.node(name, op, origins, shape=shape)] if name else []
         stage.line(line, shown)
+        for read in reads_of(line, op, stage.names) if head else ():
+            inputs = stage.nodes[at[head]]["inputs"]
+            if read not in inputs and read != stage.names[head]:
+                inputs.append(read)
     say_why(stage)
     return stage
+
+
+def reads_of(line: str, op: str, buffers: dict[str, str]) -> list[str]:
+    """The ids of the buffers that a line of the loop IR reads: the one that it loads, or the
+    arguments of a library's kernel."""
+    words = re.findall(r"\w+", line.partition("(")[2].partition("    #")[0])
+    named = words[:1] if op == "load" else words if "." in op else []
+    return [buffers[word] for word in named if word in buffers]
 
 
 def say_why(stage: Stage) -> None:
@@ -340,10 +354,24 @@ def fused_ir(stage: Stage, text: str, loops: Stage, lowered: Stage) -> Stage:
         stage.line(line, [made])
         if op == "group":
             groups.append((len(stage.lines) - 1, marks))
+    join_groups(stage, loops)
     for line, marks in reversed(groups):  # alike parts of one kernel, whose bodies are not shown
         for name in [mark for mark in marks if mark not in stage.names]:
             stage.lines[line].append(stage.node(name, "buffer", loops.ids([name])))
     return stage
+
+
+def join_groups(stage: Stage, loops: Stage) -> None:
+    """What a group, or a library's kernel, reads: the groups in which its buffers' inputs are
+    made."""
+    inputs = {node["id"]: node["inputs"] for node in loops.nodes}
+    heads = [node for node in stage.nodes if node["op"] == "group"]
+    within = {one for node in heads for one in node["origins"]}
+    heads += [n for n in stage.nodes if "." in n["op"] and not within.intersection(n["origins"])]
+    owner = {one: node["id"] for node in heads for one in node["origins"]}
+    for node in heads:
+        read = [owner[one] for made in node["origins"] for one in inputs.get(made, ()) if one in owner]
+        node["inputs"] = [one for one in dict.fromkeys(read) if one != node["id"]]
 
 
 class Statements:

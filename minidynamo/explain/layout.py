@@ -45,7 +45,7 @@ class Pictures:
             for source in node["inputs"]
             if source in index
         ]
-        views = views_of([node["group"] for node in nodes])
+        views = views_of([node["group"] for node in nodes], boxes_of(stage))
         found = {}
         for name, members in views.items():
             widths = [self.width(nodes, member) for member in members]
@@ -76,11 +76,21 @@ def fitting(letters: int) -> int:
 
 
 # --- which boxes a picture has --------------------------------------------------------------------
-def views_of(groups: Sequence[str]) -> dict[str, list[Member]]:
+def boxes_of(stage: dict[str, Any]) -> list[int]:
+    """The nodes that become boxes: of the loop IR the buffers, after fusion the kernels."""
+    kind, nodes = stage.get("kind"), stage["nodes"]
+    if kind == "loop_ir":
+        return [n for n, node in enumerate(nodes) if ":" not in node["name"]]
+    if kind == "fused":
+        return [n for n, node in enumerate(nodes) if node["op"] == "group" or "." in node["op"]]
+    return list(range(len(nodes)))
+
+
+def views_of(groups: Sequence[str], boxes: list[int]) -> dict[str, list[Member]]:
     """The views of a stage whose node n belongs to module `groups[n]` ("": to none): name ->
-    what its boxes are."""
+    what its boxes are.  boxes: the nodes that are drawn."""
     views: dict[str, list[Member]] = {}
-    add_view(views, "", list(range(len(groups))), groups)
+    add_view(views, "", boxes, groups)
     return views
 
 

@@ -6,6 +6,9 @@ import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { choose, currentEntry, onChange, showEntry, state } from "./state.js";
 
+const MOST_STEPS = 40;
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
 /** Every frame with its entries and breaks, a frame that continues another below that one. */
 export function mapPane() {
   const pane = new Pane("map", "Frames, breaks, recompilations");
@@ -73,21 +76,37 @@ export function mapPane() {
   return pane;
 }
 
+/** Rows of a chart. @param {(name: any, text: string) => Node[]} about  [what, how long] of a row */
+function bars(times, about) {
+  const longest = Math.max(0, ...times.map(([, seconds]) => seconds));
+  return times.map(([name, seconds]) => {
+    const bar = make("span", { class: "bar-fill" });
+    bar.style.width = `${longest ? (seconds / longest) * 100 : 0}%`;
+    const [what, text] = about(name, secondsText(seconds));
+    return make("li", {}, what, make("span", { class: "bar-room" }, bar), text);
+  });
+}
+
 export function timesPane() {
   const pane = new Pane("times", "Times by stage");
   const list = make("ol", { class: "bars" });
-  pane.body.append(list);
+  const heading = make("h3", {});
+  const calls = make("ol", { class: "bars measured" });
+  pane.body.append(heading, calls, list);
 
   pane.update = () => {
     const times = Object.entries(currentEntry()?.times ?? {});
-    const longest = Math.max(0, ...times.map(([, seconds]) => seconds));
-    list.replaceChildren(
-      ...times.map(([stage, seconds]) => {
-        const bar = make("span", { class: "bar-fill" });
-        bar.style.width = `${longest ? (seconds / longest) * 100 : 0}%`;
-        return make("li", {}, make("span", {}, stage), make("span", { class: "bar-room" }, bar), secondsText(seconds));
-      }),
-    );
+    list.replaceChildren(...bars(times, (stage, text) => [make("span", {}, stage), text]));
+    const steps = currentEntry()?.steps ?? [];
+    const slowest = steps.map((step) => [step, step.seconds]).sort((a, b) => b[1] - a[1]).slice(0, MOST_STEPS);
+    calls.replaceChildren(...bars(slowest, ({ line, kernel, bytes, seconds }) => {
+      const [made] = state.model.thing(line).origins;
+      const name = kernel ? state.model.name(kernel) : state.model.thing(made)?.data.op ?? state.model.textOf(line);
+      const button = make("button", { class: "link", title: name, onclick: () => choose(line) }, name);
+      return [button, state.model.speedText(bytes, seconds)];
+    }));
+    heading.hidden = !steps.length;
+    heading.textContent = `One call: ${secondsText(sum(steps.map(({ seconds }) => seconds)))} in ${many(steps.length, "kernel")}`;
     pane.note.textContent = times.length ? "" : "no times were kept";
   };
   onChange((what) => what === "entry" && pane.update());
