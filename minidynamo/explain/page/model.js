@@ -174,12 +174,6 @@ export class Model {
     return { file, line: Number(line), text };
   }
 
-  /** The text of an object that is a line. */
-  textOf(id) {
-    const { stage, data } = this.thing(id);
-    return this.stages.get(stage).texts[Number(data.name) - 1].trim();
-  }
-
   name(id) {
     return this.thing(id)?.label ?? id.split("/").pop();
   }

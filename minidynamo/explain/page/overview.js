@@ -7,7 +7,6 @@ import { Rows } from "./rows.js";
 import { choose, currentEntry, onChange, showEntry, state } from "./state.js";
 
 const MOST_STEPS = 40;
-const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 /** Every frame with its entries and breaks, a frame that continues another below that one. */
 export function mapPane() {
@@ -87,6 +86,12 @@ function bars(times, about) {
   });
 }
 
+/** The kernel that a measured line of a wrapper calls, or the operation of the library. */
+function calledBy({ kernel, line }) {
+  const made = state.model.thing(line).origins.map((id) => state.model.thing(id));
+  return kernel ? state.model.name(kernel) : made[0]?.data?.op ?? state.model.detail(state.model.thing(line));
+}
+
 export function timesPane() {
   const pane = new Pane("times", "Times by stage");
   const list = make("ol", { class: "bars" });
@@ -99,14 +104,14 @@ export function timesPane() {
     list.replaceChildren(...bars(times, (stage, text) => [make("span", {}, stage), text]));
     const steps = currentEntry()?.steps ?? [];
     const slowest = steps.map((step) => [step, step.seconds]).sort((a, b) => b[1] - a[1]).slice(0, MOST_STEPS);
-    calls.replaceChildren(...bars(slowest, ({ line, kernel, bytes, seconds }) => {
-      const [made] = state.model.thing(line).origins;
-      const name = kernel ? state.model.name(kernel) : state.model.thing(made)?.data.op ?? state.model.textOf(line);
-      const button = make("button", { class: "link", title: name, onclick: () => choose(line) }, name);
-      return [button, state.model.speedText(bytes, seconds)];
+    calls.replaceChildren(...bars(slowest, (step) => {
+      const name = calledBy(step);
+      const button = make("button", { class: "link", title: name, onclick: () => choose(step.line) }, name);
+      return [button, state.model.speedText(step.bytes, step.seconds)];
     }));
     heading.hidden = !steps.length;
-    heading.textContent = `One call: ${secondsText(sum(steps.map(({ seconds }) => seconds)))} in ${many(steps.length, "kernel")}`;
+    const spent = secondsText(steps.reduce((sum, { seconds }) => sum + seconds, 0));
+    heading.textContent = `One call: ${spent} in ${many(steps.length, "kernel")}`;
     pane.note.textContent = times.length ? "" : "no times were kept";
   };
   onChange((what) => what === "entry" && pane.update());
