@@ -45,7 +45,9 @@ class Pictures:
             for source in node["inputs"]
             if source in index
         ]
-        views = views_of([node["group"] for node in nodes], boxes_of(stage))
+        is_ir = stage.get("kind") in ("loop_ir", "fused")  # its groups are kernels, not modules
+        groups = ["buffers" if is_ir else node["group"] for node in nodes]
+        views = views_of(groups, boxes_of(stage))
         found = {}
         for name, members in views.items():
             widths = [self.width(nodes, member) for member in members]
@@ -103,7 +105,7 @@ def add_view(
         return
     within = grouped(members, groups)
     if len(within) == 1:
-        within = runs(name or OTHERS, members)
+        within = runs(name or next(iter(within)), members)
     boxes: list[Member] = []
     for group, nodes in within.items():
         if len(nodes) == 1:

@@ -24,6 +24,7 @@ from torch import fx
 
 from .. import hooks
 from ..graph_capture import OutputGraph
+from ..variables.base import Lazy, peek
 
 MOST = 12  # values of a stack that are kept, from its top
 LETTERS = 60
@@ -76,8 +77,11 @@ def noting(walk: Walk, end: int, handler: Callable, output: OutputGraph) -> Call
 
 def described(value: Any) -> str:
     """A value of the symbolic stack in a few words: a node of the graph by its name."""
+    value = peek(value)
     node = getattr(value, "node", None)
     text = node.name if isinstance(node, fx.Node) else str(value)
+    if isinstance(value, Lazy):  # nobody has looked at it yet
+        text = value.source.name()
     return text if len(text) <= LETTERS else text[: LETTERS - 3] + "..."
 
 
