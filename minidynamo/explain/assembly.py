@@ -1,7 +1,7 @@
 """The machine code of kernels: the innermost loops of those in C++, PTX of those in Triton.
 
-In:   the records of a compiled half's kernels.   Out: for each the text of its machine code, "" where
-      nobody can tell it.  A line begins with the number of the kernel's line that it computes.
+In:   the records of a compiled half's kernels.   Out: for each the text of its machine code, ""
+      where nobody can tell it.  A line begins with the number of the kernel's line that it computes.
 
     >>> e = minidynamo.explain(f, assembly=True)(x)
     >>> print(e.to_json()["frames"][0]["entries"][0]["kernels"][0]["assembly"])   # doctest: +SKIP

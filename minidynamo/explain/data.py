@@ -277,9 +277,7 @@ def path_of(path: str) -> str:
 
 
 # --- entries --------------------------------------------------------------------------------------
-def entry(
-    name: str, record: Any, ids: dict[int, str], files: Files, looks: Any
-) -> dict[str, Any]:
+def entry(name: str, record: Any, ids: dict[int, str], files: Files, looks: Any) -> dict[str, Any]:
     """ids: of the guards of all entries of the frame; looks: running.Looks, or None."""
     directions = directions_of(record, name)
     stages = stages_of(record, name, directions, files)

@@ -370,7 +370,9 @@ def join_groups(stage: Stage, loops: Stage) -> None:
     heads += [n for n in stage.nodes if "." in n["op"] and not within.intersection(n["origins"])]
     owner = {one: node["id"] for node in heads for one in node["origins"]}
     for node in heads:
-        read = [owner[one] for made in node["origins"] for one in inputs.get(made, ()) if one in owner]
+        read = [
+            owner[one] for made in node["origins"] for one in inputs.get(made, ()) if one in owner
+        ]
         node["inputs"] = [one for one in dict.fromkeys(read) if one != node["id"]]
 
 

@@ -42,8 +42,8 @@ WRAPPER = "<miniinductor wrapper>"
 
 @dataclass
 class Step:
-    """What one line of a wrapper calls.  seconds: the lower quartile of its runs; moved: bytes of the tensors that it is
-    given and gives."""
+    """What one line of a wrapper calls.  seconds: the lower quartile of its runs; moved: bytes of
+    the tensors that it is given and gives."""
 
     name: str
     seconds: float
@@ -79,7 +79,6 @@ def sheet_of(record: Any) -> Sheet | None:
     return SHEETS.get(id(record))
 
 
-@extends(Compilation)
 class MeasuredCompilation(Compilation):
     """Its kernels are measured, where that was asked for while it was made."""
 
@@ -100,6 +99,9 @@ class MeasuredCompilation(Compilation):
         }
         timed = dataclasses.replace(program, scope=scope, functions=functions)
         return super().start(timed, record, half)
+
+
+extends(Compilation)(MeasuredCompilation)
 
 
 def is_eager_kernel(name: str, value: Any) -> bool:
