@@ -1,7 +1,7 @@
 """The machine code of kernels: the innermost loops of those in C++, PTX of those in Triton.
 
 In:   the records of a compiled half's kernels.   Out: for each the text of its machine code, ""
-      where nobody can tell it.  A line begins with the number of the kernel's line that it computes.
+      where nobody can tell it.  A line of it begins with the number of the kernel's line.
 
     >>> e = minidynamo.explain(f, assembly=True)(x)
     >>> print(e.to_json()["frames"][0]["entries"][0]["kernels"][0]["assembly"])   # doctest: +SKIP
@@ -142,16 +142,20 @@ def ptx(kernel: Any, device: torch.device, moved: int) -> str:
             check=False,
         )
         written = Path(job["cubin"] + ".ptx")
-        return numbered(written.read_text()) if written.is_file() else ""
+        name = Path(job["path"]).name
+        return numbered(written.read_text(), name) if written.is_file() else ""
 
 
-def numbered(text: str) -> str:
-    """PTX without directives, each instruction with its line of the kernel."""
+def numbered(text: str, file: str) -> str:
+    """PTX without directives, each instruction with its line of the kernel, which lies in `file`;
+    of what Triton's own functions do, no line."""
     found, line = [], ""
-    for row in text.splitlines():
-        words = row.split()
+    rows = [row.split() for row in text.splitlines()]
+    named = [words for words in rows if words[:1] == [".file"]]
+    numbers = {words[1] for words in named if words[2].strip('"').endswith(file)}
+    for words in rows:
         if words and words[0] == ".loc":
-            line = words[2]
+            line = words[2] if words[1] in numbers else ""
         elif words and not words[0].startswith((".", "//", "{", "}", ")")):
             found.append(f"{line:>5}  {' '.join(words)}")
     return "\n".join(found)
