@@ -266,13 +266,21 @@ def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_p
     assert "minidynamo: f: " in done.stderr
 
 
-def test_an_exception_of_the_program_is_told_as_ever(program, tmp_path):
-    told = run("-m", "minidynamo", "explain", "-o", tmp_path / "page.html", program, "wrong")
+def test_a_module_runs_and_its_exception_is_told_as_ever(program, tmp_path):
+    told = run(
+        *("-m", "minidynamo", "explain", "-o", tmp_path / "page.html"),
+        *("--measure", "--assembly", "-m", "program", "wrong"),
+        PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
+    )
     lines = [line for line in told.stderr.splitlines() if not line.startswith("minidynamo: ")]
-    assert told.returncode == 1 and (tmp_path / "page.html").exists()
+    assert told.returncode == 1 and told.stdout == "['wrong'] __main__ True\n"
     assert lines[0] == "Traceback (most recent call last):" and f'"{program}"' in lines[1]
     assert lines[-1] == "ValueError: the program's own"
     assert sum(line.startswith("  File") for line in lines) == 1
+    page_content = content((tmp_path / "page.html").read_text())
+    (entry,) = page_content["frames"][0]["entries"]
+    assert page_content["made"]["copy"] and entry["kernels"][0]["seconds"] > 0
+    assert entry["kernels"][0]["assembly"]
 
 
 def test_a_variable_asks_for_the_page_of_a_program(program, tmp_path):

@@ -17,21 +17,27 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from . import trace
+from .running import Looks
 
-USAGE = """usage: python -m minidynamo explain [-o page.html] script.py [arguments]
-       python -m minidynamo explain [-o page.html] -m module [arguments]
-       ... -o page.html may also stand at the end; without it, the page is explain.html"""
+USAGE = """usage: python -m minidynamo explain [-o page.html] [options] script.py [arguments]
+       python -m minidynamo explain [-o page.html] [options] -m module [arguments]
+       ... -o page.html may also stand at the end; without it, the page is explain.html
+       --measure   each kernel is timed, once, on copies of its arguments
+       --assembly  the page has the innermost loops of each kernel as machine code"""
+LOOKS = {"--measure": "measure", "--assembly": "assembly"}
 OUTPUT = ("-o", "--output")
 
 
 def main(arguments: list[str]) -> int:
     """Run the program that `arguments` name; the exit status that it would have had."""
     rest = list(arguments)
-    output, is_module = "", False
+    output, is_module, looks = "", False, {}
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option in OUTPUT and rest:
             output = rest.pop(0)
+        elif option in LOOKS:
+            looks[LOOKS[option]] = True
         elif option == "-m":
             is_module = True
             break
@@ -47,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if not is_module and not Path(program).is_file():
         print(f"there is no file {program!r}", file=sys.stderr)
         return 2
-    trace.start(Path(output or "explain.html").absolute(), program)
+    trace.start(Path(output or "explain.html").absolute(), program, Looks(**looks))
     return run(program, its_own, is_module)
 
 

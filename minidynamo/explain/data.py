@@ -29,9 +29,12 @@ import miniinductor
 from .. import config
 from ..extras.guard_values import shown
 from ..sources import name_of
+from ..symbolic_eval.code_info import CALL_PREFIXES
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of
-from .stages import Stage
+from .measure import copy_rate, sheet_of
+from .stages import Stage, instruction_ends
+from .stepping import walk_of
 
 SCHEMA = Path(__file__).with_name("schema.json")
 
@@ -45,11 +48,15 @@ def document(explanation: Any) -> dict[str, Any]:
     """The whole explanation."""
     files = Files()
     records = [frame.record for frame in explanation.frames]
-    frames = frames_of(records, files)
+    looks = explanation.looks
+    frames = frames_of(records, files, looks)
+    given = list(getattr(explanation, "arguments", []))
+    if given:  # the call says more than its graph: what is no tensor, what is read of no tensor
+        frames[0]["arguments"] = given
     return {
         "schema": 1,
-        "made": made(),
-        "call": {"name": explanation.name, "arguments": getattr(explanation, "arguments", [])},
+        "made": made() | {"copy": copied(records) if looks and looks.measure else None},
+        "call": {"name": explanation.name, "arguments": given},
         "frames": frames,
         "files": files.table(),
         "counters": {group: dict(found) for group, found in explanation.counters.items()},
@@ -70,6 +77,14 @@ def made() -> dict[str, Any]:
             "miniinductor": switches(miniinductor.config, without=("cache_dir",)),
         },
     }
+
+
+def copied(records: list[Any]) -> dict[str, Any]:
+    """How many bytes a second a copy moves where the kernels ran: the roof of the others."""
+    halves = [half for r in records for half in directions_of(r, "")]
+    sheets = [sheet_of(half.record) for half in halves]
+    kind = next((sheet.device.type for sheet in sheets if sheet is not None), "cpu")
+    return {"device": kind, "bytes_per_second": copy_rate(kind)}
 
 
 def version_of(package: str) -> str:
@@ -131,6 +146,29 @@ def described(path: str, value: Any) -> Iterator[dict[str, Any]]:
         yield {"path": path, "kind": type(value).__name__, "text": short(value)}
 
 
+def graph_arguments(record: Any) -> list[dict[str, Any]]:
+    """The tensors among a frame's locals that its graph takes, as they were in the call for which
+    it was compiled; sizes that are symbols by their values."""
+    if record.graph is None:
+        return []
+    found = {}
+    placeholders = record.graph.graph.find_nodes(op="placeholder")
+    for source, node in zip(record.input_sources, placeholders):
+        value, path = node.meta.get("val", node.meta.get("example_value")), name_of(source)
+        if path.isidentifier() and isinstance(value, torch.Tensor):
+            sizes = [[*map(in_this_call, numbers)] for numbers in (value.shape, value.stride())]
+            example = torch.empty_strided(
+                *sizes, dtype=value.dtype, device="meta", requires_grad=value.requires_grad
+            )
+            found[path] = [*described(path, example)][0] | {"device": str(value.device)}
+    return [*found.values()]
+
+
+def in_this_call(size: Any) -> int:
+    """A size, or the value of its symbol in this run."""
+    return size if isinstance(size, int) else int(size.node.hint or 0)
+
+
 def short(value: Any, width: int = 120) -> str:
     """A value as text that is not too long; what cannot be printed says so."""
     try:
@@ -141,14 +179,17 @@ def short(value: Any, width: int = 120) -> str:
 
 
 # --- frames ---------------------------------------------------------------------------------------
-def frames_of(records: list[Any], files: Files) -> list[dict[str, Any]]:
+def frames_of(records: list[Any], files: Files, looks: Any = None) -> list[dict[str, Any]]:
     """One frame for each code object, with an entry for each time that it was compiled."""
     by_code: dict[int, list[Any]] = {}
     for record in records:
         by_code.setdefault(id(record.code), []).append(record)
     names = {code: f"f{n}" for n, code in enumerate(by_code)}
     parents = parents_of(records, names)
-    return [frame(names[code], group, parents.get(code), files) for code, group in by_code.items()]
+    return [
+        frame(names[code], group, parents.get(code), files, looks)
+        for code, group in by_code.items()
+    ]
 
 
 def parents_of(records: list[Any], names: dict[int, str]) -> dict[int, str]:
@@ -168,7 +209,9 @@ def codes_in(code: Any) -> list[Any]:
     return [value for value in constants if inspect.iscode(value)]
 
 
-def frame(name: str, group: list[Any], parent: str | None, files: Files) -> dict[str, Any]:
+def frame(
+    name: str, group: list[Any], parent: str | None, files: Files, looks: Any
+) -> dict[str, Any]:
     first = group[0]
     lines, start = source_lines(first.code)
     code, entries = first.code, [r for r in group if r.replacement_code is not None]
@@ -189,8 +232,9 @@ def frame(name: str, group: list[Any], parent: str | None, files: Files) -> dict
         "error": next((r.error for r in group if r.error), ""),
         "calls": sum(r.hits + 1 for r in group if r.replacement_code is not None),
         "breaks": breaks(name, group, files),
+        "arguments": next(filter(None, map(graph_arguments, entries)), []),
         "entries": [
-            entry(f"{name}.{n}", record, guards, files) for n, record in enumerate(entries)
+            entry(f"{name}.{n}", record, guards, files, looks) for n, record in enumerate(entries)
         ],
     }
 
@@ -233,8 +277,8 @@ def path_of(path: str) -> str:
 
 
 # --- entries --------------------------------------------------------------------------------------
-def entry(name: str, record: Any, ids: dict[int, str], files: Files) -> dict[str, Any]:
-    """ids: of the guards of all entries of the frame."""
+def entry(name: str, record: Any, ids: dict[int, str], files: Files, looks: Any) -> dict[str, Any]:
+    """ids: of the guards of all entries of the frame; looks: running.Looks, or None."""
     directions = directions_of(record, name)
     stages = stages_of(record, name, directions, files)
     guards = [guard(name, n, one, stages[0], files) for n, one in enumerate(record.guards)]
@@ -246,9 +290,36 @@ def entry(name: str, record: Any, ids: dict[int, str], files: Files) -> dict[str
         "times": times(record),
         "stages": [stage.data(step) for step, stage in enumerate(stages)],
     }
-    lists = ("fusions", "kernels", "saved", "memory", "eager_kernels", "notes")
+    lists = ("fusions", "kernels", "saved", "memory", "eager_kernels", "steps", "notes")
+    if looks is not None and looks.assembly:
+        for direction in directions:
+            set_assembly(direction)
     found |= {key: [row for one in directions for row in getattr(one, key)] for key in lists}
-    return found
+    return found | {"walk": walk(record, stages[0])}
+
+
+def walk(record: Any, code: Stage) -> list[dict[str, Any]]:
+    """The symbolic stack before each instruction of the frame, and the calls in the graph."""
+    ends, stacks = instruction_ends(record.code), walk_of(record.graph)
+    found = {code.names[ends[end]]: row for end, row in stacks.items() if end in ends}
+    for node, after in reversed([*zip(code.nodes, code.nodes[1:])]):
+        if node["op"] in CALL_PREFIXES and after["id"] in found:
+            found.setdefault(node["id"], found[after["id"]])
+    return [
+        {"node": node["id"], "stack": found[node["id"]][0], "calls": found[node["id"]][1]}
+        for node in code.nodes
+        if node["id"] in found
+    ]
+
+
+def set_assembly(direction: Direction) -> None:
+    """The machine code of the kernels of one half."""
+    from .assembly import of_kernels
+
+    sheet = sheet_of(direction.record)
+    texts = of_kernels(direction.record.kernels, sheet.kernels if sheet else ())
+    for row, text in zip(direction.kernels, texts):
+        row["assembly"] = text
 
 
 def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from torch import fx
 from miniinductor.listings import NOTHING, Listing, graph_listing
 
 from .files import Files
+from .measure import sheet_of
 from .passes import History, lines_of
 from .stages import Node, Stage, bytecode, graph_stage, held_names, instruction_ends
 
@@ -45,6 +46,9 @@ class Direction:
     saved: list[Node] = field(default_factory=list)
     memory: list[Node] = field(default_factory=list)
     eager_kernels: list[Node] = field(default_factory=list)
+    steps: list[Node] = field(default_factory=list)
+    # id of a step -> ids of all that it came from, up to the graph that was lowered
+    came_from: dict[str, set[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -235,6 +239,46 @@ def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     wrapper = Stage(f"{direction.id}/wrapper", "wrapper", "Wrapper", direction.name)
     reason = "the wrapper's own: memory, sizes, streams, and what is given back"
     yield numbered_lines(wrapper, compiled.wrapper_source, fused, reason)
+    set_measured(direction, Origin(loops, fused, wrapper), wrapper)
+
+
+class Origin(dict[str, list[str]]):
+    """What the objects of some stages came from: id -> ids."""
+
+    def __init__(self, *stages: Stage) -> None:
+        super().__init__({node["id"]: node["origins"] for one in stages for node in one.nodes})
+
+    def all(self, name: str) -> set[str]:
+        found, waiting = {name}, [name]
+        while waiting:
+            new = set(self.get(waiting.pop(), ())) - found
+            found |= new
+            waiting += new
+        return found
+
+
+def set_measured(direction: Direction, origin: Origin, wrapper: Stage) -> None:
+    """What was measured, as rows: a step is a line of the wrapper that calls a kernel.  The kernels
+    get their times; `came_from` of other steps finds their eager kernel."""
+    sheet = sheet_of(direction.record)
+    if sheet is None:
+        return
+    waiting = [*direction.kernels]
+    for line, step in sorted(sheet.steps.items()):
+        kernel = next((one for one in waiting if one["name"] == step.name), None)
+        row: Node = {
+            "id": f"{direction.id}/step{len(direction.steps)}",
+            "line": wrapper.names[str(line)],
+            "kernel": kernel["id"] if kernel else "",
+            "seconds": step.seconds,
+            "bytes": step.moved,
+        }
+        if kernel is not None:
+            waiting.remove(kernel)
+            kernel["seconds"] = step.seconds
+            row["bytes"] = kernel["bytes_read"] + kernel["bytes_written"]
+        direction.steps.append(row)
+    direction.came_from = {row["id"]: origin.all(row["line"]) for row in direction.steps}
 
 
 def about_lines(text: str) -> Iterator[tuple]:
@@ -247,7 +291,7 @@ def about_lines(text: str) -> Iterator[tuple]:
 
 def loop_ir(stage: Stage, text: str, lowered: Stage) -> Stage:
     """Buffers and their statements: each from the node whose op was called."""
-    head = ""
+    head, at = "", {}
     for line, name, marks, reason, op in about_lines(text):
         origins = lowered.ids(marks)
         if ":" in name:
@@ -258,10 +302,24 @@ def loop_ir(stage: Stage, text: str, lowered: Stage) -> Stage:
             )
         else:
             head = name
-            shown = [stage.node(name, op, origins)] if name else []
+            at[head] = len(stage.nodes)
+            shape = line.partition(": ")[2].partition(" = ")[0]
+            shown = [stage.node(name, op, origins, shape=shape)] if name else []
         stage.line(line, shown)
+        for read in reads_of(line, op, stage.names) if head else ():
+            inputs = stage.nodes[at[head]]["inputs"]
+            if read not in inputs and read != stage.names[head]:
+                inputs.append(read)
     say_why(stage)
     return stage
+
+
+def reads_of(line: str, op: str, buffers: dict[str, str]) -> list[str]:
+    """The ids of the buffers that a line of the loop IR reads: the one that it loads, or the
+    arguments of a library's kernel."""
+    words = re.findall(r"\w+", line.partition("(")[2].partition("    #")[0])
+    named = words[:1] if op == "load" else words if "." in op else []
+    return [buffers[word] for word in named if word in buffers]
 
 
 def say_why(stage: Stage) -> None:
@@ -296,10 +354,26 @@ def fused_ir(stage: Stage, text: str, loops: Stage, lowered: Stage) -> Stage:
         stage.line(line, [made])
         if op == "group":
             groups.append((len(stage.lines) - 1, marks))
+    join_groups(stage, loops)
     for line, marks in reversed(groups):  # alike parts of one kernel, whose bodies are not shown
         for name in [mark for mark in marks if mark not in stage.names]:
             stage.lines[line].append(stage.node(name, "buffer", loops.ids([name])))
     return stage
+
+
+def join_groups(stage: Stage, loops: Stage) -> None:
+    """What a group, or a library's kernel, reads: the groups in which its buffers' inputs are
+    made."""
+    inputs = {node["id"]: node["inputs"] for node in loops.nodes}
+    heads = [node for node in stage.nodes if node["op"] == "group"]
+    within = {one for node in heads for one in node["origins"]}
+    heads += [n for n in stage.nodes if "." in n["op"] and not within.intersection(n["origins"])]
+    owner = {one: node["id"] for node in heads for one in node["origins"]}
+    for node in heads:
+        read = [
+            owner[one] for made in node["origins"] for one in inputs.get(made, ()) if one in owner
+        ]
+        node["inputs"] = [one for one in dict.fromkeys(read) if one != node["id"]]
 
 
 class Statements:
@@ -352,8 +426,8 @@ def kernel_stage(direction: Direction, kernel: Any, fused: Stage) -> Stage:
             "nodes": fused.ids(kernel.nodes),
             "bytes_read": int(kernel.bytes_read),
             "bytes_written": int(kernel.bytes_written),
-            "seconds": getattr(kernel, "seconds", None),
-            "assembly": getattr(kernel, "assembly", ""),
+            "seconds": None,
+            "assembly": "",
         }
     )
     return stage
@@ -418,6 +492,11 @@ def described_rows(direction: Direction, graphs: Graphs, files: Files) -> None:
         origins = lowered.ids([one.node])
         if not origins and place:
             origins = [f"{place['file']}:{place['line']}"]
+        steps = [
+            row
+            for row in direction.steps
+            if not row["kernel"] and direction.came_from[row["id"]].intersection(origins)
+        ]
         direction.eager_kernels.append(
             {
                 "id": f"{direction.id}/eager{n}",
@@ -426,6 +505,8 @@ def described_rows(direction: Direction, graphs: Graphs, files: Files) -> None:
                 "reason": one.reason,
                 "place": place,
                 "origins": origins,
+                "seconds": sum(row["seconds"] for row in steps) if steps else None,
+                "bytes": sum(row["bytes"] for row in steps) if steps else None,
             }
         )
     if compiled.memory_lives:

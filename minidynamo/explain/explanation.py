@@ -351,6 +351,7 @@ class Explanation:
 
     made_calls: Sequence[Any] = ()  # running.Call
     arguments: Sequence[Any] = ()  # of the last call, for `to_json`
+    looks: Any = None  # running.Looks
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
         self.name, self.result, self.counters, self.compiled_function = (

@@ -45,7 +45,9 @@ class Pictures:
             for source in node["inputs"]
             if source in index
         ]
-        views = views_of([node["group"] for node in nodes])
+        is_ir = stage.get("kind") in ("loop_ir", "fused")  # its groups are kernels, not modules
+        groups = ["buffers" if is_ir else node["group"] for node in nodes]
+        views = views_of(groups, boxes_of(stage))
         found = {}
         for name, members in views.items():
             widths = [self.width(nodes, member) for member in members]
@@ -76,11 +78,21 @@ def fitting(letters: int) -> int:
 
 
 # --- which boxes a picture has --------------------------------------------------------------------
-def views_of(groups: Sequence[str]) -> dict[str, list[Member]]:
+def boxes_of(stage: dict[str, Any]) -> list[int]:
+    """The nodes that become boxes: of the loop IR the buffers, after fusion the kernels."""
+    kind, nodes = stage.get("kind"), stage["nodes"]
+    if kind == "loop_ir":
+        return [n for n, node in enumerate(nodes) if ":" not in node["name"]]
+    if kind == "fused":
+        return [n for n, node in enumerate(nodes) if node["op"] == "group" or "." in node["op"]]
+    return list(range(len(nodes)))
+
+
+def views_of(groups: Sequence[str], boxes: list[int]) -> dict[str, list[Member]]:
     """The views of a stage whose node n belongs to module `groups[n]` ("": to none): name ->
-    what its boxes are."""
+    what its boxes are.  boxes: the nodes that are drawn."""
     views: dict[str, list[Member]] = {}
-    add_view(views, "", list(range(len(groups))), groups)
+    add_view(views, "", boxes, groups)
     return views
 
 
@@ -93,7 +105,7 @@ def add_view(
         return
     within = grouped(members, groups)
     if len(within) == 1:
-        within = runs(name or OTHERS, members)
+        within = runs(name or next(iter(within)), members)
     boxes: list[Member] = []
     for group, nodes in within.items():
         if len(nodes) == 1:

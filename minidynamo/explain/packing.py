@@ -25,7 +25,7 @@ def pack(document: dict[str, Any]) -> dict[str, Any]:
     """The document, with stages and guards in less space, and the words that they use."""
     packer = Packer(document)
     frames = [
-        frame | {"entries": [packer.entry(entry) for entry in frame["entries"]]}
+        frame | {"entries": [packer.entry(one, frame["arguments"]) for one in frame["entries"]]}
         for frame in document["frames"]
     ]
     return document | {"frames": frames, "words": list(packer.words)}
@@ -38,15 +38,15 @@ class Packer:
         names = (f"{stage['id']}/{node['name']}" for stage, node in nodes_of(document))
         self.numbers = {name: number for number, name in enumerate(names)}
         self.words: dict[str, int] = {"": 0}
-        self.questions = Questions([one["path"] for one in document["call"]["arguments"]])
 
-    def entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        guards = [self.guard(guard) for guard in entry["guards"]]
+    def entry(self, entry: dict[str, Any], arguments: list[dict[str, Any]]) -> dict[str, Any]:
+        questions = Questions([one["path"] for one in arguments])
+        guards = [self.guard(guard, questions) for guard in entry["guards"]]
         return entry | {"guards": guards, "stages": [self.stage(each) for each in entry["stages"]]}
 
-    def guard(self, guard: dict[str, Any]) -> dict[str, Any]:
+    def guard(self, guard: dict[str, Any], questions: Questions) -> dict[str, Any]:
         kept = {key: value for key, value in guard.items() if key != "path"}
-        asks = self.questions.of(guard)
+        asks = questions.of(guard)
         return kept | ({"asks": asks} if asks else {})
 
     def stage(self, stage: dict[str, Any]) -> dict[str, Any]:

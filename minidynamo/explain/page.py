@@ -23,7 +23,14 @@ from .layout import Pictures
 from .packing import pack
 
 FOLDER = Path(__file__).parent / "page"
-DRAWN = ("fx", "aten", "joint", "pass")  # kinds of stages that are drawn as graphs
+DRAWN = (
+    "fx",
+    "aten",
+    "joint",
+    "pass",
+    "loop_ir",
+    "fused",
+)  # kinds of stages that are drawn as graphs
 # What a reader without scripts gets, in the order in which it is left out when there is much.
 STATIC = ("kernel", "fx", "aten", "loop_ir", "joint", "fused", "wrapper", "bytecode")
 STATIC_CHARACTERS = 330_000  # of an entry's stages and guards together

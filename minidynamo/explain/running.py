@@ -25,6 +25,8 @@ import miniinductor
 from .. import api, convert_frame, frame_hook, records, resume
 from ..entries import CODES, CacheEntry
 from .explanation import Explanation, FrameExplanation
+from .measure import measuring
+from .stepping import watching
 
 
 @dataclass
@@ -42,21 +44,22 @@ class Call:
 class Explainer:
     """What `explain(fn)` gives: to be called like `fn`, or asked for what `fn` holds now.
 
-    options: those of `compile`; of a compiled function, its own where they are not given."""
+    options: those of `compile`; of a compiled function, its own where they are not given.
+    looks: what is looked at beside the records."""
 
-    def __init__(self, fn: Callable, options: dict[str, Any]) -> None:
-        self.fn, self.compiler = fn, compiler_of(fn)
+    def __init__(self, fn: Callable, options: dict[str, Any], looks: "Looks | None" = None) -> None:
+        self.fn, self.compiler, self.looks = fn, compiler_of(fn), looks or Looks()
         self.options = options_of(self.compiler) | options if self.compiler else options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Explanation:
         """Run the function once, compiled from scratch."""
-        apart = Apart(target_of(self.fn), self.options)
+        apart = Apart(target_of(self.fn), self.options, self.looks)
         return explanation_of(self.fn, apart, [called(self.fn, apart, args, kwargs)])
 
     def calls(self, series: Iterable[Sequence[Any]]) -> Explanation:
         """Run the function, compiled from scratch, with each of these tuples of arguments; `calls`
         of the explanation says what each call compiled.  Raises TypeError for what is no tuple."""
-        apart, made = Apart(target_of(self.fn), self.options), []
+        apart, made = Apart(target_of(self.fn), self.options, self.looks), []
         for args in series:
             if not isinstance(args, (tuple, list)):
                 raise TypeError(
@@ -75,13 +78,25 @@ class Explainer:
         return f"<explain {self.fn!r}: call it, or see .entries and .calls([(x,), ...])>"
 
 
-def explain(fn: Callable, **options: Any) -> Explainer:
+def explain(
+    fn: Callable, *, measure: bool = False, assembly: bool = False, **options: Any
+) -> Explainer:
     """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
-    options: those of compile.
+    options: those of compile.  measure: how long each kernel takes, on copies of its arguments, and
+    what share of this machine's memory bandwidth it reaches.  assembly: with the innermost loops of
+    each kernel as machine code.
 
     explain(fn).calls([(x,), (y,)]) explains a series of calls; explain(compiled).entries shows what
     a compiled function holds now, without running it."""
-    return Explainer(fn, options)
+    return Explainer(fn, options, Looks(measure, assembly))
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What is looked at only where it is asked for: how long kernels take, their assembly."""
+
+    measure: bool = False
+    assembly: bool = False
 
 
 # --- one run --------------------------------------------------------------------------------------
@@ -91,7 +106,8 @@ class Apart:
     held: what lies in the caches of code that others have given up, by the code's id; it is there
     while the function runs."""
 
-    def __init__(self, target: Any, options: dict[str, Any]) -> None:
+    def __init__(self, target: Any, options: dict[str, Any], looks: Looks = Looks()) -> None:
+        self.looks = looks
         api.check_options(**{name: options[name] for name in api.CHOICES if name in options})
         compiler = convert_frame.FrameCompiler(**options)
         self.compiled = api.compiled_by(compiler, target)
@@ -99,8 +115,9 @@ class Apart:
         weakref.finalize(self, forget, compiler, self.held).atexit = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self.running(), miniinductor.config.patch(keep_steps=True):
-            return self.compiled(*args, **kwargs)
+        with self.running(), miniinductor.config.patch(keep_steps=True), watching():
+            with measuring() if self.looks.measure else contextlib.nullcontext():
+                return self.compiled(*args, **kwargs)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -165,7 +182,7 @@ def explanation_of(fn: Callable, apart: Apart, calls: list[Call]) -> Explanation
     result = calls[-1].result if calls else None
     told = {group: dict(counter) for group, counter in counters.items() if counter}
     explanation = Explanation(name, result, shown, told, apart)
-    explanation.made_calls = calls
+    explanation.made_calls, explanation.looks = calls, apart.looks
     explanation.arguments = calls[-1].arguments if calls else []
     return explanation
 

@@ -16,7 +16,9 @@ import miniinductor
 
 from .. import records
 from ..records import FrameRecord
+from . import measure, stepping
 from .progress import Progress
+from .running import Looks
 
 STARTED: "list[Trace]" = []
 
@@ -24,8 +26,8 @@ STARTED: "list[Trace]" = []
 class Trace:
     """The records of a program.  A record holds its frame's code weakly: a trace keeps it."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
+    def __init__(self, path: Path, name: str, looks: Looks) -> None:
+        self.path, self.name, self.looks = path, name, looks
         self.process = os.getpid()
         self.records: list[FrameRecord] = []
         self.codes: list[types.CodeType | None] = []
@@ -41,6 +43,7 @@ class Trace:
 
         records.remember = and_keep
         miniinductor.config.keep_steps = True  # of each graph pass: what it changed
+        measure.ASKED[0], stepping.WATCHING[0] = self.looks.measure, True
         atexit.register(self.write)
 
     def write(self) -> None:
@@ -52,16 +55,18 @@ class Trace:
         told = [r for r in self.records if r.graph is not None or r.graph_breaks or r.error]
         counters = {group: dict(found) for group, found in records.counters.items()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        Explanation(self.name, None, told, counters).save(str(self.path))
+        explanation = Explanation(self.name, None, told, counters)
+        explanation.looks = self.looks
+        explanation.save(str(self.path))
         print(f"minidynamo: {len(told)} frames are explained in {self.path}", file=sys.stderr)
 
 
-def start(path: Path, name: str) -> None:
+def start(path: Path, name: str, looks: Looks = Looks()) -> None:
     """Trace this process, and say what is compiled.  The second call does nothing: the command line
     goes before MINI_TRACE."""
     if STARTED:
         return
-    STARTED.append(Trace(path, name))
+    STARTED.append(Trace(path, name, looks))
     STARTED[0].start()
     Progress().start()
 

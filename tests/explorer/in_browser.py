@@ -8,12 +8,14 @@ import json
 import os
 import random
 import time
+import types
 from pathlib import Path
 
 import pytest
 import torch
 
 import minidynamo
+from minidynamo.sources import identifier
 
 from . import programs
 from .programs import Opened
@@ -314,15 +316,7 @@ def test_the_form_agrees_with_real_calls(chromium, pages):
     guards = e.frames[0].record.guard_function
     for _ in range(500):
         values = {name: changed(rng) for name in ("x", "w")}
-        told = {
-            name: {
-                "dtype": str(value.dtype).removeprefix("torch."),
-                "shape": list(value.shape),
-                "stride": list(value.stride()),
-                "requires_grad": value.requires_grad,
-            }
-            for name, value in values.items()
-        }
+        told = {name: told_of(value) for name, value in values.items()}
         ((verdict, text),) = opened.page.evaluate(ANSWER, [entry["id"], told])
         failed = first_failure_in_a_call(guards, values)
         assert (verdict == "passes") == (failed is None), (told, text, failed)
@@ -336,6 +330,52 @@ def first_failure_in_a_call(guards, values):
         found = guards.first_failure(programs.five_lines, *values.values())
         passes = guards.check(programs.five_lines, *values.values())
     assert passes == (found is None)
+    return found[0] if found else None
+
+
+def test_the_form_of_later_frames_agrees_with_their_guards(chromium, pages):
+    """500 random changed inputs of helpers and of what follows graph breaks."""
+    path, _ = pages["breaks"]
+    opened, rng = Opened(chromium, path), random.Random(5)
+    e = programs.explain_breaks()
+    frames = e.to_json()["frames"]
+    alone = {one.record.function for one in e.frames if one.record.code.co_argcount == 1}
+    asked = [one for one in frames[1:] if one["arguments"] and one["function"] in alone]
+    assert len(asked) >= 4 and any("resume" in frame["function"] for frame in asked)
+    for frame in asked:
+        (name,) = [one["path"] for one in frame["arguments"]]
+        records = [
+            one.record
+            for one in e.frames
+            if one.record.function == frame["function"] and one.record.replacement_code
+        ]
+        opened.page.select_option("#tools select", frame["entries"][0]["id"])
+        for _ in range(-(-500 // len(asked))):
+            value = changed(rng)
+            verdicts = opened.page.evaluate(ANSWER, ["", {name: told_of(value)}])
+            assert len(verdicts) == len(records) == len(frame["entries"])
+            for record, (verdict, text) in zip(records, verdicts):
+                failed = first_failure(record.guard_function, record, name, value)
+                assert (verdict == "passes") == (failed is None), (frame["id"], text, failed)
+                assert failed is None or failed.code in text
+    opened.page.close()
+
+
+def told_of(value):
+    return {
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "stride": list(value.stride()),
+        "requires_grad": value.requires_grad,
+    }
+
+
+def first_failure(guards, record, name, value):
+    """Of a frame that this tensor is the only parameter of."""
+    assert identifier(record.code.co_varnames[0]) == name
+    function = types.FunctionType(record.code, vars(programs))
+    with torch.no_grad():
+        found = guards.first_failure(function, value)
     return found[0] if found else None
 
 

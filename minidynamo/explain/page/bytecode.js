@@ -12,6 +12,7 @@ export function bytecodePane() {
   let code = null;
   let graph = null;
   let bounds = []; // node n of the graph exists from this instruction on
+  let walk = new Map(); // instruction -> the symbolic stack before it, and the calls in the graph
   let now = 0;
   const slider = make("input", {
     type: "range", min: 0, "aria-label": "Instruction", oninput: () => go(Number(slider.value)),
@@ -22,14 +23,18 @@ export function bytecodePane() {
     if (id) choose(id, "bytecode");
   });
   const view = new GraphView("growing");
+  const stack = make("ol", { class: "stack", "aria-label": "Symbolic stack, its top first" });
   pane.tools.append(
     make("button", { "aria-label": "Instruction before", onclick: () => go(now - 1) }, "◀"), slider,
     make("button", { "aria-label": "Next instruction", onclick: () => go(now + 1) }, "▶"),
   );
-  pane.body.append(make("div", { class: "pair" }, rows.element, view.element));
+  const left = make("div", {}, rows.element, make("h3", {}, "The symbolic stack before it, top first"), stack);
+  pane.body.append(make("div", { class: "pair" }, left, view.element));
 
   function drawLine(index, row) {
     row.append(make("span", { class: "code" }, code.texts[index]));
+    const before = walk.get(code.lines[index]?.[0])?.stack ?? [];
+    row.append(make("span", { class: "note" }, before.length ? `  [${before.join(", ")}]` : ""));
     row.classList.toggle("chosen", index === now);
     row.classList.toggle("later", index > now);
     row.classList.toggle("lit", (code.lines[index] ?? []).some((id) => state.lit.has(id)));
@@ -52,9 +57,10 @@ export function bytecodePane() {
     const stage = (kind) => model.stages.get(entry?.stages.find((each) => each.kind === kind)?.id);
     [code, graph] = [stage("bytecode"), stage("fx")];
     if (!pane.isOpen || !code) return rows.show(0);
+    walk = new Map(entry.walk.map((step) => [step.node, step]));
     bounds = (graph?.nodes ?? []).map(bornAt);
     slider.max = String(code.texts.length - 1);
-    rows.show(code.texts.length, Math.max(...code.texts.map((text) => text.length)));
+    rows.show(code.texts.length, Math.max(...code.texts.map((text) => text.length)) + 60);
     return go(Math.min(now, code.texts.length - 1));
   }
 
@@ -65,6 +71,8 @@ export function bytecodePane() {
     view.isVisible = (id) => born.has(id);
     pane.note.textContent = `instruction ${now + 1} of ${code.texts.length}: ${many(born.size, "node")}`;
     if (graph && model.layouts.stages[graph.id]) view.show(graph);
+    const values = walk.get(code.lines[now]?.[0])?.stack.toReversed() ?? [];
+    stack.replaceChildren(...(values.length ? values : ["empty"]).map((text) => make("li", {}, text)));
     rows.cursor = now;
     rows.reveal(now);
   }

@@ -44,6 +44,7 @@ export class GraphView {
     if (this.stage !== stage) {
       this.stage = stage;
       this.views = state.model.layouts.stages[stage.id];
+      this.parts = partsOf(stage);
       this.open("");
     }
     this.light();
@@ -57,7 +58,7 @@ export class GraphView {
     this.picture = state.model.layouts.pictures[picture];
     this.members = members;
     this.up.hidden = name === "";
-    this.where.textContent = name || many(this.stage.nodes.length, "operation");
+    this.where.textContent = name || many(this.nodesOf("").length, "operation");
     this.boxes = members.map((member, index) => this.box(member, this.picture.boxes[index], index));
     const arrow = draw("path", { d: "M0,0 L6,3 L0,6 z" });
     const size = { markerWidth: 6, markerHeight: 6, refX: 5, refY: 3, markerUnits: "userSpaceOnUse" };
@@ -100,7 +101,7 @@ export class GraphView {
 
   /** The nodes within a group, those of groups within it included. */
   nodesOf(member) {
-    if (typeof member === "number") return [this.stage.nodes[member]];
+    if (typeof member === "number") return this.parts.get(this.stage.nodes[member]) ?? [this.stage.nodes[member]];
     return this.views[member].members.flatMap((each) => this.nodesOf(each));
   }
 
@@ -197,6 +198,14 @@ export class GraphView {
     const stop = () => this.svg.removeEventListener("pointermove", drag);
     window.addEventListener("pointerup", stop, { once: true });
   }
+}
+
+/** Of the loop IR: a buffer, or a group of buffers, with the statements in it. */
+function partsOf({ kind, nodes }) {
+  if (kind !== "loop_ir" && kind !== "fused") return new Map();
+  const ofBuffer = Map.groupBy(nodes, ({ name }) => name.split(/[:.]/)[0]);
+  const buffers = ({ op, name }) => (op === "group" ? name.slice("group:".length).split("+") : [name]);
+  return new Map(nodes.map((node) => [node, [node, ...buffers(node).flatMap((name) => ofBuffer.get(name) ?? [])]]));
 }
 
 function kindOf(node) {

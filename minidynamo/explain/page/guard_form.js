@@ -9,15 +9,14 @@ const DTYPES = `float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bo
 
 /** The form for a frame's arguments. @returns {HTMLElement} */
 export function guardForm(entry) {
-  const [first] = state.model.frames;
-  const given = entry?.frame === first ? state.model.content.call.arguments : [];
+  const given = entry?.frame.arguments ?? [];
   if (!given.length) return make("p", { class: "note" }, "No arguments are known of this frame.");
   const fields = given.map((each) => (each.kind === "tensor" ? tensorFields(each) : textField(each)));
   const answers = make("ul", { class: "answers", "aria-live": "polite" });
   const ask = (event) => {
     event.preventDefault();
     const values = new Map(fields.map(({ path, read }) => [path, read()]));
-    answers.replaceChildren(...first.entries.map((each) => answer(each, values)));
+    answers.replaceChildren(...entry.frame.entries.map((each) => answer(each, values)));
   };
   return make(
     "form",

@@ -1,6 +1,6 @@
 // The generated kernels: source with the provenance of each line, bytes, time, assembly.
 
-import { bytesText, choice, make, offer, secondsText } from "./dom.js";
+import { bytesText, choice, make, offer } from "./dom.js";
 import { paintCode } from "./highlight.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
@@ -19,7 +19,8 @@ export function kernelsPane() {
   pane.tools.append(stepper("◀", "Kernel before", -1), list, stepper("▶", "Next kernel", 1), all, assembly);
   const facts = make("p", { class: "facts" });
   const rows = new Rows("kernels", "Lines of the kernel", drawLine, (at) => {
-    if (!isAssembly) chooseLine(stageOf(kernels[index]), at, "kernels");
+    const line = lineOf(kernels[index], at);
+    if (line >= 0) chooseLine(stageOf(kernels[index]), line, "kernels");
   });
   pane.body.append(facts, rows.element);
   const stageOf = (kernel) => state.model.stages.get(kernel.stage);
@@ -34,16 +35,21 @@ export function kernelsPane() {
     return isAssembly ? kernel.assembly.split("\n") : stageOf(kernel).texts;
   }
 
+  /** The line of the source that is shown at a row: machine code begins with its number. */
+  function lineOf(kernel, at) {
+    return isAssembly ? Number.parseInt(textsOf(kernel)[at].slice(0, 5), 10) - 1 : at;
+  }
+
   function drawLine(at, row) {
     const kernel = kernels[index];
-    row.append(make("span", { class: "number" }, String(at + 1)));
+    if (!isAssembly) row.append(make("span", { class: "number" }, String(at + 1)));
     const code = make("span", { class: "code" });
     paintCode(code, textsOf(kernel)[at], isAssembly ? "text" : kernel.language);
     row.append(code);
-    if (isAssembly) return;
     const stage = stageOf(kernel);
-    row.classList.toggle("lit", isLineLit(stage, at));
-    const isChosen = state.chosen === `${stage.id}#${at}` || stage.lines[at]?.includes(state.chosen);
+    const line = lineOf(kernel, at);
+    row.classList.toggle("lit", isLineLit(stage, line));
+    const isChosen = state.chosen === `${stage.id}#${line}` || stage.lines[line]?.includes(state.chosen);
     row.classList.toggle("chosen", Boolean(isChosen));
   }
 
@@ -58,10 +64,9 @@ export function kernelsPane() {
     const parts = [
       kernel.language, `reads ${bytesText(kernel.bytes_read)}`, `writes ${bytesText(kernel.bytes_written)}`,
     ];
-    if (kernel.seconds) {
-      const rate = (kernel.bytes_read + kernel.bytes_written) / kernel.seconds;
-      parts.push(secondsText(kernel.seconds), `${bytesText(rate)} a second`);
-    }
+    const moved = kernel.bytes_read + kernel.bytes_written;
+    if (kernel.seconds) parts.push(`${bytesText(moved / kernel.seconds)} a second`);
+    parts.push(state.model.speedText(moved, kernel.seconds));
     const lines = state.model.linesOf(kernel.id).map((id) => state.model.name(id));
     parts.push(lines.length > 4 ? `from ${lines.length} source lines` : `from ${lines.join(", ")}`);
     return parts.filter(Boolean).join(" · ");
@@ -106,7 +111,8 @@ export function kernelsPane() {
       if (found >= 0) index = found;
     }
     update();
-    if (state.from !== "kernels") rows.revealLit((at) => isLineLit(stageOf(kernels[index]), at));
+    const kernel = kernels[index];
+    if (state.from !== "kernels") rows.revealLit((at) => isLineLit(stageOf(kernel), lineOf(kernel, at)));
   }
 
   pane.update = update;

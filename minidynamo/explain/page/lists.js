@@ -9,7 +9,7 @@ const SIGNS = { "✓": "yes", "✗": "no" };
 
 /** A pane with one list of things of the shown entry, each of two lines of text. */
 function listPane(key, title, about, items, describe, sum) {
-  const pane = new Pane(key, title, { about });
+  const pane = new Pane(key, title, { about, wide: key === "saved" });
   let shown = [];
   const rows = new Rows(key, title, drawItem, (index) => choose(shown[index].id, key), 2);
   pane.body.append(rows.element);
@@ -26,6 +26,7 @@ function listPane(key, title, about, items, describe, sum) {
   function update() {
     const entry = currentEntry();
     shown = entry ? items(entry) : [];
+    pane.element.hidden = key === "saved" && !shown.length; // nothing is saved without gradients
     pane.note.textContent = sum(shown);
     const width = (item) => Math.max(...Object.values(describe(item)).map((text) => text.length));
     rows.show(shown.length, Math.max(0, ...shown.map(width)) + 4);

@@ -34,8 +34,8 @@ async function start() {
   mapPane();
   fusionPane();
   memoryPane();
-  savedPane();
   timesPane();
+  savedPane();
   bytecodePane();
   comparePane();
   tablePane();

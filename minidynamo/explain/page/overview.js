@@ -6,6 +6,8 @@ import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { choose, currentEntry, onChange, showEntry, state } from "./state.js";
 
+const MOST_STEPS = 40;
+
 /** Every frame with its entries and breaks, a frame that continues another below that one. */
 export function mapPane() {
   const pane = new Pane("map", "Frames, breaks, recompilations");
@@ -73,21 +75,43 @@ export function mapPane() {
   return pane;
 }
 
+/** Rows of a chart. @param {(name: any, text: string) => Node[]} about  [what, how long] of a row */
+function bars(times, about) {
+  const longest = Math.max(0, ...times.map(([, seconds]) => seconds));
+  return times.map(([name, seconds]) => {
+    const bar = make("span", { class: "bar-fill" });
+    bar.style.width = `${longest ? (seconds / longest) * 100 : 0}%`;
+    const [what, text] = about(name, secondsText(seconds));
+    return make("li", {}, what, make("span", { class: "bar-room" }, bar), text);
+  });
+}
+
+/** The kernel that a measured line of a wrapper calls, or the operation of the library. */
+function calledBy({ kernel, line }) {
+  const made = state.model.thing(line).origins.map((id) => state.model.thing(id));
+  return kernel ? state.model.name(kernel) : made[0]?.data?.op ?? state.model.detail(state.model.thing(line));
+}
+
 export function timesPane() {
   const pane = new Pane("times", "Times by stage");
   const list = make("ol", { class: "bars" });
-  pane.body.append(list);
+  const heading = make("h3", {});
+  const calls = make("ol", { class: "bars measured" });
+  pane.body.append(heading, calls, list);
 
   pane.update = () => {
     const times = Object.entries(currentEntry()?.times ?? {});
-    const longest = Math.max(0, ...times.map(([, seconds]) => seconds));
-    list.replaceChildren(
-      ...times.map(([stage, seconds]) => {
-        const bar = make("span", { class: "bar-fill" });
-        bar.style.width = `${longest ? (seconds / longest) * 100 : 0}%`;
-        return make("li", {}, make("span", {}, stage), make("span", { class: "bar-room" }, bar), secondsText(seconds));
-      }),
-    );
+    list.replaceChildren(...bars(times, (stage, text) => [make("span", {}, stage), text]));
+    const steps = currentEntry()?.steps ?? [];
+    const slowest = steps.map((step) => [step, step.seconds]).sort((a, b) => b[1] - a[1]).slice(0, MOST_STEPS);
+    calls.replaceChildren(...bars(slowest, (step) => {
+      const name = calledBy(step);
+      const button = make("button", { class: "link", title: name, onclick: () => choose(step.line) }, name);
+      return [button, state.model.speedText(step.bytes, step.seconds)];
+    }));
+    heading.hidden = !steps.length;
+    const spent = secondsText(steps.reduce((sum, { seconds }) => sum + seconds, 0));
+    heading.textContent = `One call: ${spent} in ${many(steps.length, "kernel")}`;
     pane.note.textContent = times.length ? "" : "no times were kept";
   };
   onChange((what) => what === "entry" && pane.update());

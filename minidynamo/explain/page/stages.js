@@ -64,6 +64,8 @@ export function stagesPane() {
     const code = make("span", { class: "code" });
     paintCode(code, text, stage.language);
     row.append(code);
+    const step = state.model.measured.get(stage.lines[line]?.[0]);
+    if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds)}`));
     row.classList.toggle("added", sign === "+");
     row.classList.toggle("removed", sign === "−");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));

@@ -1,0 +1,159 @@
+"""What explain tells only where it is asked: seconds of each kernel, machine code; and the symbolic
+stack beside each instruction."""
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo.explain import assembly, data, measure
+
+from tests.explorer import programs
+
+
+def entry_of(explanation):
+    return explanation.to_json()["frames"][0]["entries"][0]
+
+
+@pytest.fixture(scope="module")
+def looked_at():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        e = minidynamo.explain(programs.five_lines, measure=True, assembly=True)(
+            torch.randn(8, 8), torch.randn(8, 8)
+        )
+    return e.to_json()
+
+
+def test_every_kernel_is_measured_and_has_its_innermost_loops(looked_at):
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(looked_at, data.schema())
+    (entry,) = looked_at["frames"][0]["entries"]
+    assert looked_at["made"]["copy"]["bytes_per_second"] > 1e8
+    assert all(kernel["seconds"] > 0 for kernel in entry["kernels"])
+    (eager,) = entry["eager_kernels"]
+    assert eager["seconds"] > 0 and eager["bytes"] == 3 * 8 * 8 * 4  # x, w, and their product
+    assert [bool(step["kernel"]) for step in entry["steps"]] == [False, True]
+    stages = {stage["id"]: stage for stage in entry["stages"]}
+    for step in entry["steps"]:
+        stage, _, number = step["line"].rpartition("/")
+        assert "(" in stages[stage]["text"].split("\n")[int(number) - 1]
+    (kernel,) = entry["kernels"]
+    source = stages[kernel["stage"]]["text"].split("\n")
+    rows = [row for row in kernel["assembly"].split("\n") if row[:5].strip().isdigit()]
+    assert rows and all(1 <= int(row[:5]) <= len(source) for row in rows)
+
+
+def test_nothing_is_measured_unless_asked(looked_at):
+    document = programs.explain_five_lines().to_json()
+    (entry,) = document["frames"][0]["entries"]
+    assert document["made"]["copy"] is None and entry["steps"] == []
+    assert all(k["seconds"] is None and not k["assembly"] for k in entry["kernels"])
+
+
+def test_measuring_changes_no_result():
+    """Kernels that write to their inputs, and those that draw numbers, run once for the program."""
+
+    def f(x, steps):
+        steps.add_(1)
+        x.mul_(2)
+        return torch.nn.functional.dropout(x @ x, 0.5), torch.rand(4)
+
+    def run(function):
+        torch.manual_seed(3)
+        x, steps = torch.arange(16.0).view(4, 4), torch.zeros((), dtype=torch.int64)
+        result = function(x, steps)
+        return [*getattr(result, "result", result), x, steps, torch.rand(2)]
+
+    with torch.no_grad():
+        e = minidynamo.explain(f, measure=True)
+        for ours, wanted in zip(run(e), run(f)):
+            assert torch.equal(ours, wanted)
+
+
+def test_what_cannot_be_measured_runs_as_ever(monkeypatch):
+    x = torch.ones(8, 8)
+    monkeypatch.setattr(measure, "copied", torch.linalg.cholesky)  # which raises for such a matrix
+    with torch.no_grad():
+        e = minidynamo.explain(programs.five_lines, measure=True)(x, x)
+    assert torch.allclose(e.result, programs.five_lines(x, x))
+    assert entry_of(e)["steps"] == [] and entry_of(e)["kernels"][0]["seconds"] is None
+
+
+def test_both_halves_are_measured():
+    e = minidynamo.explain(programs.MLP(), measure=True)(torch.randn(32, 16))
+    e.result.sum().backward()
+    steps = entry_of(e)["steps"]
+    assert {step["id"].split("/")[1] for step in steps} == {"forward", "backward"}
+    assert len(measure.SHEETS) >= 2
+
+
+def test_the_stack_is_that_of_the_interpreter():
+    def f(x, y):
+        return x + y * 2
+
+    e = minidynamo.explain(f)(torch.ones(3), torch.ones(3))
+    entry = entry_of(e)
+    code = {node["id"]: node["op"] for node in entry["stages"][0]["nodes"]}
+    walk = [(code[row["node"]], row["stack"], row["calls"]) for row in entry["walk"]]
+    operations = [row for row in walk if row[0] == "BINARY_OP"]
+    assert operations == [
+        ("BINARY_OP", ["x", "y", "constant 2"], 0),
+        ("BINARY_OP", ["x", "mul"], 1),
+    ]
+    assert walk[-1] == ("RETURN_VALUE", ["add"], 2)
+
+
+def test_loop_ir_is_a_graph(looked_at):
+    (entry,) = looked_at["frames"][0]["entries"]
+    loops = next(stage for stage in entry["stages"] if stage["kind"] == "loop_ir")
+    fused = next(stage for stage in entry["stages"] if stage["kind"] == "fused")
+    name = lambda found: found.rpartition("/")[2]  # noqa: E731
+    reads = {node["name"]: [*map(name, node["inputs"])] for node in loops["nodes"]}
+    assert reads["buf1"] == ["buf0"] and set(reads["buf5"]) == {"buf3", "buf4"}
+    (group,) = [node for node in fused["nodes"] if node["op"] == "group"]
+    assert [*map(name, group["inputs"])] == ["buf0"]
+
+
+ASSEMBLY = """
+\t.file 1 "folder" "kernel0"
+\t.globl\tf
+f:
+\tmovl $0, %eax
+.L2:
+\tnop
+.L3:
+\t.loc 1 4 2
+\taddl $1, %ebx
+\tcmpl $9, %ebx
+\tjne .L3
+\tjmp .L2
+\t.loc 1 7
+\tret
+"""
+
+
+def test_innermost_loops_of_an_assembly_file():
+    (function,) = [one for one in assembly.functions_of(ASSEMBLY) if one.name]
+    (loop,) = function.innermost_loops("kernel0")
+    assert loop.split("\n") == [
+        "a loop of 3 instructions",
+        "    4  addl $1, %ebx",
+        "    4  cmpl $9, %ebx",
+        "    4  jne .L3",
+    ]
+
+
+PTX = """
+.visible .entry f(
+.loc 1 12 3
+  add.f32 %f1, %f2, %f3;
+.loc 2 99 3
+  mul.f32 %f1, %f2, %f3;
+.file 1 "/a/kernel.py"
+.file 2 "/triton/language/standard.py"
+"""
+
+
+def test_instructions_of_ptx_have_lines_of_the_kernel_only():
+    rows = assembly.numbered(PTX, "kernel.py").split("\n")
+    assert rows == ["   12  add.f32 %f1, %f2, %f3;", "       mul.f32 %f1, %f2, %f3;"]
