@@ -21,7 +21,7 @@ from mpmath import mp, mpf
 
 mp.dps = 40
 NODES, SMALL = 90, mpf(10) ** -16
-HEADER = '''"""Coefficients of Chebyshev series: written by tools/fit_special_functions.py, which says how.
+HEADER = '''"""Coefficients of Chebyshev series, written by tools/fit_special_functions.py.
 
 In:   nothing.  Out: TABLES, name -> coefficients of T_0, T_1, ... on -1 <= t <= 1.
 """

@@ -15,14 +15,14 @@ Mirrors `pointwise_overrides_data` of torch/_inductor/codegen/common.py.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..ir import TensorBox
+from ..ir import Index, TensorBox
 from ..lowering.pointwise import INT_TO_FLOAT
-from ..lowering.registry import Call, NotLowered, aten, lower, pointwise, promoted
+from ..lowering.registry import Call, NotLowered, aten, lower, made, pointwise, promoted
 from ..ops import Value, ops
 from .special_tables import TABLES
 
@@ -70,6 +70,9 @@ class Number:
 
     def __gt__(self, other: Any) -> Value:
         return ops.gt(self.value, of(other))
+
+    def at_least(self, other: Any) -> Value:
+        return ops.ge(self.value, of(other))
 
     def equals(self, other: Any) -> Value:
         return ops.eq(self.value, of(other))
@@ -378,6 +381,40 @@ def halves(
     if kind == "v":
         return cosines, choose(x < 0, falling, rising)
     return sines, choose(x < 0, rising, falling)
+
+
+# --- mantissa and exponent ------------------------------------------------------------------------
+def frexp_parts(x: Number) -> tuple[Number, Number]:
+    """x = mantissa * 2^exponent, 1/2 <= |mantissa| < 1.  Float64 has digits and exponents to spare
+    for what was float32, so that only the logarithm must be corrected, by one at most."""
+    size = absolute(x)
+    is_plain = ops.logical_and(size > 0, size < math.inf)
+    usable = choose(is_plain, size, 1.0)
+    exponent = floor(Number(ops.log2(usable.value))) + 1
+    mantissa = usable * Number(ops.exp2((-exponent).value))
+    is_large, is_small = mantissa.at_least(1), mantissa < 0.5
+    exponent = choose(is_large, exponent + 1, choose(is_small, exponent - 1, exponent))
+    mantissa = choose(is_large, mantissa / 2, choose(is_small, mantissa * 2, mantissa))
+    mantissa = choose(x < 0, -mantissa, mantissa)
+    return choose(is_plain, mantissa, x), choose(is_plain, exponent, 0.0)
+
+
+@lower(aten.frexp.Tensor)
+def frexp(call: Call, x: TensorBox) -> list[TensorBox]:
+    if x.dtype == WIDE:
+        raise NotLowered("the exponent of a float64 number is that of its logarithm, rounded")
+    load, results = x.make_loader(), call.value
+
+    def part(which: int) -> TensorBox:
+        dtype = results[which].dtype
+
+        def body(index: Index) -> Value:
+            wide = ops.to_dtype(load(index), WIDE, x.dtype)
+            return ops.to_dtype(frexp_parts(Number(wide))[which].value, dtype, WIDE)
+
+        return made(call, body, x, dtype=dtype)
+
+    return [part(0), part(1)]
 
 
 # --- registration ---------------------------------------------------------------------------------

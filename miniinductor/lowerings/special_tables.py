@@ -1,4 +1,4 @@
-"""Coefficients of Chebyshev series: written by tools/fit_special_functions.py, which says how.
+"""Coefficients of Chebyshev series, written by tools/fit_special_functions.py.
 
 In:   nothing.  Out: TABLES, name -> coefficients of T_0, T_1, ... on -1 <= t <= 1.
 """

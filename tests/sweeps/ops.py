@@ -417,9 +417,7 @@ class Worker:
                 "OMP_NUM_THREADS": "1",
             }
             self.process = subprocess.Popen(
-                command
-                + ["--peer"] * self.options.peer
-                + ["--native"] * self.options.native,
+                command + ["--peer"] * self.options.peer + ["--native"] * self.options.native,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
