@@ -103,7 +103,7 @@ def im2col(
 # --- products -------------------------------------------------------------------------------------
 @decomposition(aten.dot.default)
 def dot(x: Tensor, y: Tensor) -> Any:
-    if x.is_cuda or x.is_complex() or x.dtype != y.dtype or same(x.numel(), 0):
+    if x.is_cuda or x.is_complex() or x.dtype != y.dtype:
         return NotImplemented
     return torch.sum(upcast(x) * upcast(y)).to(x.dtype)
 
