@@ -20,6 +20,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
 from ..decompositions import LOW_PRECISION, OURS, Decomposition, decomposition, upcast
+from ..sizes.symbols import same
 
 aten = torch.ops.aten
 
@@ -113,6 +114,8 @@ def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     rank = len(output_size)
     if all(n == 1 for n in output_size) and x.numel():
         return torch.mean(x, list(range(-rank, 0)), keepdim=True)
+    if rank == 3 and x.dtype in LOW_PRECISION:  # eager's avg_pool3d does not take it
+        return NotImplemented
     windows = [n // m if m and n % m == 0 else 0 for n, m in zip(x.shape[-rank:], output_size)]
     pool = aten.avg_pool2d if rank == 2 else aten.avg_pool3d
     return pool(x, windows) if all(windows) else NotImplemented
@@ -144,7 +147,7 @@ def extreme_of_something(x: Tensor, dim: int | None = None, keepdim: bool = Fals
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     """As index_put, which takes negative positions, as this op does (index_copy does not)."""
     if not x.dim():
-        return NotImplemented
+        return aten.index_fill(x.reshape(1), dim, index.reshape(-1), value).reshape(())
     if not isinstance(value, Tensor):
         value = torch.full((), value, dtype=x.dtype, device=x.device)
     return aten.index_put(x, [None] * (dim % x.dim()) + [index], value.to(x.dtype))
@@ -219,21 +222,9 @@ for _name in torch._C._dispatch_get_all_op_names():
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
 
-@decomposition(aten.rrelu_with_noise.default)
-def rrelu(
-    x: Tensor,
-    noise: Tensor,
-    lower: float = 0.125,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: torch.Generator | None = None,
-) -> Any:
-    if training:
-        return NotImplemented
-    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
-
-
 @decomposition(aten.take.default)
 def take(x: Tensor, index: Tensor) -> Tensor:
     """(torch's own form asks for the value of an index without dimensions.)"""
+    if same(index.numel(), 0):
+        return x.new_empty(index.shape)
     return aten.index(x.reshape(-1), [index])

@@ -41,7 +41,7 @@ from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Size
 from ..sizes.intervals import is_nonnegative
 
-UNROLLED = 25  # elements of a window that are written out; larger ones are a reduction's loops
+UNROLLED = 27  # elements of a window that are written out; larger ones are a reduction's loops
 READ_SEVERAL_TIMES |= {
     aten.max_pool2d_with_indices.default,
     aten.max_pool3d_with_indices.default,

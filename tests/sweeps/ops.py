@@ -13,6 +13,8 @@ Out:  a table: ops that are right, that raise, that run eagerly, that give WRONG
     python tests/sweeps/ops.py --samples 2 --dtypes first --peer
     # ours on the same samples, and which ops only one of them has
     python tests/sweeps/ops.py --samples 2 --dtypes first --versus
+    # which ops run without any eager kernel, ours and torch.compile's (nothing is built or run)
+    python tests/sweeps/ops.py --native --samples 4 --dtypes first
     # Triton's kernels on a GPU
     python tests/sweeps/ops.py --samples 2 --dtypes first --device cuda
 
@@ -21,6 +23,11 @@ where that fails.  The generator is seeded before each call, so random ops must 
 draws.  Two worker processes; an op over its time limit, or one that kills its worker, is a failure
 of that op alone.  Results are kept in a file as they come: a second run goes on where the first
 ended.
+
+`--native` asks another question, of both compilers in one way: is the op captured whole, in every
+sample and dtype, and does its forward call no eager kernel (a library's, a fallback, a random
+number generator's)?  Ours says so in its record after lowering; of torch.compile it is read from
+the code that it generates, between `def call(` and the end of that function.
 
 Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's own
 `toleranceOverride` where that is wider.  A result outside them is right only if it is as near to
@@ -33,6 +40,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -260,6 +268,86 @@ def check(op, dtype, samples, peer, device, outcome):
         outcome["extern"] += [f.op for f in record.fallbacks if f.kind == "extern"]
 
 
+class Seen(Exception):
+    """A compiler has said what it calls: it need not go on."""
+
+
+def eager_calls_of_ours(op, samples):
+    """The eager kernels of these calls as one graph; raises where that runs eagerly as a whole."""
+    import miniinductor.compile
+
+    records = []
+
+    def stop(graph, record):
+        records.append(record)
+        raise Seen
+
+    original, miniinductor.compile.build_program = miniinductor.compile.build_program, stop
+    try:
+        gm, tensors = graph_of(op, samples)
+        compiled = miniinductor.compile_fx(gm, copy.deepcopy(tensors))
+        records.append(compiled.record)
+    except Seen:
+        pass
+    finally:
+        miniinductor.compile.build_program = original
+    for note in records[0].notes:
+        if note.startswith("runs eagerly"):
+            raise RuntimeError(note)
+    return sorted({f.op for f in records[0].fallbacks})
+
+
+EAGER_CALL = re.compile(r"\b(?:extern_kernels\.\w+|(?:torch\.ops\.|aten\.|mkldnn\.)[\w.]+)\(")
+
+
+def eager_calls_of_peer(op, samples):
+    """The same of torch.compile, which raises where it would break the graph."""
+    import torch
+    from torch._inductor.graph import GraphLowering
+
+    torch._dynamo.reset()
+    torch._inductor.config.fx_graph_cache = False
+    torch._functorch.config.enable_autograd_cache = False
+    calls, found = [(args, kwargs) for args, kwargs, _ in samples], []
+
+    def stop(code):
+        body = re.split(r"\n(?=\S)", code.partition("def call(")[2])[0]
+        lines = [line.partition("#")[0] for line in body.splitlines()]
+        found.extend(EAGER_CALL.findall("\n".join(lines)))
+        raise Seen
+
+    @torch.compile(dynamic=False, fullgraph=True)
+    def function(calls):
+        return [op.op(*args, **kwargs) for args, kwargs in calls]
+
+    GraphLowering.save_output_code = staticmethod(stop)
+    try:
+        function(copy.deepcopy(calls))
+    except Exception as error:
+        if "Seen" not in f"{type(error).__name__} {error}":
+            raise
+    finally:
+        GraphLowering.save_output_code = None
+    return sorted({call.rstrip("(").removeprefix("torch.ops.") for call in found})
+
+
+def check_native(op, samples, peer, outcome):
+    """Fills `extern` and `raised` of the outcome: without both the op is native."""
+    import torch
+
+    eager_calls = eager_calls_of_peer if peer else eager_calls_of_ours
+    try:
+        with torch.no_grad():
+            outcome["extern"] += eager_calls(op, samples)
+    except Exception as error:
+        if len(samples) > 1:
+            for sample in samples:
+                check_native(op, [sample], peer, outcome)
+            return
+        text = (str(error).splitlines() or [""])[0]
+        outcome["raised"].append(f"{type(error).__name__}: {text[:120]}")
+
+
 def op_is_random(op, device):
     import torch
 
@@ -275,7 +363,7 @@ def op_is_random(op, device):
     return not torch.equal(before, state())
 
 
-def work(peer, most, device):
+def work(peer, most, device, native):
     """Lines "number dtype" in, JSON lines out."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what ops print goes to stderr
@@ -299,7 +387,9 @@ def work(peer, most, device):
         try:
             samples = samples_of(op, dtype, most, device)
             outcome["samples"] = len(samples)
-            if samples:
+            if samples and native:
+                check_native(op, samples, peer, outcome)
+            elif samples:
                 check(op, dtype, samples, peer, device, outcome)
         except Exception as error:
             outcome["raised"].append(f"sweep: {type(error).__name__}: {error}"[:200])
@@ -332,7 +422,7 @@ class Worker:
                 "OMP_NUM_THREADS": "1",
             }
             self.process = subprocess.Popen(
-                command + ["--peer"] * self.options.peer,
+                command + ["--peer"] * self.options.peer + ["--native"] * self.options.native,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -376,7 +466,8 @@ def results_file(options):
         if options.peer
         else subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
     )
-    key = hashlib.sha256(repr((state, options.samples, options.device)).encode()).hexdigest()[:12]
+    what = (state, options.samples, options.device, *["native"] * options.native)
+    key = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
     return os.path.join(tempfile.gettempdir(), f"miniinductor-ops-{key}.jsonl")
 
 
@@ -514,6 +605,37 @@ def report(rows, options):
     return 1 if wrong else 0
 
 
+def native_ops(rows):
+    return {
+        op
+        for op, group in grouped(rows).items()
+        if not any(row["extern"] or row["raised"] for row in group)
+    }
+
+
+def report_native(options):
+    """Both compilers' native ops, and the eager kernels of ours where torch.compile needs none, by
+    the number of ops that want nothing else."""
+    options.peer = False
+    ours = sweep(options)
+    options.peer = True
+    theirs = sweep(options)
+    both = grouped(ours).keys() & grouped(theirs).keys()
+    native, others = native_ops(ours) & both, native_ops(theirs) & both
+    print(f"native of {len(both)} ops: ours {len(native)}, torch.compile {len(others)}")
+    wins = collections.defaultdict(list)
+    for op in sorted(others - native):
+        group = grouped(ours)[op]
+        kernels = {k for row in group for k in row["extern"]}
+        raised = {r for row in group for r in row["raised"]}
+        wins["; ".join(sorted(kernels | raised))].append(op)
+    print("native in torch.compile, not in ours (eager kernels of ours: ops):")
+    for kernels, ops in sorted(wins.items(), key=lambda item: -len(item[1])):
+        print(f"  {len(ops)} {kernels}: {', '.join(ops)}")
+    print(f"native only in ours: {', '.join(sorted(native - others))}")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description="every OpInfo, compiled, against eager")
     parser.add_argument("ops", nargs="*", help="names of OpInfos; default: all")
@@ -524,12 +646,17 @@ def main():
     parser.add_argument(
         "--versus", action="store_true", help="and compare with what an earlier --peer run found"
     )
+    parser.add_argument(
+        "--native", action="store_true", help="count the ops without any eager kernel, of both"
+    )
     parser.add_argument("--seconds", type=float, help="stop after this time; the next run goes on")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return work(options.peer, options.samples, options.device)
+        return work(options.peer, options.samples, options.device, options.native)
+    if options.native:
+        return report_native(options)
     return report(sweep(options), options)
 
 

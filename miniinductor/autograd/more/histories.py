@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ...exceptions import CannotTrace
-from ...hooks import RUNNERS, call_rule, extends
+from ...hooks import RUNNERS, Op, call_rule, extends, op_rule
 from ..joint import Joint, ProgramTrace, is_tensor, needs_gradient
 from ..runtime import Halves
 from .careful_tracer import CarefulTracer, data_of
@@ -180,3 +180,23 @@ def by_data(joint: Joint, run: Callable) -> Callable:
 
 
 RUNNERS.append(by_data)
+
+
+aten = torch.ops.aten
+UNSAFE = {aten.unsafe_split: aten.split, aten.unsafe_split_with_sizes: aten.split_with_sizes}
+
+
+@op_rule(lambda op: getattr(op, "overloadpacket", None) in UNSAFE, order=50)
+def pieces_without_history(tracer: CarefulTracer, func: Op, args: tuple, kwargs: dict) -> Any:
+    """Pieces of a split that share its memory, but are no views to autograd: `.data` of views."""
+    safe = UNSAFE[func.overloadpacket]
+    with tracer:
+        views = getattr(safe, func._overloadname)(*args, **kwargs)
+    pieces = []
+    for view in views:
+        with tracer.fake_mode:
+            piece = view.data
+        tracer.bind(piece, tracer.node_of(view))
+        tracer.share(piece, tracer.to_fake(view), data_of)
+        pieces.append(piece)
+    return pieces
