@@ -2,6 +2,7 @@
 
 import abc
 import collections
+import enum
 import functools
 import numbers
 import types
@@ -204,3 +205,51 @@ def test_messages_of_operators():
     for ask in asks:
         for operand in (types.MappingProxyType({}), int | str):
             assert str(compiled(g)(x, operand, ask)[1])[:20] == str(g(x, operand, ask)[1])[:20]
+
+
+def test_enumerations_are_walked_by_generators():
+    class Color(enum.Enum):
+        RED, BLUE = 1, 2
+
+    class Backwards(enum.EnumMeta):
+        def __iter__(cls):
+            return reversed(list(super().__iter__()))
+
+    class Other(enum.Enum, metaclass=Backwards):
+        RED, BLUE = 1, 2
+
+    def f(x):
+        made = iter(Color)
+        kinds = [type(made), type(reversed(Color))]
+        first = next(made)
+        minidynamo.graph_break()
+        return x + 1, kinds, first, list(made), list(reversed(Color)), list(Other)
+
+    x = torch.ones(2)
+    assert str(compiled(f)(x)) == str(f(x))
+
+
+def test_errors_about_objects_keep_them():
+    class Color(enum.Enum):
+        RED, BLUE = 1, 2
+
+    def f(x):
+        try:
+            return x, Color[0:1]
+        except (KeyError, TypeError) as error:  # 3.12: slices have a hash
+            return x + 1, [type(part) for part in error.args]
+
+    x = torch.ones(2)
+    assert str(compiled(f)(x)) == str(f(x))
+
+
+def test_a_method_of_c_that_is_given_stays_the_same_object():
+    def f(x, method):
+        made = [1].append
+        both = [made, made]
+        same = max(method, method, key=id) is method, max(made, made, key=id) is made
+        return x + 1, same, [method], both
+
+    method = [1].append
+    _, same, listed, both = compiled(f)(torch.ones(2), method)
+    assert same == (True, True) and listed[0] is method and both[0] is both[1]

@@ -28,6 +28,7 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import HostIterator, SequenceIterator
 from ..variables.lookup import MISSING, lookup, type_text
 from ..variables.more.arrays import ArrayVar
+from ..variables.more.constants import EnumVar
 from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, ZipVar
 from ..variables.more.object_operations import through
@@ -196,6 +197,12 @@ def _reversed_constant(tx, value):
     if hasattr(type(value.value), "__getitem__"):
         raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
     return None
+
+
+@reversed_of(EnumVar)
+def _reversed_members(tx, value):
+    value.guard_members(tx, "__reversed__")
+    return HostIterator(iter(value.members(tx, reversed)), types.GeneratorType)
 
 
 @reversed_of(SequenceVar)

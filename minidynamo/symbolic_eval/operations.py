@@ -73,8 +73,9 @@ class Operations:
         except DataDependentDecision as error:
             raise data_dependent(error) from None
         except ours(Exception) as error:
-            plain = all(isinstance(a, (str, int, float, type(None))) for a in error.args)
-            self.raise_(type(error), *(error.args if plain else [str(error)]))
+            if not all(isinstance(a, (str, bytes, int, float, type(None))) for a in error.args):
+                raise Break("raised", f"{type(error).__name__} about an object") from None
+            self.raise_(type(error), *error.args)
 
     def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """The constant, or container of constants, that a call gives when it is run now."""

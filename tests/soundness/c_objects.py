@@ -511,6 +511,8 @@ def picture(value: object) -> object:
 class Picture(Describer):
     def __call__(self, value):
         kind = type(value)
+        if kind is str:  # str() of an object
+            return ADDRESS.sub("", value)
         known = super().__call__(value)
         if isinstance(known, tuple) and known == (kind.__name__,):
             if not hasattr(kind, "__next__") and kind.__repr__ is not object.__repr__:

@@ -239,7 +239,9 @@ class Arrival:
                 signal.setitimer(signal.ITIMER_REAL, self.seconds)
             work()
             self.open = False
-            for _ in range(100):  # one that was set at the end arrives here
+            if self.from_thread:
+                setter.join()
+            for _ in range(100):  # one that was set at the end arrives here, or in join()
                 pass
         except BaseException as error:
             caught = error.with_traceback(None)

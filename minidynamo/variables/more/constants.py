@@ -9,12 +9,15 @@ Out:  members as constants, once it is guarded that there are these; attributes 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ...exceptions import Break
 from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
 from ..constant import ConstantVar
+from ..iterators import ITERATORS, HostIterator
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED
@@ -23,8 +26,10 @@ from ..registry import PINNED
 class EnumVar(ClassVar):
     """An enumeration."""
 
-    def guard_members(self, tx: Frame) -> None:
-        """The members of the enumeration are these."""
+    def guard_members(self, tx: Frame, method: str) -> None:
+        """The members of the enumeration are these, and a method of EnumType answers for them."""
+        if lookup(type(self.value), method)[0] is not enum.EnumMeta:
+            raise Break("class", f"{method} of the metaclass {type(self.value).__name__}")
         for name in ("_member_names_", "_member_map_", "_value2member_map_"):
             owner, found = lookup(self.value, name)
             if found is not MISSING and can_change(owner):
@@ -32,24 +37,35 @@ class EnumVar(ClassVar):
                 tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
-        self.guard_members(tx)
+        self.guard_members(tx, "__getitem__")
         return tx.fold_pinned(lambda: self.value[key.as_constant()])
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        self.guard_members(tx)
-        return (ConstantVar(member) for member in tx.run_now(list, self.value))
+        self.guard_members(tx, "__iter__")
+        return iter(self.members(tx, iter))
+
+    def members(self, tx: Frame, walk: Callable[[Any], Iterable[Any]]) -> list[ConstantVar]:
+        return [ConstantVar(member) for member in tx.run_now(lambda: [*walk(self.value)])]
 
     def contains(self, tx: Frame, item: Variable) -> bool:
-        self.guard_members(tx)
+        self.guard_members(tx, "__contains__")
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def length(self, tx: Frame) -> int:
-        self.guard_members(tx)
+        self.guard_members(tx, "__len__")
         return tx.fold(len, self.value).value
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        self.guard_members(tx)
+        self.guard_members(tx, "__call__")
         return super().call(tx, args, kwargs)
+
+
+def iterator_of_members(tx: Frame, enumeration: EnumVar) -> HostIterator:
+    """iter() of an enumeration is a generator."""
+    return HostIterator(enumeration.iterate(tx), types.GeneratorType)
+
+
+ITERATORS[EnumVar] = iterator_of_members
 
 
 @PINNED.rule(test=lambda value: issubclass(type(value), enum.EnumMeta), order=5)

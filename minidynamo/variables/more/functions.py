@@ -31,6 +31,7 @@ from ..functions import (
     pinned_callable,
 )
 from ..lookup import trusted
+from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED
 
 BOUND = {  # descriptors of C types -> what binding them makes
@@ -256,6 +257,17 @@ class MethodAttributes(BoundMethodVar):
 
 @extends(MethodVar)
 class NativeMethods(MethodVar):
+    given = None  # the object itself, where it came from outside
+
+    def identity(self) -> Any:
+        return self if self.given is None else self.given
+
+    @property
+    def shared(self) -> bool:
+        """Is it one object wherever it lies?  (What would keep a tensor's method would keep the
+        tensor alive.)"""
+        return not isinstance(self.instance, TensorVar)
+
     def python_type(self) -> type:
         for owner in self.instance.python_type().__mro__:
             if self.name in owner.__dict__:
@@ -296,7 +308,10 @@ def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variabl
     ):
         check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
         builder.guard(source, "METHOD", check, kind)
-        return MethodVar(builder.wrap(value.__self__, source.attr("__self__")), value.__name__)
+        instance = builder.wrap(value.__self__, source.attr("__self__"))
+        method: Any = MethodVar(instance, value.__name__, source=source)
+        method.given = value
+        return method
     if kind is types.BuiltinFunctionType:
         builder.guard(source, "EQ", "{0} == {pin}", value)
     else:

@@ -251,6 +251,7 @@ LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over thes
     type(iter("a")).__name__: lambda values: advanced("a" + "".join(values), 1),
     type(iter("\u00e9")).__name__: lambda values: advanced("\u00e9" + "".join(values), 1),
     "bytes_iterator": lambda values: iter(bytes(values)),
+    "generator": lambda values: (value for value in values),
     "set_iterator": lambda values: iter({*values}),
     "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
     "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
