@@ -223,6 +223,7 @@ def part_of(name: str) -> str:
     return "coverage" if name.startswith(coverage_places()) else "core"
 
 
+@functools.cache
 def measure() -> dict[str, Size]:
     """{path: Size} of both packages."""
     found = {}
