@@ -84,7 +84,7 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
         if not isinstance(leaf, Sample):
             return leaf
         made = torch.empty_strided(leaf.sizes, leaf.strides, dtype=leaf.dtype, device=leaf.device)
-        return made.zero_()
+        return made.fill_(1 if takes_pivots(op) else 0)
 
     with (
         _disable_current_modes(),
@@ -98,6 +98,13 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
     return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
+
+
+@functools.cache
+def takes_pivots(op: Op) -> bool:
+    """Does the op take numbers of rows that count from 1, as LAPACK's do?  Some kernels trust them
+    (linalg_ldl_solve, linalg_lu_solve): with 0 they write in front of the matrix."""
+    return any("pivots" in argument.name.lower() for argument in op._schema.arguments)
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
