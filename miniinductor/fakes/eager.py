@@ -334,10 +334,13 @@ def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> An
     """The fake result `out` in the strides that eager's kernel gives it.
 
     Raises what eager raises where it refuses to write a part."""
-    if not may_choose_strides(op):
-        return out
     tensors = tensors_in(*args, *kwargs.values())
-    if op not in WRITES_PART | TRANSFORMS and all(map(is_row_by_row, tensors)):
+    # torch.zeros(1, 0, 1) + 1 has the strides (0, 1, 0)
+    of_nothing = any(map(is_empty, tensors)) and all(map(is_exact, tensors))
+    if not may_choose_strides(op) and not (of_nothing and op in RIGHT):
+        return out
+    is_usual = op not in WRITES_PART | TRANSFORMS and not of_nothing
+    if is_usual and all(map(is_row_by_row, tensors)):
         return out
     if not are_plain(tensors):
         return out
