@@ -1,7 +1,7 @@
 """What eager's kernels do that fake tensors do not know: the kernels themselves are asked.
 
 In:   an ATen overload, its arguments, and sometimes its fake result.
-Out:  why eager refuses the arguments (`refusal`, `refusal_of_nothing`); the result in the strides
+Out:  why eager refuses the arguments (`refusal` and its kin); the result in the strides
       in which eager's kernel gives it (`corrected`).
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
@@ -222,6 +222,22 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     return message or ""
 
 
+def refusal_of_unread(op: Op, args: tuple, kwargs: dict) -> str:
+    """Why eager refuses a call whose result nobody reads, for dtypes or for shapes: fake tensors
+    look at fewer of these than kernels do.  "" where that is not known."""
+    if refused := refusal(op, args, kwargs):
+        return refused
+    tensors = tensors_in(*args, *kwargs.values())
+    if not tensors or not are_plain(tensors) or is_random(op) or op.namespace != "aten":
+        return ""
+    if any(a.alias_info for a in op._schema.arguments) or not all(map(is_exact, tensors)):
+        return ""
+    if torch.Tag.pointwise in op.tags or max(map(count, tensors)) > FEW:
+        return ""
+    error = ask(op, args, kwargs, as_it_is).error
+    return str(error).split("\n")[0] or type(error).__name__ if error is not None else ""
+
+
 def has_kernel(op: Op, arguments: tuple, tensors: Sequence[torch.Tensor]) -> bool:
     """Is that known without asking?"""
     if any(isinstance(x, (complex, torch.dtype)) and x is not F for x in arguments):
@@ -412,5 +428,6 @@ def as_given(result: torch.Tensor, answer: Layout) -> Numbers:
 
 
 EAGER.refusal = refusal
+EAGER.refusal_of_unread = refusal_of_unread
 EAGER.refusal_of_nothing = refusal_of_nothing
 EAGER.corrected = corrected

@@ -42,6 +42,12 @@ WITHOUT_MEANING = {
     # a vector of -1 sizes: RuntimeError from torch.NAME, ValueError from torch.ops.aten.NAME
     ("native_batch_norm", "no_dimensions"),
     ("_native_batch_norm_legit", "no_dimensions"),
+    # it becomes larger than its memory, which then ends in what nobody has written
+    *(
+        (name, layout)
+        for name in ("resize_", "resize_as_")
+        for layout in ("expanded", "overlapping", "empty", "one_element", "no_dimensions")
+    ),
 }
 
 
