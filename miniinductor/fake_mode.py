@@ -21,12 +21,14 @@ class Eager:
     """What is known of eager's kernels beside fake tensors: nothing, unless fakes/eager.py asks.
 
     refusal: (op, args, kwargs) -> why eager has no kernel for these dtypes, or "".
+    refusal_of_unread: (op, args, kwargs) -> the same of a call that nobody reads, or "".
     refusal_of_nothing: (op, args, kwargs) -> why it refuses a tensor without elements, or "".
     corrected: (mode, op, fake result, args, kwargs) -> the result as the kernel lays it out.
     own: op -> (mode, op, args, kwargs) -> the fake result, or None where torch's rule is asked.
     """
 
     refusal: Callable[..., str] = lambda op, args, kwargs: ""
+    refusal_of_unread: Callable[..., str] = lambda op, args, kwargs: ""
     refusal_of_nothing: Callable[..., str] = lambda op, args, kwargs: ""
     corrected: Callable[..., Any] = lambda mode, op, out, args, kwargs: out
     own: dict[Any, Callable[..., Any]] = field(default_factory=dict)

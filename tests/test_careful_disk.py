@@ -4,6 +4,7 @@ limits, temporaries, compilers that hang or do not exist, forks."""
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import miniinductor.config
 from miniinductor import records
 from miniinductor.exceptions import CompilerError
 from miniinductor.runtime import build as builder
-from miniinductor.runtime.disk import disk
+from miniinductor.runtime.disk import disk, write_whole
 
 disk()  # loads coverage
 from miniinductor.extras import careful_disk  # noqa: E402
@@ -213,6 +214,49 @@ def test_a_full_folder_makes_room_while_it_is_written(cache, monkeypatch):
         for n in range(10):
             disk().write(str(n), bytes(1000))
             assert sum(path.stat().st_size for path in cache.iterdir()) <= 3000
+
+
+def test_what_is_being_written_is_not_removed_to_make_room(cache):
+    for name in ("kept", f"k.cubin.{os.getpid()}.17"):
+        disk().write(name, bytes(968))
+    with CONFIG.patch(cache_bytes=1):
+        careful_disk.make_room(str(cache))
+    assert [path.name for path in cache.iterdir()] == [f"k.cubin.{os.getpid()}.17"]
+
+
+def test_a_folder_that_vanishes_while_it_is_written_is_made_again(cache, monkeypatch):
+    write, calls = write_whole, []
+
+    def vanishing(path, content):
+        calls.append(path)
+        if len(calls) == 1:
+            shutil.rmtree(cache)
+        write(path, content)
+
+    monkeypatch.setattr("miniinductor.runtime.disk.write_whole", vanishing)
+    disk().write("name", b"content")
+    assert disk().read("name") == b"content" and len(calls) == 2
+
+
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_kernels_that_share_machine_code_are_compiled_once(cache, monkeypatch, vanishes):
+    """Two kernels of one source may differ in their sizes alone, and have one job."""
+    from miniinductor.gpu import build
+
+    compiled = []
+
+    def compile_all(jobs):
+        for job in jobs:
+            compiled.append(job["cubin"])
+            if not vanishes or len(compiled) > 1:
+                os.makedirs(cache, exist_ok=True)
+                (cache / job["kept"]).with_suffix(".made").write_bytes(b"code")
+        return {}
+
+    monkeypatch.setattr(build, "compile_all", compile_all)
+    job = {"kept": "k.cubin", "cubin": str(cache / "k.made")}
+    assert build.compile_and_keep([job, dict(job)]) == {}
+    assert disk().read("k.cubin") == b"code" and len(compiled) == 1 + vanishes
 
 
 def test_temporaries_of_dead_processes_are_swept(cache):

@@ -30,7 +30,7 @@ def names():
 def new_names(before, after):
     """Names that nobody asks for: what was to be replaced is called otherwise by now."""
     added = {p: after[p][0] - known for p, (_, known) in before.items() if p in after}
-    return [f"{place}.{name}" for place in added for name in added[place] if name[0] != "_"]
+    return [f"{place}.{name}" for place in added for name in added[place] if name[:2] != "__"]
 
 
 def wrong_with(mutant):

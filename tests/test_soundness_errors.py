@@ -135,6 +135,74 @@ def test_a_kernel_that_refuses_a_value_raises_in_eagers_words(name, training):
     assert (type(caught.value), str(caught.value).split("\n")[0]) == wanted
 
 
+WRITING = {
+    "scatter_add_": lambda x, i: x.scatter_add_(0, i, x[:1] + 1),
+    "scatter_reduce_": lambda x, i: x.mul_(2).scatter_reduce_(0, i, x[:1] + 1, "amax"),
+    "gather": lambda x, i: x.add_(x.gather(0, i)),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_graph_that_writes_raises_in_eagers_words(name):
+    """The second run, for the words, writes to copies."""
+    x, i = torch.ones(1), torch.tensor([9])
+    wanted = error_of(WRITING[name], [x.clone(), i])
+    with minidynamo.config.patch(raise_internal_errors=True), pytest.raises(Exception) as caught:
+        minidynamo.compile(WRITING[name], backend="inductor")(x, i)
+    assert (type(caught.value), str(caught.value).split("\n")[0]) == wanted
+    assert x in (1, 2)  # what the kernels had written; the copies' values are not here
+
+
+def test_kernels_that_trust_pivots_are_asked_with_such_that_exist(monkeypatch):
+    """With rows that count from 0 LAPACK writes in front of the matrix."""
+    from miniinductor.fakes import eager
+
+    op, seen = torch.ops.aten.linalg_ldl_solve.default, []
+    sample = eager.Sample(torch.int32, torch.device("cpu"), (2,), (1,))
+    monkeypatch.setattr(eager, "tensors_in", lambda *values: seen.extend(values) or [])
+    identity = torch.utils._pytree.tree_structure(((0,), {}))
+    asked = lambda pivots: pivots  # noqa: E731
+    asked._schema, asked.tags = op._schema, op.tags
+    eager._run(asked, [sample], identity)
+    assert seen[0].tolist() == [1, 1]
+    assert not eager.takes_pivots(torch.ops.aten.mm.default)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_max_pool1d_of_integers(dtype, backend):
+    x = torch.arange(6).reshape(1, 6).to(dtype)
+    pool = lambda x: F.max_pool1d(x, 2)  # noqa: E731
+    wanted = error_of(pool, [x])
+    assert error_of(minidynamo.compile(pool, backend=backend), [x]) == wanted
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("value, divisor", [(-0.0, None), (0.0, -2), (-0.0, -2)])
+def test_averages_have_eagers_zeros(dims, value, divisor):
+    pool = getattr(F, f"avg_pool{dims}d")
+    given = {} if divisor is None or dims == 1 else {"divisor_override": divisor}
+    x = torch.full((1, 2, *[4] * dims), value)
+    images = [x, x.to(memory_format=torch.channels_last)] if dims == 2 else [x]
+    compiled = minidynamo.compile(lambda *xs: [pool(x, 2, **given) for x in xs])
+    for ours, image in zip(compiled(*images), images):
+        assert torch.equal(ours.signbit(), pool(image, 2, **given).signbit())
+
+
+def test_dropped_gradients_of_integers_are_zeros_of_eagers_sign():
+    gradient, keep = torch.tensor([-8, 8], dtype=torch.int8), torch.tensor([False, True])
+    backward = lambda g, k: torch.ops.aten.native_dropout_backward(g, k, 2.0)  # noqa: E731
+    ours, eager = minidynamo.compile(backward)(gradient, keep), backward(gradient, keep)
+    assert torch.equal(ours, eager) and torch.equal(ours.signbit(), eager.signbit())
+
+
+def test_results_without_elements_have_eagers_strides():
+    x = torch.zeros(1, 1, 0, 1)
+    both = lambda x: (x + 1, F.pixel_shuffle(x, 1).add_(1))  # noqa: E731
+    ours = minidynamo.compile(both, backend="aot_eager")(x)
+    assert [t.stride() for t in ours] == [t.stride() for t in both(x)]
+
+
 def test_what_a_kernel_alone_refuses_is_not_hidden():
     from miniinductor.extras.eager_kernels import with_eager_errors
 
@@ -166,6 +234,7 @@ def test_writes_that_eager_refuses(name, backend):
 UNREAD = {
     "index": lambda x, i: x[i],
     "index, part": lambda x, i: x[i][:1] + 1,
+    "bucketize, boundaries of two dimensions": lambda x, i: torch.bucketize(i, x.flatten(1)),
     "index, part of what is made of it": lambda x, i: x[i].exp()[:1].sum(),
     "index, then nothing of it": lambda x, i: x[i].expand(0, 2, 2) + 1,
     "index, only its shape": lambda x, i: torch.zeros_like(x[i].sum(1)),

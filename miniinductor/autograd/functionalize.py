@@ -150,12 +150,12 @@ def is_needed(node: Node) -> bool:
 
 
 def is_refused(node: Node) -> bool:
-    """Would eager refuse this call, which nobody reads, for its dtypes?  Then it must stay, in
-    order to raise; `node.meta["refused"]` tells later passes."""
+    """Would eager refuse this call, which nobody reads, for its dtypes or shapes?  Then it must
+    stay, in order to raise; `node.meta["refused"]` tells later passes."""
     if node.users or not isinstance(node.target, torch._ops.OpOverload):
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    node.meta["refused"] = bool(EAGER.refusal(node.target, args, kwargs))
+    node.meta["refused"] = bool(EAGER.refusal_of_unread(node.target, args, kwargs))
     return node.meta["refused"]
 
 

@@ -290,7 +290,9 @@ def make_room(folder: str) -> None:
             about = entry.stat(follow_symlinks=False)
         except ours(OSError):
             continue  # another process has removed it
-        if stat.S_ISREG(about.st_mode):
+        # (what is being written is not ours to count, until it is old)
+        is_whole = TEMPORARY[1].fullmatch(entry.name) is None or time.time() - about.st_mtime > OLD
+        if stat.S_ISREG(about.st_mode) and is_whole:
             found.append((about.st_mtime, about.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     if total <= config.cache_bytes:

@@ -32,6 +32,10 @@ LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_mar
 HOMES = (torch, F, torch._C._nn, torch._VF, torch.ops.aten)
 FUNCTIONS = {getattr(home, name) for home in HOMES for name in LOOKS_CLOSER if hasattr(home, name)}
 
+# torch's C++ code takes another way for fake tensors than for real ones.  (Of all operators that
+# are tested so by OpInfos; with indices both ways are one.)
+POOLS = {F.max_pool1d, torch.max_pool1d, torch.ops.aten.max_pool1d.default}
+
 
 @call_rule(*DROPOUT, *FUNCTIONS)
 def whole(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
@@ -43,6 +47,15 @@ def whole(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
 def whole_method(interpreter: Any, target: str, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return interpreter.plain_method(target, args, kwargs)
+
+
+@call_rule(*POOLS)
+def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """Eager's kernel takes no integers; what fake tensors see in its place does."""
+    out = interpreter.plain_call(target, args, kwargs)
+    if isinstance(out, torch.Tensor) and not out.is_floating_point():
+        raise CannotTrace(f"eager may refuse the largest of {out.dtype}")
+    return out
 
 
 @call_rule(*RESAMPLING)

@@ -1,7 +1,7 @@
 """What eager's kernels do that fake tensors do not know: the kernels themselves are asked.
 
 In:   an ATen overload, its arguments, and sometimes its fake result.
-Out:  why eager refuses the arguments (`refusal`, `refusal_of_nothing`); the result in the strides
+Out:  why eager refuses the arguments (`refusal` and its kin); the result in the strides
       in which eager's kernel gives it (`corrected`).
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
@@ -84,7 +84,7 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
         if not isinstance(leaf, Sample):
             return leaf
         made = torch.empty_strided(leaf.sizes, leaf.strides, dtype=leaf.dtype, device=leaf.device)
-        return made.zero_()
+        return made.fill_(1 if takes_pivots(op) else 0)
 
     with (
         _disable_current_modes(),
@@ -98,6 +98,13 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
     return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
+
+
+@functools.cache
+def takes_pivots(op: Op) -> bool:
+    """Does the op take numbers of rows that count from 1, as LAPACK's do?  Some kernels trust them
+    (linalg_ldl_solve, linalg_lu_solve): with 0 they write in front of the matrix."""
+    return any("pivots" in argument.name.lower() for argument in op._schema.arguments)
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
@@ -215,6 +222,24 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     return message or ""
 
 
+def refusal_of_unread(op: Op, args: tuple, kwargs: dict) -> str:
+    """Why eager refuses a call whose result nobody reads, for dtypes or for shapes: fake tensors
+    look at fewer of these than kernels do.  "" where that is not known.
+
+    In place of a symbol stands the size of this call: what is refused wrongly is computed."""
+    if refused := refusal(op, args, kwargs):
+        return refused
+    tensors = tensors_in(*args, *kwargs.values())
+    if not tensors or not are_plain(tensors) or is_random(op) or op.namespace != "aten":
+        return ""
+    if any(a.alias_info for a in op._schema.arguments):
+        return ""
+    if torch.Tag.pointwise in op.tags or max(map(count, tensors)) > FEW:
+        return ""
+    error = ask(op, args, kwargs, as_it_is).error
+    return str(error).split("\n")[0] or type(error).__name__ if error is not None else ""
+
+
 def has_kernel(op: Op, arguments: tuple, tensors: Sequence[torch.Tensor]) -> bool:
     """Is that known without asking?"""
     if any(isinstance(x, (complex, torch.dtype)) and x is not F for x in arguments):
@@ -327,10 +352,13 @@ def corrected(mode: FakeMode, op: Op, out: Any, args: tuple, kwargs: dict) -> An
     """The fake result `out` in the strides that eager's kernel gives it.
 
     Raises what eager raises where it refuses to write a part."""
-    if not may_choose_strides(op):
-        return out
     tensors = tensors_in(*args, *kwargs.values())
-    if op not in WRITES_PART | TRANSFORMS and all(map(is_row_by_row, tensors)):
+    # torch.zeros(1, 0, 1) + 1 has the strides (0, 1, 0)
+    of_nothing = any(map(is_empty, tensors)) and all(map(is_exact, tensors))
+    if not may_choose_strides(op) and not (of_nothing and op in RIGHT):
+        return out
+    is_usual = op not in WRITES_PART | TRANSFORMS and not of_nothing
+    if is_usual and all(map(is_row_by_row, tensors)):
         return out
     if not are_plain(tensors):
         return out
@@ -402,5 +430,6 @@ def as_given(result: torch.Tensor, answer: Layout) -> Numbers:
 
 
 EAGER.refusal = refusal
+EAGER.refusal_of_unread = refusal_of_unread
 EAGER.refusal_of_nothing = refusal_of_nothing
 EAGER.corrected = corrected

@@ -122,18 +122,34 @@ def source_file(source: str) -> str:
     return path
 
 
+def read_file(path: str) -> bytes | None:
+    """What lies there, or None where nothing does.  Raises CompilerError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except ours(FileNotFoundError):
+        return None
+    except ours(OSError) as error:
+        raise cannot_write(path, error) from error
+
+
 def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Compile, and keep the machine code under the jobs' names: {name: error} of those that
     failed.  Raises CompilerError."""
+    jobs = list({job["cubin"]: job for job in jobs}.values())  # kernels may share machine code
     failed = compile_all(jobs)
     for job in jobs:
         if job["cubin"] in failed:
             continue
         try:
-            with open(job["cubin"], "rb") as file:
-                keep(job["kept"], file.read())
-        except ours(OSError) as error:
-            raise cannot_write(job["cubin"], error) from error
+            content = read_file(job["cubin"])
+            if content is None:  # the folder was cleared in between
+                failed.update(compile_all([job]))
+                content = read_file(job["cubin"])
+            if content is not None:
+                keep(job["kept"], content)
+            else:
+                failed.setdefault(job["cubin"], "its machine code vanished twice")
         finally:
             remove_file(job["cubin"])
     return {job["kept"]: failed[job["cubin"]] for job in jobs if job["cubin"] in failed}

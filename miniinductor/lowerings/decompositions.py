@@ -84,6 +84,12 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     return x * (keep / (1 - p)), keep != 0
 
 
+@decomposition(aten.native_dropout_backward.default)
+def native_dropout_backward(gradient: Tensor, keep: Tensor, scale: float) -> Any:
+    """In eager's order: of an integer -8 that is dropped, -8 * False is 0, but -8 * 0.0 is -0.0."""
+    return gradient * keep * scale
+
+
 @decomposition(aten.nll_loss_backward.default)
 def nll_loss_backward(
     gradient: Tensor,

@@ -258,7 +258,11 @@ def avg_pool(
             start = ops.maximum(start, ops.constant(0, torch.int64))
         return ops.sub(stop, start)
 
-    return _average(call, windows, count)
+    # eager's kernel for channels-last images adds to zeros, and divides; the others add what they
+    # have divided to a zero
+    image: Any = call.node.args[0]
+    divides_last = divisor_override is not None and _is_channels_last_image(image.meta["val"])
+    return _average(call, windows, count, "before" if divides_last else "after")
 
 
 @lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
@@ -268,11 +272,16 @@ def adaptive_avg_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> 
     def count(d: int, output: sympy.Expr) -> Value:
         return ops.index_expr(width(sizes[d], output_size[d], output), torch.int64)
 
-    return _average(call, adaptive_windows(call, x, list(output_size)), count)
+    return _average(call, adaptive_windows(call, x, list(output_size)), count, "before")
 
 
-def _average(call: Call, windows: Windows, count: Callable[[int, sympy.Expr], Any]) -> TensorBox:
-    """total / (count(0) * count(1) * ...)"""
+def _average(
+    call: Call, windows: Windows, count: Callable[[int, sympy.Expr], Any], zero: str
+) -> TensorBox:
+    """total / (count(0) * count(1) * ...)
+
+    zero: whether 0.0 is added "before" the division or "after" it, so that no average, or none but
+    by a negative divisor, is -0.0."""
     dtype, rank = call.value.dtype, len(windows.counts)
     if not dtype.is_floating_point:
         raise NotLowered("an average of integers")
@@ -288,6 +297,11 @@ def _average(call: Call, windows: Windows, count: Callable[[int, sympy.Expr], An
         if others:
             product = functools.reduce(ops.mul, others, divisor)
             divisor = ops.to_dtype(product, compute, torch.int64)
-        return cast(ops.truediv(load(index), divisor), compute, dtype)
+        nothing = ops.constant(0.0, compute)
+        if zero == "before":
+            average = ops.truediv(ops.add(load(index), nothing), divisor)
+        else:
+            average = ops.add(ops.truediv(load(index), divisor), nothing)
+        return cast(average, compute, dtype)
 
     return made(call, body, total)

@@ -71,7 +71,11 @@ class Disk:
 
     def write(self, name: str, content: bytes) -> None:
         """Keep it.  Raises OSError, CompilerError."""
-        write_whole(os.path.join(self.folder(), name), content + self.seal(content))
+        content += self.seal(content)
+        try:
+            write_whole(os.path.join(self.folder(), name), content)
+        except ours(FileNotFoundError):  # another process has removed the folder in between
+            write_whole(os.path.join(self.folder(), name), content)
 
 
 @functools.cache

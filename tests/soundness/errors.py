@@ -47,6 +47,10 @@ LEFT_OUT = re.compile(
     r"as_strided|resize|nn.functional.rrelu|uniform|^item|tolist|"
     r"^_segment_reduce"  # eager's kernel is told not to look at offsets, and ends the process
 )
+# eager's kernels trust what these are given, and write outside of their memory or end the process:
+# rows to exchange; a matrix with NaN, which goes to LAPACK unseen
+TRUSTING = re.compile(r"ldl_solve|lu_solve|linalg.eigvals$")
+HARMLESS = ("untouched", "empty", "all empty", "error inputs")
 
 
 # --- what is done to the inputs -------------------------------------------------------------------
@@ -147,7 +151,7 @@ def everything(names):
             if dtype not in taken:
                 yield name, "untouched", text, 0
                 continue
-            for change in CHANGES:
+            for change in HARMLESS if TRUSTING.search(name) else CHANGES:
                 for number in range(2):
                     yield name, change, text, number
 

@@ -7,8 +7,10 @@ In:   the OpInfos of `torch.testing` (see tests/sweeps/ops.py), two samples of e
 Out:  for each layout of `LAYOUTS` the same call on tensors laid out like that; compiled, it must
       give eager's values, dtypes, strides, bits and aliases, or raise an exception of eager's type.
 
-Four kinds of case, each `(kind, number of the OpInfo, seed)`:
+Five kinds of case, each `(kind, number of the OpInfo, seed)`:
 - "call": the operator's tensors are arguments; all layouts that eager accepts in one function;
+- "lazy": what the operator gives, or a view of it, is negated or conjugated by a bit, and perhaps
+  written; it is computed in the frame, and is a result;
 - "write": the in-place variant; what the arguments hold afterwards is compared, too;
 - "module": the tensors are buffers of a module, which are laid out anew between the calls;
 - "gradient": backward gets gradients that are laid out like that.
@@ -29,7 +31,7 @@ from ..sweeps import ops as sweep
 from . import errors, runner
 from .modes import Mode
 
-KINDS = ("call", "write", "module", "gradient")
+KINDS = ("call", "lazy", "write", "module", "gradient")
 PER_OP = 2  # samples
 BIT_CHANGES = 2  # layouts that a module's buffers take in one case: each is compiled anew
 LEFT_OUT = {
@@ -43,6 +45,12 @@ WITHOUT_MEANING = {
     # a vector of -1 sizes: RuntimeError from torch.NAME, ValueError from torch.ops.aten.NAME
     ("native_batch_norm", "no_dimensions"),
     ("_native_batch_norm_legit", "no_dimensions"),
+    # it becomes larger than its memory, which then ends in what nobody has written
+    *(
+        (name, layout)
+        for name in ("resize_", "resize_as_")
+        for layout in ("expanded", "overlapping", "empty", "one_element", "no_dimensions")
+    ),
 }
 
 
@@ -264,6 +272,25 @@ def check_calls(op: Any, calls: list[tuple], target: Callable, mode: Mode) -> st
     return ""
 
 
+def lazily(target: Callable, is_written: bool) -> Callable:
+    """`target`, of whose first result that is computed with floats comes the conjugate, and the
+    imaginary part of that: both are bits, and one memory."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        results = target(*args, **kwargs)
+        first = results[0] if isinstance(results, (tuple, list)) else results
+        if not isinstance(first, torch.Tensor) or first.dtype not in (torch.float32, torch.cfloat):
+            return results
+        made = first.conj() if first.is_complex() else torch.complex(first, first).conj()
+        seen = made.imag[..., 1:] if made.dim() else made.imag
+        if is_written:
+            seen.add_(1)
+            return made, seen
+        return made if first.is_complex() else seen
+
+    return call
+
+
 class Holder(torch.nn.Module):
     """Calls an operator on its own buffers."""
 
@@ -372,7 +399,10 @@ def check(case: tuple[str, int, int], mode: Mode) -> str:
     with torch.no_grad():
         if kind == "module":
             return check_module(op, chance.choice(samples), mode, chance)
-        target = op.op if kind == "call" else op.inplace_variant
+        target = op.inplace_variant if kind == "write" else op.op
+        if kind == "lazy":
+            calls = [("plain", *sample) for sample in samples]
+            return check_calls(op, calls, lazily(target, chance.random() < 0.5), mode)
         names = [name for name in LAYOUTS if (op.name, name) not in WITHOUT_MEANING]
         calls = [(name, *sample) for sample in samples for name in names]
         return check_calls(op, calls, target, mode)

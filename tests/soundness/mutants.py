@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import miniinductor
+import minidynamo.coverage
+import miniinductor.coverage
 
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
 
@@ -57,6 +58,8 @@ def load() -> None:
 def apply(name: str) -> None:
     """Break the compilers of this process."""
     load()
+    minidynamo.coverage.load()  # what registers itself later would undo the change
+    miniinductor.coverage.load()
     miniinductor.config.graph_cache = False  # what a mutant makes must not be found by others
     MUTANTS[name].change()
 

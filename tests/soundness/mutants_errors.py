@@ -13,7 +13,6 @@ aten = torch.ops.aten
 REFUSES_SINGULAR = "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor"
 FOCUS = {
     "errors: checks without results are dead code": REFUSES_SINGULAR,
-    "errors: the scheduler drops kernels without result": REFUSES_SINGULAR,
     "errors: what may raise is dead code": "gather,index_select,scatter,take,histc",
     "errors: values are checked where they are read": "gather,index_select,__getitem__,take",
     "errors: kernels that only check are dropped": "gather,index_select,index_add,index_copy",
@@ -33,6 +32,9 @@ FOCUS = {
     "gradients keep their bits": "gradient",
     "no guard of the class": "__class__=",
     "no guard of requires_grad": "requires_grad=,requires_grad_",
+    "no guard of the storage offset": "data=,set_",
+    "results lose their bits": "lazy",
+    "lazy views are copied as they are": "lazy",
     "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,"
     "torch.tensor device",
     "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,"
@@ -48,11 +50,15 @@ def no_checks():
     checks.raises_by = lambda target: original(target).replace(checks.CHECKING, checks.NEVER)
 
 
-@mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")
+@mutant(
+    "errors: the scheduler drops kernels without result",
+    "randomness --only unread --modes inductor --seconds 60",
+)
 def no_effects():
+    """(Kernels that only check stay for another reason: `Graph.checks`.)"""
     from miniinductor import scheduler
 
-    scheduler._has_effect = lambda buffer: False
+    scheduler.has_effect = lambda buffer: False
 
 
 @mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
@@ -107,17 +113,20 @@ def wrapped_positions():
     )
 
 
-@mutant("errors: every dtype has a kernel", "errors --count 100 --modes inductor")
+@mutant("errors: every dtype has a kernel", "errors --count 100000 --only untouched")
 def no_dtype_question():
     from miniinductor.fakes import eager
 
     eager.has_kernel = lambda *question: True
 
 
-@mutant("errors: nothing has an extreme", "errors --count 250 --modes inductor")
+@mutant("errors: nothing has an extreme", "errors --count 100000 --only empty --modes inductor")
 def extreme_of_nothing():
+    """Both who look: the tracer, which asks the kernel, and the lowering behind it."""
+    from miniinductor.fake_mode import EAGER
     from miniinductor.lowering import reductions
 
+    EAGER.refusal_of_nothing = lambda op, args, kwargs: ""
     reductions.EXTREMES = ()
 
 

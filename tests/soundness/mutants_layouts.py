@@ -57,7 +57,7 @@ def no_gradients():
     without_guard("GRAD")
 
 
-@mutant("no guard of the storage offset", "tensors --count 1500 --modes aot_eager")
+@mutant("no guard of the storage offset", "tensors --count 20000 --only strided --modes aot_eager")
 def no_offsets():
     hooks.AFTER_FAKES.remove(rare_nodes.guard_offsets)
 
@@ -73,12 +73,12 @@ def bits_in_kernels():
     driver.has_lazy_bits = lambda tensor: False
 
 
-@mutant("lazy views are copied as they are", "layouts --count 150 --modes inductor")
+@mutant("lazy views are copied as they are", "layouts --count 80 --modes inductor")
 def lazy_views():
     functionalize.LAZY_VIEWS.clear()
 
 
-@mutant("results lose their bits", "layouts --count 150 --modes aot_eager")
+@mutant("results lose their bits", "layouts --count 80 --modes aot_eager")
 def bits_of_results():
     views.has_lazy_bits = lambda tensor: False
 

@@ -6,7 +6,7 @@ generator's state as in eager.
 Enumerated: operators with the tag `nondeterministic_seeded` (functional, in place, `out=`),
 functions and modules of torch.nn with dropout or a `training` flag, recurrent and attention
 modules, distributions, initialisers.  Each one stands in a program that draws before and after it:
-in one call, in a helper, across a graph break, before an error; called twice.
+in one call, in a helper, across a graph break, before an error, for nobody; called twice.
 """
 
 import inspect
@@ -24,7 +24,7 @@ import miniinductor
 from . import runner
 from .modes import Mode
 
-SHAPES = ("plain", "helper", "break", "raises", "two orders")
+SHAPES = ("plain", "helper", "break", "raises", "two orders", "unread")
 KINDS = ("operator", "functional", "module", "distribution", "initialiser")
 
 
@@ -256,6 +256,8 @@ def program(shape: str, thing: Callable) -> Callable:
             drawn = [early, late * 2]
         else:
             drawn = thing(x)
+        if shape == "unread":
+            drawn = before
         if shape == "raises":
             drawn = drawn, x.reshape(-1)[torch.tensor([700])]
         return before, drawn, torch.randn(2), F.dropout(x, 0.5)
