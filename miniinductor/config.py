@@ -71,6 +71,9 @@ onednn_products = True  # CPU: large float32 matrix products by oneDNN instead o
 # changes of parameters that does not see)
 freezing = False
 partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
+# training: a graph is compiled in pieces of about so many bytes of parameters, so that DDP can send
+# the later layers' gradients while the earlier layers' are computed; 0: in one piece
+gradient_buckets = 0
 
 # --- checks, files
 verify = True  # the verifier checks the IR between stages
