@@ -18,6 +18,7 @@ Mirrors torch/_dynamo/backends/distributed.py (DDPOptimizer), which looks for DD
 buckets from the end of the graph.  Here the user asks, and buckets are filled from its start.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -60,14 +61,12 @@ def parameters_of(gm: fx.GraphModule, node: fx.Node) -> list[torch.Tensor]:
 
 
 def may_cut_before(node: fx.Node) -> bool:
-    """Do only tensors, and numbers made of the graph's symbols, cross in front of this op?"""
-    earlier = node.prev
-    while earlier.op != "root":
-        if earlier.op not in OUTSIDE and not isinstance(value_of(earlier), torch.Tensor | SYMBOLIC):
-            if any(node <= user for user in earlier.users):  # an item of a tuple is read later
-                return False
-        earlier = earlier.prev
-    return True
+    """Do only tensors, and numbers made of the graph's symbols, cross in front of this op?  (The
+    items of a tuple stay with the tuple.)"""
+    earlier = itertools.takewhile(lambda one: one is not node, node.graph.nodes)
+    inner = [one for one in earlier if one.op not in OUTSIDE]
+    others = [one for one in inner if not isinstance(value_of(one), (torch.Tensor, *SYMBOLIC))]
+    return not any(node <= user for one in others for user in one.users)
 
 
 def changes_state(node: fx.Node) -> bool:

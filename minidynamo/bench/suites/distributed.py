@@ -350,7 +350,7 @@ def compiled_since(before: int) -> dict:
     made = [frame.backend_record for frame in frames if frame.graph is not None]
     halves = [half for one in made if one for half in (one, one.backward) if half]
     notes = [note for half in halves for note in half.notes if note.startswith(("runs", "in "))]
-    errors = [frame.skipped or frame.error for frame in frames if frame.graph is None]
+    errors = [frame.skipped or frame.error.strip()[-200:] for frame in frames]
     return {"graphs": len(made), "notes": sorted({str(n)[:200] for n in [*notes, *errors] if n})}
 
 
