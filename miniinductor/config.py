@@ -74,6 +74,9 @@ freezing = False
 # their inputs, and gradients under create_graph=True are eager's (autograd/more/twice.py)
 double_backward = "refuse"
 partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
+# training: a graph is compiled in pieces of about so many bytes of parameters, so that DDP can send
+# the later layers' gradients while the earlier layers' are computed; 0: in one piece
+gradient_buckets = 0
 
 # --- checks, files
 verify = True  # the verifier checks the IR between stages

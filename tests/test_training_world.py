@@ -1,9 +1,6 @@
-"""Training in the world: mixed precision, random numbers, distributed data parallel, optimizers."""
+"""Training in the world: mixed precision, random numbers, optimizers."""
 
 import copy
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -272,77 +269,6 @@ def test_bfloat16_weights(backend):
         run(data).float().square().mean().backward()
     same_state(model, reference, 4e-2)
     assert model.first.weight.grad.dtype == torch.bfloat16
-
-
-# --- distributed ----------------------------------------------------------------------------------
-WORKER = """
-import copy, sys, torch, torch.distributed as dist, torch.nn as nn, minidynamo
-from minidynamo.bench.error_bound import assert_near
-minidynamo.config.raise_internal_errors = True
-dist.init_process_group("gloo")
-rank, kind = dist.get_rank(), sys.argv[1]
-torch.manual_seed(0)
-make = lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
-model = make()
-reference = copy.deepcopy(model)
-if kind == "ddp":               # DDP around the compiled module
-    compiled = nn.parallel.DistributedDataParallel(minidynamo.compile(model))
-    reference = nn.parallel.DistributedDataParallel(reference)
-elif kind == "compiled-ddp":    # the DDP module compiled
-    compiled = minidynamo.compile(nn.parallel.DistributedDataParallel(model))
-    reference = nn.parallel.DistributedDataParallel(reference)
-else:       # FSDP2: parameters are DTensors outside of forward, plain tensors inside
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.device_mesh import init_device_mesh
-    mesh = init_device_mesh("cpu", (2,))
-    for m in (model, reference):
-        fully_shard(m, mesh=mesh)
-    compiled = minidynamo.compile(model)
-optimizers = [torch.optim.AdamW(m.parameters(), 0.01) for m in (compiled, reference)]
-for step in range(3):
-    torch.manual_seed(10 * step + rank)
-    data, target = torch.randn(5, 6), torch.randint(0, 3, (5,))
-    for m, optimizer in zip((compiled, reference), optimizers):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(m(data), target).backward()
-    full = lambda t: t.full_tensor() if hasattr(t, "full_tensor") else t
-    for a, b in zip(compiled.parameters(), reference.parameters()):
-        assert_near(full(a.grad), full(b.grad))
-    for optimizer in optimizers:
-        optimizer.step()
-for a, b in zip(compiled.parameters(), reference.parameters()):
-    assert_near(full(a), full(b))
-made = [r.backend_record for r in minidynamo.records.frames if r.backend_record is not None]
-compiled_graphs = [r for r in made if r.backward is not None and not r.notes_of("runs eagerly")]
-print("rank", rank, kind, "graphs", len(made), "trained", len(compiled_graphs), flush=True)
-assert kind == "fsdp" or compiled_graphs
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.parametrize("kind", ["ddp", "compiled-ddp", "fsdp"])
-def test_torchrun(kind, tmp_path):
-    script = tmp_path / "worker.py"
-    script.write_text(WORKER)
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    environment = dict(os.environ, PYTHONPATH=root, OMP_NUM_THREADS="1")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            str(script),
-            kind,
-        ],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert done.stdout.count(kind) == 2
 
 
 # --- optimizers -----------------------------------------------------------------------------------

@@ -111,10 +111,11 @@ other way round. What cannot be said on the other side becomes a number, with a 
 
 Graphs and kernels are counted over all calls, kernels of both halves of training. The time is
 eager's divided by the compiled call's (above 1: faster than eager), the median over interleaved
-rounds with quartiles; compare rows of one program. The machine was shared with other work: where
-the quartiles are far apart no median is told. The figures are of one thread. Compile times are
-measured elsewhere (`--suite compile-time`, a process for each): in one process the second
-combination finds what the first has built.
+rounds with quartiles; compare rows of one program. The figures are of one thread, and of processor
+seconds: the machine was shared with other work, and they stand still while that runs. Where the
+quartiles are far apart all the same no median is told. Compile times are measured elsewhere
+(`--suite compile-time`, a process for each): in one process the second combination finds what the
+first has built.
 
 {made_by}
 

@@ -27,6 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--json", default=None, help="also write the figures to this file, after every row"
     )
+    parser.add_argument(
+        "--nproc", type=int, default=None, help="--suite distributed: processes (default: GPUs)"
+    )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
     parser.add_argument(
         "--freezing",

@@ -47,10 +47,12 @@ def interleave(
     budget: float = 3.0,
     rounds: tuple[int, int] = (7, 40),
     shuffled: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Time each of `variants` in turn, about `budget` seconds in all.  shuffled: in another order
     each round, so that none of many alike variants always runs behind the one that leaves the
-    caches empty.
+    caches empty.  clock: with one thread on a shared machine `time.process_time`, which stands
+    still while another process has the processor.
 
     One call before each batch is not timed: what ran before may have given memory back to the
     system (eager, with its many temporaries, does), and the first to take it again would pay for
@@ -74,10 +76,10 @@ def interleave(
             else variants.items()
         ):
             function()
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(batch[name]):
                 function()
-            row[name] = (time.perf_counter() - begin) / batch[name]
+            row[name] = (clock() - begin) / batch[name]
         every.append(row)
         if preemptions() == before:
             undisturbed.append(row)
