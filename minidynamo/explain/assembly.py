@@ -4,9 +4,8 @@ In:   the records of a compiled half's kernels.   Out: for each the text of its 
       where nobody can tell it.  A line of it begins with the number of the kernel's line.
 
     >>> e = minidynamo.explain(f, assembly=True)(x)
-    >>> print(e.to_json()["frames"][0]["entries"][0]["kernels"][0]["assembly"])   # doctest: +SKIP
-    a loop of 7 instructions
-        6  vmovups (%rdx,%rax), %ymm1
+    >>> print(e.to_json()["frames"][0]["entries"][0]["kernels"][0]["assembly"])
+    a loop of ... instructions
         ...
 
 The compiler writes all kernels of a half as assembly, with the flags with which it has built them
