@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import miniinductor
+import minidynamo.coverage
+import miniinductor.coverage
 
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
 
@@ -55,7 +56,11 @@ def load() -> None:
 
 
 def apply(name: str) -> None:
-    """Break the compilers of this process."""
+    """Break the compilers of this process.
+
+    Coverage comes first: what it adds when it is loaded would take the place of the mutant."""
+    minidynamo.coverage.load()
+    miniinductor.coverage.load()
     load()
     miniinductor.config.graph_cache = False  # what a mutant makes must not be found by others
     MUTANTS[name].change()
