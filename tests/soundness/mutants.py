@@ -56,7 +56,11 @@ def load() -> None:
 
 
 def apply(name: str) -> None:
-    """Break the compilers of this process."""
+    """Break the compilers of this process.
+
+    Coverage comes first: what it adds when it is loaded would take the place of the mutant."""
+    minidynamo.coverage.load()
+    miniinductor.coverage.load()
     load()
     minidynamo.coverage.load()  # what registers itself later would undo the change
     miniinductor.coverage.load()

@@ -76,7 +76,7 @@ def subclasses_by_repr() -> None:
     "constants of common subexpressions by equality", "cache_keys --only together --modes aot_eager"
 )
 def common_by_equality() -> None:
-    basic.exact_key = by_equality
+    basic.frozen = by_equality
 
 
 def by_equality(value: Any) -> Any:
