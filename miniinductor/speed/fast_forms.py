@@ -1,7 +1,8 @@
 """Maths in vector code (maths.h): functions with two forms, one for all but large arguments.
 
-In:   sin, cos, tan, fmod, remainder, floordiv of floats, sin and cos of doubles.  Out: a kernel that runs with the fast
-      forms; if it met an argument that is too large for them, it runs once more, with exact ones.
+In:   sin, cos, tan, fmod, remainder, floordiv of floats, sin and cos of doubles.
+Out:  a kernel that runs with the fast forms; if it met an argument that is too large for them, it
+      runs once more, with exact ones.
 
     error |= (int)mini::is_large_angle(tmp0)*mini::NOT_FAST;
     const float tmp1 = mini::sin<exact.v>(tmp0);
