@@ -1,5 +1,5 @@
-"""Double precision in vectors (speed/doubles.h): errors below 2 ulp, special values as eager's; large
-angles are computed again."""
+"""Double precision in vectors (speed/doubles.h): errors below 2 ulp, special values as eager's;
+large angles are computed again."""
 
 import math
 
