@@ -49,14 +49,14 @@ def split_reductions(graph: Graph, record: CompileRecord) -> None:
     for buffer in graph.operations:
         parts = None
         if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
-            parts = in_chunks(buffer, record) or elements_apart(buffer, graph, record)
+            parts = in_chunks(buffer, graph, record) or elements_apart(buffer, graph, record)
         if parts is not None:
             graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
     graph.operations[:] = operations
 
 
-def in_chunks(buffer: ComputedBuffer, record: CompileRecord) -> Halves | None:
+def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Halves | None:
     """(partial, final), or None where one kernel is enough."""
     data = buffer.data
     count = math.prod(size(n) for n in data.reduction_ranges)
@@ -64,7 +64,8 @@ def in_chunks(buffer: ComputedBuffer, record: CompileRecord) -> Halves | None:
     if data.kind.startswith("arg") or outputs * elements < LEAST_ELEMENTS:
         return None
     columns = runs_along_outputs(buffer)
-    chunks = wanted_chunks(outputs, elements, columns)
+    alone = outputs < ENOUGH_ROWS or not is_of_softmax(buffer, graph)
+    chunks = wanted_chunks(outputs, elements, columns, alone)
     if chunks < 2:
         return None
     if isinstance(count, int):
@@ -84,16 +85,32 @@ def in_chunks(buffer: ComputedBuffer, record: CompileRecord) -> Halves | None:
     return halves
 
 
-def wanted_chunks(outputs: int, elements: int, columns: bool) -> int:
+def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True) -> int:
     """In how many chunks to cut the elements of each output; less than 2: not at all.
 
-    A row that does not fit into a tile is read from memory for each stage, in one kernel too: there
-    it takes as many rows as processors (on an H100 the maxima of 64 rows of 200,704 took 4 times as
-    long as torch.compile's, which cuts them)."""
+    alone: no other reduction shares a loop with this one.  A row that does not fit into a tile is
+    read from memory for each stage, in one kernel too: alone it takes as many rows as processors
+    (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
+    them)."""
     if columns:
         return min(PROGRAMS * 2 // -(-outputs // 128), elements // LEAST_ROWS)
-    enough = ENOUGH_ROWS if elements <= PERSISTENT else PROCESSORS
+    enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+
+
+def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:
+    """Is it a maximum that another reduction reads, or that other one?  One loop finds both (the
+    online softmax)."""
+    reductions = {
+        name: made
+        for name, made in graph.buffers.items()
+        if isinstance(made, ComputedBuffer) and isinstance(made.data, Reduction)
+    }
+    maxima = {name for name, made in reductions.items() if made.data.kind == "max"}
+    if buffer.name in maxima:
+        others = [made for name, made in reductions.items() if name != buffer.name]
+        return any(a.name == buffer.name for other in others for a in trace(other).reads())
+    return any(access.name in maxima for access in trace(buffer).reads())
 
 
 def chunked(buffer: ComputedBuffer, place: int, chunks: int, chunk: Size, count: Size) -> Halves:
