@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-LIMIT = 90  # seconds for one case
+LIMIT, LEAST = 45, 10  # seconds for one case, at most and at least
 
 
 def cache_environment(folder: str) -> dict[str, str]:
@@ -54,7 +54,8 @@ class Workers:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=os.environ | cache_environment(self.folder),
+            # threads that wait do not turn: there are many times more than processors
+            env=os.environ | cache_environment(self.folder) | {"OMP_WAIT_POLICY": "passive"},
         )
 
     def __enter__(self) -> "Workers":
@@ -79,7 +80,8 @@ class Workers:
                     name, peer = next(remaining, ("", False))
                 if not name:
                     return
-                found[name] = self.ask(number, {"name": name, "peer": peer})
+                limit = min(LIMIT, max(LEAST, until + LEAST - time.monotonic()))
+                found[name] = self.ask(number, {"name": name, "peer": peer}, limit)
 
         threads = [threading.Thread(target=feed, args=(n,)) for n in range(len(self.processes))]
         for thread in threads:
@@ -89,10 +91,10 @@ class Workers:
         forget_choices(self.folder)
         return found
 
-    def ask(self, number: int, about: Mapping[str, Any]) -> dict[str, Any]:
-        """One case in one process, which is started again where it died or took too long."""
+    def ask(self, number: int, about: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        """One case in one process, which is started again where it died or took `limit` seconds."""
         process = self.processes[number]
-        too_long = threading.Timer(LIMIT, process.kill)
+        too_long = threading.Timer(limit, process.kill)
         too_long.start()
         try:
             process.stdin.write(json.dumps(about) + "\n")
@@ -101,7 +103,7 @@ class Workers:
         except (OSError, ValueError):
             process.kill()
             self.processes[number] = self.start()
-            return {"failed": f"the compiling process ended, or took {LIMIT} s"}
+            return {"failed": f"the compiling process ended, or took {limit:.0f} s"}
         finally:
             too_long.cancel()
 

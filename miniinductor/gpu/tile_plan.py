@@ -12,14 +12,14 @@ Mirrors the choice of ranges and of the kind of reduction in torch/_inductor/cod
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 
 from ..codegen.plan import KernelPlan, plan_kernel
-from ..dependencies import LoopBody, int_or_none, loop_variables, runs_along, stride_of
+from ..dependencies import Access, LoopBody, int_or_none, loop_variables, stride_of
 from ..ir import Buffer
 from ..nodes import Node
 from ..sizes.expressions import Mod
@@ -34,6 +34,7 @@ from .tiles import Axes, Line, noted
 LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
 LEAST_SIDE = 8  # of a tile of two axes
 MANY = 1 << 62
+Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
 
 
@@ -184,7 +185,26 @@ def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
     """Do the reduction's reads step through memory by the last outer loop rather than by the
     reduction's?"""
     reads = [access for body in bodies if body.inner for access in body.reads()]
-    return bool(x.loops) and runs_along(reads, x.loops[-1][0], r.loops[-1][0])
+    return bool(x.loops) and reads_along(reads, x.loops, r.loops)
+
+
+def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
+    """The same of loops (variable, size).  Each read counts for the elements that it touches: the
+    rows that a gather reads outweigh their indices, a tile outweighs what is broadcast along it."""
+    last_x, last_r = x_loops[-1][0], r_loops[-1][0]
+    sizes = {variable: hint(n, UNKNOWN) for variable, n in (*x_loops, *r_loops)}
+    balance = 0
+    for index in dict.fromkeys(access.index for access in reads):
+        along_x, along_r = (int_or_none(stride_of(index, v)) == 1 for v in (last_x, last_r))
+        balance += (along_x - along_r) * touched(index, sizes)
+    return balance > 0
+
+
+def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
+    """How many elements an index reaches, at most.  One that was read itself may be any."""
+    symbols = index.free_symbols
+    is_gather = any(str(symbol).startswith("indirect") for symbol in symbols)
+    return math.prod(n for variable, n in sizes.items() if is_gather or variable in symbols)
 
 
 # --- block sizes ----------------------------------------------------------------------------------

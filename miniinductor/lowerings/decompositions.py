@@ -54,9 +54,11 @@ def _tested(test: Callable[..., bool], rule: Decomposition, *args: Any, **kwargs
     return rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
 
 
-_only_where(  # not integer images, bfloat16
+_only_where(  # not integer images; on a CPU not bfloat16, whose weights eager rounds
     "upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d",
-    lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64),
+    lambda x, *args, **kwargs: (
+        x.dtype in (torch.float32, torch.float64) or x.is_cuda and x.dtype in LOW_PRECISION
+    ),
 )
 _only_where(
     "linspace logspace",
@@ -183,6 +185,35 @@ def scatter_reduce(
         torch.clamp(count, min=1),
         rounding_mode=None if x.dtype.is_floating_point else "floor",
     )
+
+
+def adds_up_half(x: Tensor) -> bool:
+    """Are these sums of 16 bits on a GPU?  They are added up in float32 and rounded once, where
+    eager rounds after each addition: the GPU's atomic additions of 16 bits are slow, and coarse."""
+    return x.is_cuda and x.dtype in LOW_PRECISION
+
+
+@decomposition(aten.index_add.default)
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+    if not adds_up_half(x):
+        return NotImplemented
+    return torch.index_add(x.float(), dim, index, source.float(), alpha=alpha).to(x.dtype)
+
+
+@decomposition(aten.scatter_add.default)
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    if not adds_up_half(x):
+        return NotImplemented
+    return torch.scatter_add(x.float(), dim, index, source.float()).to(x.dtype)
+
+
+@decomposition(aten.index_put.default)
+def index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Any:
+    if not accumulate or not adds_up_half(x):
+        return NotImplemented
+    return aten.index_put(x.float(), indices, values.float(), True).to(x.dtype)
 
 
 @decomposition(aten.scatter.reduce, aten.scatter.value_reduce)

@@ -1,7 +1,8 @@
 """Maths in vector code (maths.h): functions with two forms, one for all but large arguments.
 
-In:   sin, cos, tan, fmod, remainder, floordiv of floats.  Out: a kernel that runs with the fast
-      forms; if it met an argument that is too large for them, it runs once more, with exact ones.
+In:   sin, cos, tan, fmod, remainder, floordiv of floats, sin and cos of doubles.
+Out:  a kernel that runs with the fast forms; if it met an argument that is too large for them, it
+      runs once more, with exact ones.
 
     error |= (int)mini::is_large_angle(tmp0)*mini::NOT_FAST;
     const float tmp1 = mini::sin<exact.v>(tmp0);
@@ -19,6 +20,7 @@ IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
     **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
 }
+OF_DOUBLES = ("sin", "cos")
 MANY = 8  # functions with two forms in one kernel, beyond which the exact ones are called
 
 
@@ -28,7 +30,8 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
     def method(self: CppExpressions, *args: Value) -> Value:
         if len(args) == 2:
             args = self.alike(*args)
-        if compute_type(args[0].dtype) != "float":
+        is_double = compute_type(args[0].dtype) == "double" and op in OF_DOUBLES
+        if compute_type(args[0].dtype) != "float" and not is_double:
             return plain(self, *args)
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
         if not self.may_run_again:

@@ -108,7 +108,7 @@ def timed(cases, workers, peers, options):
             for case in batch
         }
         start = time.monotonic()
-        compiled = workers.compile(with_peer.items(), until=start + 0.7 * (end - start))
+        compiled = workers.compile(with_peer.items(), until=start + 0.5 * (end - start))
         spent = time.monotonic() - start
         print(f"-- {len(compiled)} cases compiled in {spent:.1f} s", flush=True)
         for case in batch:
