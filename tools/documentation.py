@@ -112,7 +112,8 @@ other way round. What cannot be said on the other side becomes a number, with a 
 Graphs and kernels are counted over all calls, kernels of both halves of training. The time is
 eager's divided by the compiled call's (above 1: faster than eager), the median over interleaved
 rounds with quartiles; compare rows of one program. The figures are of one thread, and of processor
-seconds: the machine was shared with other work, and they stand still while that runs. Where the
+seconds, which stand still while other work of the machine runs; the rows of training are older
+(2026-11-22), and by the clock on the wall. Where the
 quartiles are far apart all the same no median is told. Compile times are measured elsewhere
 (`--suite compile-time`, a process for each): in one process the second combination finds what the
 first has built.

@@ -157,7 +157,6 @@ def combinations(options, result) -> Any:
     processes of the machine then count less."""
     one = torch.get_num_threads() == 1
     clock = time.process_time if one else time.perf_counter
-    result["clock"] = clock.__name__
     for name, program in PROGRAMS.items():
         if not wanted(name, options):
             continue
@@ -172,6 +171,7 @@ def combinations(options, result) -> Any:
                     both = {"eager": lambda: eager(*calls[0]), "this": lambda: function(*calls[0])}
                     timings = interleave(both, budget=2.0, rounds=(15, 40), clock=clock)
                 row |= {"name": name, "capture": capture, "backend": backend}
+                row["clock"] = clock.__name__
                 row["ms"] = {key: 1e3 * timing.median for key, timing in timings.items()}
                 row["eager / this"] = ratio(timings, "eager", "this")
                 print(

@@ -151,7 +151,7 @@ class Rank:
 
     def __init__(self) -> None:
         self.gpu = torch.cuda.is_available()
-        local = int(os.environ["LOCAL_RANK"])
+        local = dist.get_node_local_rank()
         self.device = torch.device("cuda", local) if self.gpu else torch.device("cpu")
         if self.gpu:
             torch.cuda.set_device(self.device)
