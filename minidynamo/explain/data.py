@@ -51,7 +51,7 @@ def document(explanation: Any) -> dict[str, Any]:
     looks = explanation.looks
     frames = frames_of(records, files, looks)
     given = list(getattr(explanation, "arguments", []))
-    if given:  # the call says more than its graph: what is no tensor, what is read of no tensor
+    if given and frames:  # the call also has what its graph does not read, and what is no tensor
         frames[0]["arguments"] = given
     return {
         "schema": 1,
