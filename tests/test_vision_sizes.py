@@ -9,7 +9,6 @@ from vision_programs import PROGRAMS, SIZES
 
 import minidynamo
 from miniinductor.sizes import facts, intervals, polynomials
-from minidynamo.bench.error_bound import assert_near
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
@@ -26,7 +25,7 @@ def run(name, sizes, **options):
     with torch.no_grad():
         for size in sizes:
             x = torch.randn(1, 3, *size)
-            assert_near(compiled(x), model(x))
+            torch.testing.assert_close(compiled(x), model(x), atol=1e-3, rtol=1e-3)
     return [record for record in minidynamo.records.frames if record.graph is not None]
 
 

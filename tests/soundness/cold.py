@@ -199,7 +199,7 @@ def check(case: str, mode: Mode) -> str:
             if [*found] != [*expected]:
                 return f"call {call}: {[*expected]} are {[*found]}"
             for name, value in expected.items():
-                if too_far(found[name], value):
+                if too_far(found[name], value, 4, "several layers"):
                     return f"call {call}: {name} differs"
     return ""
 

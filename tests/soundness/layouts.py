@@ -368,7 +368,7 @@ def check_gradients(op: Any, sample: tuple, mode: Mode, chance: random.Random) -
             if a is None and b is None:
                 continue
             # values: eager hands bits on where it hands the tensor on
-            if problem := too_far(a, b):
+            if problem := too_far(a, b, 80, "gradients of every op, some of which divide"):
                 return f"{op.name}, gradients {name}: {problem}"
     return ""
 

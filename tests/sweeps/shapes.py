@@ -186,7 +186,7 @@ def difference(got, expected, exact=True):
         same = (
             torch.equal(got.nan_to_num(), expected.nan_to_num())
             if exact
-            else not too_far(got, expected)
+            else not too_far(got, expected, 30, "a dozen ops, each of which rounds")
         )
         return "" if same else f"values differ by {(got - expected).abs().max()}"
     if isinstance(expected, (tuple, list)):
