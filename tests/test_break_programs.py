@@ -1,4 +1,4 @@
-"""The programs of break_programs.py: as plain Python, in as few graphs as torch.compile needs.
+"""Those of bench/programs/breaks.py: as plain Python, in as few graphs as torch.compile needs.
 
 Values, types, gradients, what is written to the arguments, and random numbers are compared.
 """
@@ -10,10 +10,10 @@ import numpy
 import pytest
 import torch
 import torch.utils.checkpoint
-from break_programs import COUNTS, PROGRAMS, X, linear, positive
 from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
+from minidynamo.bench.programs.breaks import COUNTS, PROGRAMS, X, linear, positive
 
 # Whose kernels are worth the seconds that they take to build.
 WITH_KERNELS = """

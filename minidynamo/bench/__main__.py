@@ -27,6 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--json", default=None, help="also write the figures to this file, after every row"
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the rows that the --json file holds and go on behind them (suite programs)",
+    )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
     parser.add_argument(
         "--freezing",

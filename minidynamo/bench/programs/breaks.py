@@ -5,7 +5,7 @@ In:   nothing.   Out: `PROGRAMS`: name -> a function that makes (the program, it
     >>> program, args = PROGRAMS["id_of_a_module"]()
     >>> minidynamo.compile(program, backend="eager")(*args)
 
-`COUNTS` holds (graphs, breaks) for each.  Used by test_break_programs.py.
+`COUNTS` holds (graphs, breaks) for each.  Used by test_break_programs.py and `--suite programs`.
 """
 
 import collections
