@@ -265,6 +265,18 @@ def test_gradients_are_set_to_none_in_every_step():
     assert minidynamo.counters["graphs"].total() == 1
 
 
+def test_a_lazy_module_with_a_hook_of_the_programs_is_left_to_python():
+    results = []
+    for compiler in (lambda f, **_: f, minidynamo.compile):
+        torch.manual_seed(1)
+        module = torch.nn.LazyLinear(2)
+        module.register_forward_pre_hook(lambda module, args: (args[0][:, :2],))
+        with pytest.raises(RuntimeError):  # the hook comes behind the one that reads the sizes
+            compiler(lambda x: module(x).sin(), backend="eager")(X())
+        results.append((type(module), module.weight, torch.get_rng_state()))
+    same(*results)
+
+
 # ---- found on the way: wrong before
 def test_a_symbolic_number_is_compared_with_one_of_numpys():
     def chosen(x, among, number):

@@ -228,7 +228,8 @@ def behind(row):
     compared in its results alone."""
     ours, theirs = row["ours"], row.get("peer")
     found = [text for text in ("results", "random") if not ours[text]]
-    if theirs and "error" not in theirs and theirs["results"] and not theirs["given up"]:
+    right = theirs and "error" not in theirs and theirs["results"] and theirs["random"]
+    if right and not theirs["given up"]:
         if whole(theirs) and not whole(ours):
             found.append("whole")
         found += [text for text in COUNTS[1:] if ours[text] > theirs[text]]
