@@ -38,6 +38,15 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="both compilers freeze parameters (inference suites on the CPU)",
     )
+    census = parser.add_argument_group("of --suite census")
+    census.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    census.add_argument("--part", default="grid", choices=["grid"])
+    census.add_argument("--seed", type=int, default=0, help="draws the order of the cases")
+    census.add_argument("--share", type=float, default=1.0, help="so much of them at most")
+    census.add_argument("--seconds", type=float, default=200, help="stop after so long")
+    census.add_argument("--holdout", action="store_true", help="the cases held out, no others")
+    census.add_argument("--peers", default=None, help="a result whose torch.compile times count")
+    census.add_argument("--resume", action="store_true", help="keep the rows that --json has")
     options = parser.parse_args(arguments)
     if options.freezing:
         import torch._inductor.config

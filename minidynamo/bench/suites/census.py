@@ -1,0 +1,185 @@
+"""--suite census --device cpu|cuda: kernels that nobody chose, as many as fit into --seconds.
+
+    --seed N        draws the order; every beginning of it is a fair sample of all classes
+    --share 0.2     so much of the cases at most
+    --holdout       the cases that are held out, and no others
+    --peers FILE    an earlier --json file: its times of torch.compile (as multiples of eager's)
+                    stand in for new ones, but for a fifth that are measured again
+    --resume        the rows that --json has already are kept
+    --jobs N        processes that compile ahead (default: the processors); then each case is timed
+                    alone, eager, ours, torch.compile and a copy of its least bytes in one process
+
+Written after every row.  The table's last lines: each class's geometric mean, theirs over the
+classes, the 5th percentile, the worst 20 with their bytes and why.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+import zlib
+
+import torch
+
+import miniinductor
+
+from ..census import cases_of, compilers, in_fair_order, measure, summary, why
+from ..census_worker import Workers, cache_environment
+from ..runner import keep_freed_memory
+from .common import suite, wanted
+
+AGAIN = 5  # one in so many of the cached times of torch.compile is measured again
+
+
+def read_rows(path):
+    """{name: row} of an earlier result."""
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path) as file:
+        return {row["name"]: row for row in json.load(file)["rows"]}
+
+
+def chosen(options):
+    """The cases to run, in their order."""
+    cases = [
+        case
+        for case in cases_of(options.part, options.device).values()
+        if wanted(case.name, options) and case.is_held_out == options.holdout
+    ]
+    ordered = in_fair_order(cases, options.seed)
+    return ordered[: max(1, round(len(ordered) * options.share))]
+
+
+def with_cached_peer(row, known):
+    """torch.compile's time of an earlier run, carried over by eager's."""
+    if "torch.compile / eager" in known and "eager / ours" in row:
+        row["cached peer"] = True
+        row["torch.compile / eager"] = scale = known["torch.compile / eager"]
+        row["torch.compile / ours"] = [scale * value for value in row["eager / ours"]]
+    return row
+
+
+def is_measured_again(name, seed):
+    return zlib.crc32(f"{name} {seed}".encode()) % AGAIN == 0
+
+
+@suite("census")
+def census(options, result):
+    """The rows of a fair sample, then what they say together."""
+    peers, kept = read_rows(options.peers), read_rows(options.json if options.resume else None)
+    result |= {"device": options.device, "seed": options.seed, "holdout": options.holdout}
+    yield from kept.values()
+    cases = [case for case in chosen(options) if case.name not in kept]
+    jobs = options.jobs if options.jobs > 1 else os.cpu_count() or 1
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory(prefix="census-", ignore_cleanup_errors=True) as folder:
+        variables = cache_environment(folder)
+        os.environ.update(variables)
+        miniinductor.config.cache_dir = variables["MINIINDUCTOR_CACHE"]
+        threads = torch.get_num_threads()
+        with Workers(options.device, threads, folder, jobs, options.part) as workers:
+            load_compilers(options)
+            for row in timed(cases, workers, peers, options):
+                print(shown(row), flush=True)
+                yield row
+    result["summary"] = summary(result["rows"])
+    result["against eager"] = summary(result["rows"], "eager / ours")
+    print_summary(result)
+
+
+def load_compilers(options):
+    """Each imports much when it is first used: here, while the workers do the same."""
+    with torch.no_grad():
+        for compiler, reset in compilers(not options.no_peer).values():
+            compiler(lambda x: x + 1)(torch.ones(8, device=options.device))
+            reset()
+
+
+def timed(cases, workers, peers, options):
+    """Rows: some cases are compiled side by side, then each of them is timed alone, and so on until
+    the time is up."""
+    end, size = time.monotonic() + options.seconds, 2 * len(workers.processes)
+    while cases and time.monotonic() < end:
+        batch, cases = cases[:size], cases[size:]
+        with_peer = {
+            case.name: not options.no_peer
+            and (case.name not in peers or is_measured_again(case.name, options.seed))
+            for case in batch
+        }
+        start = time.monotonic()
+        compiled = workers.compile(with_peer.items(), until=start + 0.7 * (end - start))
+        spent = time.monotonic() - start
+        print(f"-- {len(compiled)} cases compiled in {spent:.1f} s", flush=True)
+        for case in batch:
+            if case.name not in compiled or time.monotonic() > end:
+                continue
+            failed = {k: v for k, v in compiled[case.name].items() if "failed" in k}
+            if "failed" in failed:
+                yield {"name": case.name, "class": case.kind, "failed": {"ours": failed["failed"]}}
+                continue
+            yield one_row(case, with_peer[case.name], peers.get(case.name, {}), options)
+        size = 3 * len(workers.processes)
+
+
+def one_row(case, peer, known, options):
+    try:
+        with torch.no_grad():
+            row = measure(case, options.device, peer=peer)
+    except Exception as problem:
+        text = f"{type(problem).__name__}: {problem}"[:300]
+        return {"name": case.name, "class": case.kind, "failed": {"all": text}}
+    finally:
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+    if peer and "torch.compile / eager" in known and "torch.compile / eager" in row:
+        row["again / cached"] = row["torch.compile / eager"] / known["torch.compile / eager"]
+    elif not peer:
+        row = with_cached_peer(row, known)
+    return row | {"why": why(row, options.device)}
+
+
+def shown(row):
+    seconds = row.get("seconds", {})
+    figures = "".join(
+        f"{seconds[label] * 1e6:10.1f}" if label in seconds else f"{'-':>10}"
+        for label in ("eager", "ours", "torch.compile", "copy")
+    )
+    peer, eager = (
+        row.get(f"{label} / ours", [float("nan")])[0] for label in ("torch.compile", "eager")
+    )
+    about = row.get("why") or str(row.get("failed", ""))
+    return f"{row['name'][:64]:64}{figures} us {peer:6.2f} {eager:6.2f}  {about[:110]}"
+
+
+def print_summary(result):
+    rows = {row["name"]: row for row in result["rows"]}
+    found, eager = result["summary"], result["against eager"]
+    again = [row["again / cached"] for row in rows.values() if "again / cached" in row]
+    print("\nclass: cases, torch.compile / ours, eager / ours, share of the copy (geometric means)")
+    for kind, value in found["classes"].items():
+        shares = [
+            row["share of the copy"]
+            for row in rows.values()
+            if row["class"] == kind and "share of the copy" in row
+        ]
+        print(
+            f"{kind:28} {found['counts'][kind]:4} {value:7.3f} {eager['classes'][kind]:7.3f} "
+            f"{statistics.geometric_mean(shares):7.3f}"
+        )
+    print("\nthe worst:")
+    for name in found["worst"]:
+        row = rows[name]
+        print(f"{shown(row)}  {row.get('bytes', 0) / 1e6:.1f} of {row['least bytes'] / 1e6:.1f} MB")
+    if again:
+        print(f"cached times of torch.compile are off by {statistics.median(again):.3f} (median)")
+    print(
+        *(
+            f"{label}: {found[label]}"
+            for label in (
+                *("rows", "with figures", "geometric mean over classes", "median"),
+                *("5th percentile", "below 0.85", "eager faster by 5 %", "wrong", "failed"),
+            )
+        ),
+        sep="\n",
+    )

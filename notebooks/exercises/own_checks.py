@@ -1,0 +1,532 @@
+"""What each piece of the student's own compiler must do: the rows of `check_piece`.
+
+    >>> from exercises.own_checks import check_piece
+    >>> check_piece("graph")
+    graph  chapter 02: tensor operations as a graph
+      PASS  shapes are broadcast from the right
+      ...
+
+A check is a generator over the package as `own_compiler.own` imports it; every part of a piece is
+needed by one of its rows, which `make test` proves by taking each away in turn.
+"""
+
+import importlib
+import os
+
+import torch
+
+from . import ExerciseFailed, close, row
+from .own_compiler import PIECES, own
+
+CHECKS = {}
+
+
+def piece(name, title):
+    def register(function):
+        CHECKS[name] = (title, function)
+        return function
+
+    return register
+
+
+def rows_of(name):
+    """The rows of a piece, for the package that is imported now."""
+    return list(CHECKS[name][1](importlib.import_module(f"my_compiler.{name}")))
+
+
+def check_piece(name, package=None):
+    """Print the table of a piece; ExerciseFailed unless every row passes."""
+    if package is None:
+        own()
+    rows = rows_of(name)
+    print(f"{name}  chapter {PIECES[name].chapter}: {CHECKS[name][0]}")
+    print("\n".join(map(str, rows)))
+    if not all(r.passed for r in rows):
+        raise ExerciseFailed(f"{sum(not r.passed for r in rows)} of {len(rows)} rows failed")
+
+
+def all_pieces():
+    """Print one line a piece: how many of its rows pass.  The whole compiler, graded."""
+    own()
+    for name, (title, _) in CHECKS.items():
+        rows = rows_of(name)
+        passed = sum(r.passed for r in rows)
+        print(f"{PIECES[name].chapter}  {name:10} {passed:2} of {len(rows):2}  {title}")
+
+
+# --- what the rows use ----------------------------------------------------------------------------
+def module(name):
+    return importlib.import_module(f"my_compiler.{name}")
+
+
+def raises(error, compute):
+    """Does `compute()` raise `error`?  Another error is the row's."""
+    try:
+        compute()
+    except error:
+        return True
+    return False
+
+
+def refuses(compute):
+    return raises(module("graph").Refused, compute)
+
+
+def graph_of(function, *shapes):
+    graph = module("graph").Graph()
+    graph.outputs = [function(*(graph.input(shape) for shape in shapes))]
+    return graph
+
+
+def compiled(function):
+    return importlib.import_module("my_compiler").compile(function)
+
+
+def agree(function, *calls):
+    """Do the compiled function and Python give the same, with each of these argument lists?"""
+    fast = compiled(function)
+    return all(close(fast(*args), function(*args)) for args in calls)
+
+
+def X(*shape):
+    return torch.arange(float(torch.Size(shape).numel())).reshape(shape) / 4 - 1
+
+
+# --- 02 to 07: capture ----------------------------------------------------------------------------
+@piece("graph", "tensor operations as a graph, and passes")
+def _(graph):
+    yield row(
+        "shapes are broadcast from the right", lambda: graph.broadcast((2, 1, 3), (4, 1)), (2, 4, 3)
+    )
+    yield row(
+        "shapes that do not fit are refused", lambda: refuses(lambda: graph.broadcast((2,), (3,)))
+    )
+    yield row(
+        "a graph runs",
+        lambda: graph_of(lambda x: (x * 2).exp(), (2, 3)).run([X(2, 3)])[0],
+        (X(2, 3) * 2).exp(),
+        same=close,
+    )
+
+    def count(function, optimize):
+        found = graph_of(function, (2, 3))
+        optimize(found)
+        return len(found.nodes)
+
+    def dead(x):
+        x.exp().tanh()
+        return x + 1
+
+    yield row("what no output needs is left out", lambda: count(dead, graph.without_dead_code), 2)
+    yield row(
+        "equal operations are computed once",
+        lambda: count(lambda x: x.exp() + x.exp(), graph.without_repetition),
+        3,
+    )
+    yield row(
+        "1 and 1.0 are two arguments",
+        lambda: count(lambda x: (x + 1) * (x + 1.0), graph.without_repetition),
+        4,
+    )
+    yield row(
+        "softmax of large numbers does not overflow",
+        lambda: graph_of(graph.softmax, (2, 3)).run([X(2, 3) * 1000])[0],
+        torch.softmax(X(2, 3) * 1000, -1),
+        same=close,
+    )
+
+
+@piece("hook", "every call passes by")
+def _(_):
+    def entries(function, *calls):
+        fast = compiled(function)
+        for call in calls:
+            fast(call)
+        return len(fast.compiler.entries)
+
+    yield row(
+        "the same call a second time needs no second entry",
+        lambda: entries(torch_sin, X(3), X(3)),
+        1,
+    )
+    yield row("another dtype does", lambda: entries(torch_sin, X(3), X(2, 2)), 2)
+    yield row(
+        "after eight entries it is plain Python", lambda: entries(lambda n: n * 2, *range(12)), 8
+    )
+
+    def makes_a_function(x):
+        return (lambda: x + 1)()
+
+    def why():
+        fast = compiled(makes_a_function)
+        fast(X(2))
+        return any("makes_a_function" in name for name in fast.compiler.left_alone)
+
+    yield row("what cannot be captured is left alone, and it is written down why", why)
+
+
+def torch_sin(x):
+    return x.exp() * 2
+
+
+def second(values):
+    first, (middle, last) = values
+    return first - middle * last
+
+
+@piece("machine", "bytecode on symbols")
+def _(_):
+    def known(x, n):
+        if 1 < n < 5:
+            return x - n
+        return n - x
+
+    def loop(x):
+        for scale in (1, 2, 3):
+            x = x * scale + x
+        return x
+
+    def calls(x):
+        return second((x, (x + 1, 2.0))) - second((x, (3.0, x)))
+
+    yield row(
+        "operands keep their order", lambda: agree(lambda x, y: (x - y) / y, (X(3), X(3) + 9))
+    )
+    yield row("a chain of comparisons", lambda: agree(known, (X(3), 3), (X(3), 7), (X(3), 0)))
+    yield row("a loop is unrolled", lambda: agree(loop, (X(3),)))
+    yield row("a call is inlined, tuples are unpacked", lambda: agree(calls, (X(3),)))
+
+    def one_graph():
+        fast = compiled(calls)
+        fast(X(3))
+        return [entry.reason for entry in fast.compiler.entries]
+
+    yield row("... into one graph", one_graph, [""])
+
+
+@piece("guards", "what must hold next time")
+def _(guards):
+    yield row(
+        "1, 1.0 and True are three constants",
+        lambda: guards.same(1, 1.0) or guards.same(1, True),
+        False,
+    )
+    yield row("so are 0.0 and -0.0", lambda: guards.same(0.0, -0.0), False)
+    yield row("3 is 3", lambda: guards.same(3, 3))
+    fits = [torch.float32, (2, 3), False, True]
+    yield row("a tensor fits", lambda: guards.tensor_fits(X(2, 3), *fits))
+    for label, other in [
+        ("another dtype", X(2, 3).double()),
+        ("another shape", X(3, 2)),
+        ("gradients", X(2, 3).requires_grad_()),
+        ("other strides", X(3, 2).t()),
+        ("a number", 3),
+    ]:
+        yield row(f"{label}: it does not", lambda: guards.tensor_fits(other, *fits), False)
+
+    def answers(*calls):
+        made = guards.Guards(second)
+        made.equals("a0['k']", 3)
+        check = made.build()
+        return [check(second, call) for call in calls]
+
+    yield row(
+        "a check on an element of an argument", lambda: answers({"k": 3}, {"k": 4}), [True, False]
+    )
+    yield row("what cannot be found has failed", lambda: answers({}, None), [False, False])
+    yield row(
+        "a number that does not equal itself is refused",
+        lambda: refuses(lambda: guards.Guards(second).equals("a0", float("nan"))),
+    )
+
+
+@piece("breaks", "what cannot be captured runs as Python")
+def _(breaks):
+    said = []
+
+    def says(x, y):
+        z = x * 2
+        said.append("at " + str(float(y.sum())))
+        return z + y
+
+    def branches(x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+    def nested(x):
+        return (x + 1) * torch.cumsum(x.exp(), 0) - len(str(x.shape))
+
+    def around(x):
+        for scale in (2, 3):
+            x = x * scale
+            said.append(str(scale))
+        return x
+
+    def looks(x):
+        y = x + 1
+        return x, y.reshape(-1), y
+
+    def shared():
+        x = X(2, 2)
+        own, flat, y = compiled(looks)(x)
+        return own is x and flat.data_ptr() == y.data_ptr()
+
+    yield row("a break in the middle", lambda: agree(says, (X(3), X(3))))
+    yield row("a branch on a tensor", lambda: agree(branches, (X(3) + 9,), (X(3) - 9,)))
+    yield row("a break in the middle of an expression", lambda: agree(nested, (X(3),)))
+    yield row("a break in a loop", lambda: agree(around, (X(3),)))
+    yield row("what shares memory in Python shares it here", shared)
+    yield row("the base of views of views", lambda: _base(breaks))
+
+
+def _base(breaks):
+    node = module("graph").Graph().input((2, 3))
+    return breaks.base_of(node.transpose(0, 1).reshape(6)) is node
+
+
+@piece("effects", "what was done to objects that live on")
+def _(effects):
+    def undone(start, change):
+        journal = effects.Journal()
+        change(journal, start)
+        journal.back_to(0)
+        return start
+
+    def replayed():
+        target = effects.Outside({"a": 1}, "a0")
+        target.items, target.items_changed = {"a": 2, "b": 3}, True
+        found = {"a": 1}
+        effects.replay(target, found, lambda value: value * 10)
+        return found
+
+    def keeps(x, log, table):
+        log.append(x * 2)
+        table["last"] = log[0]
+        return x
+
+    def same_lists():
+        results = []
+        for function in (keeps, compiled(keeps)):
+            log, table = [X(2)], {"last": 0}
+            function(X(2) + 1, log, table)
+            results.append([*log, table["last"]])
+        return close(results[1], results[0])
+
+    yield row("an append is undone", lambda: undone([1], lambda j, t: j.append(t, 2)), [1])
+    yield row("an element is put back", lambda: undone([1], lambda j, t: j.set_item(t, 0, 2)), [1])
+    yield row(
+        "a key that was not there is gone again",
+        lambda: undone({}, lambda j, t: j.set_item(t, "k", 2)),
+        {},
+    )
+    yield row("replay leaves the final state", replayed, {"a": 20, "b": 30})
+    yield row("a list and a dict of the caller", same_lists)
+
+
+# --- 08 to 14: compilation ------------------------------------------------------------------------
+def gradients(function, *shapes):
+    """Do the joint graph's gradients equal autograd's?"""
+    autograd = module("autograd")
+    tensors = [(X(*shape) + 3).requires_grad_() for shape in shapes]
+    result = function(*tensors)
+    expected = torch.autograd.grad(result, tensors, torch.ones_like(result))
+    graph = graph_of(function, *shapes)
+    _, found = autograd.differentiate(graph, list(graph.inputs))
+    graph.outputs = found
+    given = [tensor.detach() for tensor in tensors]
+    return close(graph.run([*given, torch.ones_like(result)]), list(expected))
+
+
+@piece("autograd", "the backward graph and the cut")
+def _(autograd):
+    yield row("a sum goes to both", lambda: gradients(lambda x, y: x + y - x, (2, 3), (2, 3)))
+    yield row(
+        "a product, and a quotient", lambda: gradients(lambda x, y: x * y + x / y, (2, 3), (2, 3))
+    )
+    yield row("of what was broadcast", lambda: gradients(lambda x, y: x * y, (2, 3), (3,)))
+    yield row("the largest share it", lambda: gradients(lambda x: x.amax(-1) * 2, (2, 3)))
+    yield row("matrices", lambda: gradients(lambda x, y: x @ y, (2, 3), (3, 4)))
+    yield row("batches of matrices", lambda: gradients(lambda x, y: x @ y, (5, 2, 3), (3, 4)))
+
+    def saved():
+        graph = graph_of(lambda x: (x.exp() * 2).tanh().exp().sum(-1), (4, 8))
+        tangents, found = autograd.differentiate(graph, list(graph.inputs))
+        graph.outputs += found
+        return [node.op for node in autograd.cut(graph, tangents, found)]
+
+    yield row("nothing is saved that the input gives", saved, ["input"])
+
+
+@piece("loops", "operations as loops")
+def _(loops):
+    def steps(function, *shapes):
+        return loops.lower(graph_of(function, *shapes))[0]
+
+    def indices(function, *shapes):
+        return [load.index for load in loops.loads(steps(function, *shapes)[-1].value)]
+
+    yield row("a chain is one loop", lambda: len(steps(lambda x: (x * 2).exp() + 1, (2, 3))), 1)
+    yield row(
+        "a transposed tensor is read the other way",
+        lambda: indices(lambda x: x.transpose(0, 1) + 1, (2, 3)),
+        [("c", "i0")],
+    )
+    yield row(
+        "a size of 1 is always at 0",
+        lambda: indices(lambda x, y: x + y, (2, 3), (2, 1)),
+        [("i0", "c"), ("i0", "0")],
+    )
+    yield row(
+        "a reduction is a loop that keeps its row",
+        lambda: [
+            (s.rows, s.columns, s.reduction) for s in steps(lambda x: x.exp().sum(-1), (2, 3))
+        ],
+        [((2,), 3, "sum")],
+    )
+    yield row(
+        "a product of matrices is torch's",
+        lambda: [type(s).__name__ for s in steps(lambda x, y: x @ y + 1, (2, 2), (2, 2))],
+        ["Extern", "Loop"],
+    )
+
+
+@piece("fusion", "which loops become one kernel")
+def _(fusion):
+    def units(function, *shapes):
+        return fusion.fuse(module("loops").lower(graph_of(function, *shapes))[0])
+
+    def kernels(function, *shapes):
+        return [
+            len(unit.loops) for unit in units(function, *shapes) if isinstance(unit, fusion.Kernel)
+        ]
+
+    def softmax(x):
+        return module("graph").softmax(x, -1)
+
+    def around(x, w):
+        y = x.exp()
+        return (y @ w) * y.sum(-1, keepdim=True) + y
+
+    def turned(x):
+        y = x.amax(-1)
+        return y + y.reshape(2, 2).transpose(0, 1).reshape(4)
+
+    def bytes_of_pair():
+        steps, _ = module("loops").lower(graph_of(lambda x: x.exp().sum(-1) + x.sum(-1), (4, 8)))
+        first, second = (fusion.Kernel([step]) for step in steps[:2])
+        return fusion.shared_bytes(first, second)
+
+    yield row("a softmax is one kernel", lambda: kernels(softmax, (4, 8)), [4])
+    yield row(
+        "two loops over x share its bytes: 4 rows, 8 columns, 4 bytes each",
+        bytes_of_pair,
+        4 * 8 * 4,
+    )
+    yield row("a reader of other rows is not fused", lambda: kernels(turned, (4, 8)), [1, 1, 1])
+    yield row(
+        "nothing is fused around a product that lies between",
+        lambda: [len(kernels(around, (4, 4), (4, 4))), len(units(around, (4, 4), (4, 4)))],
+        [2, 3],
+    )
+
+
+def run(function, *shapes):
+    """Does the compiled graph give what torch gives?"""
+    tensors = [X(*shape) for shape in shapes]
+    program = module("program").Program(graph_of(function, *shapes))
+    return close(program(tensors, {})[0], function(*tensors))
+
+
+@piece("cpp", "kernels in C++")
+def _(cpp):
+    def softmax_kernel():
+        softmax = module("graph").softmax
+        steps, _ = module("loops").lower(graph_of(lambda x: softmax(x, -1), (4, 40)))
+        return module("fusion").fuse(steps)[0]
+
+    yield row(
+        "a softmax walks over its columns three times", lambda: len(cpp.passes(softmax_kernel())), 3
+    )
+    yield row(
+        "of its four results two lie in memory",
+        lambda: len(cpp.stored_buffers(softmax_kernel(), {softmax_kernel().writes[-1]})),
+        1,
+    )
+    yield row("rows, columns, a rest of columns", lambda: run(lambda x: x.exp() * 2, (3, 37)))
+    yield row("sums and largest elements", lambda: run(lambda x: x.sum(-1) + x.amax(-1), (3, 37)))
+    yield row(
+        "four dimensions, one of them read across",
+        lambda: run(lambda x: x.transpose(1, 2) + 1, (2, 3, 4, 5)),
+    )
+
+
+@piece("gpu", "the same kernels in Triton")
+def _(gpu):
+    def text():
+        steps, _ = module("loops").lower(graph_of(lambda x: x.exp().sum(-1), (4, 8)))
+        return gpu.TritonWriter(module("fusion").fuse(steps)[0], []).source()
+
+    yield row(
+        "an element in a row of 8",
+        lambda: eval(gpu.offset(_buffer((4, 8)), ("i0", "c")), {"i0": 2, "c": 3}),
+        19,
+    )
+    yield row("a mask keeps out what lies beyond the last column", lambda: "c < 8" in text())
+    yield row("one program a row", lambda: "tl.program_id(0)" in text())
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        yield row("a layer norm in the interpreter", lambda: _in_triton(gpu))
+
+
+def _buffer(shape):
+    return module("loops").Buffer("b", shape, torch.float32)
+
+
+def _in_triton(gpu):
+    norm = module("graph").layer_norm
+    steps, [out] = module("loops").lower(graph_of(lambda x: norm(x, (37,)), (6, 37)))
+    memory = {"in0": X(6, 37)}
+    for unit in module("fusion").fuse(steps):
+        writer = gpu.TritonWriter(unit, [])
+        for buffer in unit.writes:
+            memory[buffer.name] = torch.full(buffer.shape, float("nan"))
+        writer.build()(*(memory[buffer.name] for buffer in writer.buffers))
+    return close(memory[out.name], torch.nn.functional.layer_norm(X(6, 37), (37,)))
+
+
+@piece("program", "memory, and the calls of the kernels")
+def _(program):
+    def chain(x):
+        for _ in range(4):
+            x = (x @ x).tanh()
+        return x
+
+    yield row("kernels and products in their order", lambda: run(chain, (4, 4)))
+    yield row(
+        "memory is used again",
+        lambda: program.Program(graph_of(chain, (4, 4))).source.count("torch.empty"),
+        1,
+    )
+    yield row(
+        "what torch has made is let go",
+        lambda: program.Program(graph_of(chain, (4, 4))).source.count("del "),
+        4,
+    )
+
+
+@piece("sizes", "sizes that are not numbers")
+def _(sizes):
+    def size():
+        return sizes.Size(8, "s0", [])
+
+    def facts(compare):
+        n = size()
+        return compare(n), n.facts
+
+    yield row(
+        "arithmetic is written down", lambda: sizes.text_of((size() + 1) * 2), "((s0 + 1) * 2)"
+    )
+    yield row("from both sides", lambda: sizes.text_of(20 - size()), "(20 - s0)")
+    yield row("with the value of this call", lambda: int(size() // 3), 2)
+    yield row("a comparison is a fact", lambda: facts(lambda n: n > 4), (True, ["s0 > 4"]))
+    yield row("so is one that fails", lambda: facts(lambda n: n == 4), (False, ["not (s0 == 4)"]))
+    yield row("a product of sizes", lambda: sizes.text_of(sizes.product([2, size()])), "(2 * s0)")
+    yield row("of none", lambda: sizes.product([]), 1)

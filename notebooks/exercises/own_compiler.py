@@ -1,0 +1,210 @@
+"""The compiler that the student keeps: pieces, stubs, and who stands in for what is missing.
+
+In:   the name of a piece, such as "graph".
+Out:  `begin` writes the piece's file into the student's own package, `my_compiler/` beside the
+      notebooks: whole, but for the functions that are the student's part.
+      `own()` imports that package.  What is not written yet is taken from the reference, and
+      which functions those are is said aloud.
+
+    >>> from exercises.own_compiler import begin, own
+    >>> begin("graph")                      # my_compiler/graph.py, to be opened and filled in
+    >>> compiler = own()                    # the package as it is now
+    graph.py: the reference stands in for without_repetition
+    >>> compiler.compile(f)(x)
+
+The reference is one text, `reference/my_compiler/`: stubs and solutions are both made of it.
+"""
+
+import ast
+import importlib.abc
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent
+REFERENCE = NOTEBOOKS / "reference" / "my_compiler"
+STUDENT = NOTEBOOKS / "my_compiler"
+EMPTY = 'raise NotImplementedError("your turn")'
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of the compiler.  chapter: the notebook it belongs to.  parts: what the student
+    writes, "function" or "Class.method"."""
+
+    chapter: str
+    parts: tuple[str, ...]
+
+
+PIECES = {
+    "graph": Piece(
+        "02", ("broadcast", "Graph.run", "without_dead_code", "without_repetition", "softmax")
+    ),
+    "hook": Piece("03", ("Compiler.frame", "compile")),
+    "machine": Piece(
+        "04",
+        (
+            *("Machine.step", "Machine.LOAD_FAST", "Machine.STORE_FAST", "Machine.COPY"),
+            *("Machine.SWAP", "Machine.BINARY_OP", "Machine.POP_JUMP_IF_FALSE"),
+            *("Machine.FOR_ITER", "Machine.UNPACK_SEQUENCE", "Machine.inline"),
+        ),
+    ),
+    "guards": Piece("05", ("same", "tensor_fits", "Guards.equals", "Guards.build")),
+    "breaks": Piece(
+        "06", ("Entry.prefix", "Entry._push", "Entry._resume", "resume_code", "base_of")
+    ),
+    "effects": Piece("07", ("Journal.append", "Journal.set_item", "Journal.back_to", "replay")),
+    "autograd": Piece("08", ("fit", "_mul", "_div", "_amax", "_matmul", "differentiate", "cut")),
+    "loops": Piece(
+        "09",
+        ("loads", "Lowering.pointwise", "Lowering.permute", "Lowering.store", "Lowering.reduction"),
+    ),
+    "fusion": Piece(
+        "10",
+        ("shared_bytes", "may_be_fused", "Plan.leads_around", "Plan.candidates", "Plan.in_order"),
+    ),
+    "cpp": Piece(
+        "11", ("passes", "stored_buffers", "Writer.row_loops", "Writer.end", "Writer.place")
+    ),
+    "gpu": Piece("12", ("TritonWriter.source", "TritonWriter.loop", "offset")),
+    "program": Piece("13", ("Program.call_of", "Memory.take", "Memory.dead_after")),
+    "sizes": Piece("14", ("_computed", "_compared", "product")),
+}
+
+
+# --- stubs ----------------------------------------------------------------------------------------
+def functions(source: str) -> dict[str, ast.FunctionDef]:
+    """{"function" or "Class.method": its definition} of a file."""
+    found: dict[str, ast.FunctionDef] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        if isinstance(node, ast.ClassDef):
+            methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            found |= {f"{node.name}.{method.name}": method for method in methods}
+    return found
+
+
+def body_lines(function: ast.FunctionDef) -> range:
+    """The lines behind its docstring, counted from 0."""
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    statements = function.body[1:] if is_docstring else function.body
+    return range(statements[0].lineno - 1, (function.end_lineno or 0))
+
+
+def with_bodies(source: str, bodies: dict[str, list[str]]) -> str:
+    """The file with other bodies for these functions."""
+    lines = source.splitlines()
+    defined = functions(source)
+    for name in sorted(bodies, key=lambda name: -defined[name].lineno):
+        place = body_lines(defined[name])
+        lines[place.start : place.stop] = bodies[name]
+    return "\n".join(lines) + "\n"
+
+
+def reference(piece: str) -> str:
+    return (REFERENCE / f"{piece}.py").read_text()
+
+
+def stub(piece: str) -> str:
+    """The file as the student gets it."""
+    source = reference(piece)
+    defined = functions(source)
+    indents = {name: " " * (defined[name].col_offset + 4) for name in PIECES[piece].parts}
+    return with_bodies(source, {name: [indent + EMPTY] for name, indent in indents.items()})
+
+
+def begin(piece: str, folder: Path = STUDENT) -> Path:
+    """Write the piece's file into the student's package, unless it is there.  Its path.
+
+    Raises KeyError, which names the pieces, for one that there is not."""
+    if piece not in PIECES:
+        raise KeyError(f"there is no piece {piece!r}; there are {', '.join(PIECES)}")
+    folder.mkdir(exist_ok=True)
+    for name in ("__init__", piece):
+        path = folder / f"{name}.py"
+        if not path.exists():
+            path.write_text(reference(name) if name == "__init__" else stub(piece))
+    path = folder / f"{piece}.py"
+    print(f"{path.relative_to(folder.parent)}: yours are {', '.join(PIECES[piece].parts)}")
+    return path
+
+
+# --- the package ----------------------------------------------------------------------------------
+def missing(source: str, parts: tuple[str, ...]) -> list[str]:
+    """The parts that are not there, or still say "your turn"."""
+    defined = functions(source)
+    lines = source.splitlines()
+    return [
+        name
+        for name in parts
+        if name not in defined
+        or any(EMPTY in line for line in [lines[n] for n in body_lines(defined[name])])
+    ]
+
+
+def completed(piece: str, source: str) -> tuple[str, list[str]]:
+    """The student's file with the reference's bodies where the student's are missing, and the
+    names of those."""
+    names = missing(source, PIECES[piece].parts)
+    theirs = reference(piece)
+    defined, lines = functions(theirs), theirs.splitlines()
+    absent = [name for name in names if name not in functions(source)]
+    if absent:
+        raise SyntaxError(f"{piece}.py: {', '.join(absent)} cannot be found any more")
+    bodies = {name: [lines[n] for n in body_lines(defined[name])] for name in names}
+    return with_bodies(source, bodies), names
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports `my_compiler` from the student's folder, and what is not there from the reference."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] != "my_compiler":
+            return None
+        piece = name.partition(".")[2]
+        is_package = not piece
+        if piece and not (REFERENCE / f"{piece}.py").exists():
+            return None
+        spec = importlib.util.spec_from_loader(name, self, is_package=is_package)
+        own_file = self.folder / f"{piece or '__init__'}.py"
+        spec.origin = str(own_file if own_file.exists() else REFERENCE / own_file.name)
+        spec.has_location = True
+        return spec
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        path = Path(module.__spec__.origin)
+        piece = path.stem
+        source = path.read_text()
+        names = []
+        if path.parent == self.folder and piece in PIECES:
+            source, names = completed(piece, source)
+        elif piece in PIECES:
+            names = ["the whole file"]
+        if names:
+            print(f"{piece}.py: the reference stands in for {', '.join(names)}")
+        exec(compile(source, str(path), "exec"), module.__dict__)
+
+
+def own(folder: Path = STUDENT):
+    """The student's package as its files are now; the module `my_compiler`.
+
+    Raises SyntaxError for a file that Python cannot read, with its line."""
+    forget()
+    sys.meta_path.insert(0, Finder(folder))
+    return importlib.import_module("my_compiler")
+
+
+def forget() -> None:
+    """As if it had never been imported."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    for name in [name for name in sys.modules if name.split(".")[0] == "my_compiler"]:
+        del sys.modules[name]

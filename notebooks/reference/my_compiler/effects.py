@@ -1,0 +1,92 @@
+"""Chapter 07: what the function did to objects that live on.
+
+While a frame is evaluated nothing may happen to the program's own objects: the evaluation may
+break off, and the compiled code has to do it again in every call.  So an object from outside is
+an `Outside`, which remembers what was written to it, and answers reads accordingly.  The compiled
+code *replays* the final state, once, after the graph has run.
+
+Every change goes through the `Journal`, which can take changes back: where a function that was
+being inlined turns out not to be capturable, what it did so far must be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .graph import Refused
+
+
+class Outside:
+    """An object that existed before the frame ran.  value: itself.  source: where it is found.
+
+    items: its elements as they are now, once a list or dict was looked at.  written: attributes."""
+
+    def __init__(self, value: Any, source: str) -> None:
+        self.value = value
+        self.source = source
+        self.items: Any = None
+        self.items_changed = False
+        self.written: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return self.source
+
+
+class Journal:
+    """Changes in the order in which they happened, each with what undoes it."""
+
+    def __init__(self) -> None:
+        self.undo: list[Callable[[], Any]] = []
+        self.changed: list[Outside] = []
+
+    def append(self, target: list, value: Any) -> None:
+        target.append(value)
+        self.undo.append(target.pop)
+
+    def set_item(self, target: list | dict, key: Any, value: Any) -> None:
+        before = target.copy()
+        target[key] = value
+
+        def restore() -> None:
+            target.clear()
+            target.extend(before) if isinstance(target, list) else target.update(before)
+
+        self.undo.append(restore)
+
+    def set_attribute(self, target: Outside, name: str, value: Any) -> None:
+        self.note(target)
+        self.set_item(target.written, name, value)
+
+    def note(self, target: Outside) -> None:
+        """It is about to be changed: it has to be replayed."""
+        self.changed.append(target)
+        self.undo.append(self.changed.pop)
+
+    def items_of(self, target: Any) -> Any:
+        """The list or dict to change for `target`, which may be one that the frame has made."""
+        if not isinstance(target, Outside):
+            return target
+        if target.items is None:
+            raise Refused(f"a change of {type(target.value).__name__}")
+        self.note(target)
+        before = target.items_changed
+        target.items_changed = True
+        self.undo.append(lambda: setattr(target, "items_changed", before))
+        return target.items
+
+    def back_to(self, length: int) -> None:
+        """Undo all but the first `length` changes."""
+        while len(self.undo) > length:
+            self.undo.pop()()
+
+
+def replay(target: Outside, found: Any, rebuild: Callable[[Any], Any]) -> None:
+    """Do to the object `found` what was done to `target`.  rebuild: symbolic value -> value."""
+    for name, value in target.written.items():
+        setattr(found, name, rebuild(value))
+    if target.items_changed and isinstance(found, list):
+        found[:] = [rebuild(value) for value in target.items]
+    elif target.items_changed:
+        found.clear()
+        found.update((key, rebuild(value)) for key, value in target.items.items())

@@ -1,0 +1,397 @@
+"""Chapter 02: tensor operations as a graph, and passes over it.
+
+A `Node` is a tensor that does not exist yet.  It behaves like one: arithmetic and methods write
+new nodes into its graph.
+
+    >>> graph = Graph()
+    >>> x = graph.input((2, 3))
+    >>> graph.outputs = [(x * 2).sum(-1)]
+    >>> print(graph)
+    in0 = input (2, 3)
+    mul_1 = mul(in0, 2) (2, 3)
+    sum_2 = sum(mul_1, (1,), False) (2,)
+    return sum_2
+
+Every node has one of the few operations of `EAGER`; what torch offers besides is composed of them
+(`softmax`, `layer_norm`, ... at the end).  There are no writes: a graph is mathematics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .sizes import plain, product
+
+FLOAT = torch.float32
+# What an operation does, by torch's own kernels: (values of its arguments) -> value.
+POINTWISE: dict[str, Callable] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "neg": torch.neg,
+    "exp": torch.exp,
+    "log": torch.log,
+    "tanh": torch.tanh,
+    "sqrt": torch.sqrt,
+    "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=a.dtype)),
+    "eq": torch.eq,
+    "where": torch.where,
+}
+REDUCTIONS: dict[str, Callable] = {"sum": torch.sum, "amax": torch.amax}
+VIEWS: dict[str, Callable] = {
+    "reshape": torch.reshape,
+    "permute": torch.permute,
+    "expand": lambda x, shape: x.expand(shape),
+}
+OTHERS: dict[str, Callable] = {
+    "matmul": torch.matmul,
+    "rows": lambda table, index: F.embedding(index, table),
+    "add_rows": lambda index, rows, count: torch.zeros(count, rows.shape[-1]).index_add(
+        0, index.reshape(-1), rows.reshape(-1, rows.shape[-1])
+    ),
+    "classes": lambda index, count: _checked_classes(index, count),
+    "one_hot": lambda index, count: (index.unsqueeze(-1) == torch.arange(count)).float(),
+}
+EAGER = {**POINTWISE, **REDUCTIONS, **VIEWS, **OTHERS}
+
+
+IGNORED = -100  # a target that cross_entropy leaves out
+
+
+def _checked_classes(index: torch.Tensor, count: int) -> torch.Tensor:
+    """The index itself.  Raises IndexError for a class that there is not."""
+    wrong = (index < 0) & (index != IGNORED) | (index >= count)
+    if wrong.any():
+        raise IndexError(f"Target {index[wrong][0].item()} is out of bounds.")
+    return index
+
+
+class Refused(Exception):
+    """This cannot be captured, or not compiled; the message says why."""
+
+
+class Node:
+    """A tensor of the graph.
+
+    op: the name of its operation, or "input".  args: nodes, numbers, tuples of sizes.
+    shape: ints, or Sizes.  dtype: float32, int64 or bool.
+    """
+
+    def __init__(
+        self, graph: Graph, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.graph = graph
+        self.op = op
+        self.args = args
+        self.shape = shape
+        self.dtype = dtype
+        self.contiguous = True  # in eager mode's memory; views of what is not are another matter
+        self.name = f"{'in' if op == 'input' else op + '_'}{len(graph.nodes)}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The arguments that are nodes."""
+        return [arg for arg in self.args if isinstance(arg, Node)]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    # --- what a tensor can do ---------------------------------------------------------------------
+    def __add__(self, other: Any) -> Node:
+        return self.graph.add("add", self, other)
+
+    def __sub__(self, other: Any) -> Node:
+        return self.graph.add("sub", self, other)
+
+    def __mul__(self, other: Any) -> Node:
+        return self.graph.add("mul", self, other)
+
+    def __truediv__(self, other: Any) -> Node:
+        return self.graph.add("div", self, other)
+
+    def __matmul__(self, other: Node) -> Node:
+        return self.graph.add("matmul", self, other)
+
+    def __neg__(self) -> Node:
+        return self.graph.add("neg", self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Any) -> Node:
+        return -self + other
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return self.graph.add("div", self * 0.0 + other, self)
+
+    def exp(self) -> Node:
+        return self.graph.add("exp", self)
+
+    def log(self) -> Node:
+        return self.graph.add("log", self)
+
+    def tanh(self) -> Node:
+        return self.graph.add("tanh", self)
+
+    def sqrt(self) -> Node:
+        return self.graph.add("sqrt", self)
+
+    def relu(self) -> Node:
+        return self.graph.add("maximum", self, 0.0)
+
+    def sum(self, dim: Any = None, keepdim: bool = False) -> Node:
+        return self.graph.add("sum", self, self.dims(dim), keepdim)
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> Node:
+        return self.graph.add("amax", self, self.dims(dim), keepdim)
+
+    def mean(self, dim: Any = None, keepdim: bool = False) -> Node:
+        count = product(self.shape[d] for d in self.dims(dim))
+        return self.sum(dim, keepdim) / count
+
+    def reshape(self, *shape: Any) -> Node:
+        is_one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
+        wanted = tuple(shape[0]) if is_one else shape
+        known = product(size for size in wanted if size != -1)
+        missing = product(self.shape) // known
+        return self.graph.add("reshape", self, tuple(missing if n == -1 else n for n in wanted))
+
+    def view(self, *shape: Any) -> Node:
+        if not self.contiguous:
+            raise Refused("a view of a tensor that may not be contiguous")
+        return self.reshape(*shape)
+
+    def permute(self, *order: int) -> Node:
+        return self.graph.add("permute", self, self.dims(order))
+
+    def transpose(self, first: int, second: int) -> Node:
+        order = list(range(self.ndim))
+        first, second = self.dims((first, second))
+        order[first], order[second] = second, first
+        return self.permute(*order)
+
+    def expand(self, shape: tuple[int, ...]) -> Node:
+        return self.graph.add("expand", self, shape)
+
+    def unsqueeze(self, dim: int) -> Node:
+        dim %= self.ndim + 1
+        return self.reshape(*self.shape[:dim], 1, *self.shape[dim:])
+
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
+    def dims(self, dim: Any) -> tuple[int, ...]:
+        """Dimensions as a tuple, counted from 0; None means all of them."""
+        if dim is None:
+            return tuple(range(self.ndim))
+        return tuple(
+            plain(d) % self.ndim for d in (dim if isinstance(dim, (tuple, list)) else (dim,))
+        )
+
+
+class Graph:
+    """Nodes in the order in which they are computed, and which of them are wanted."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.outputs: list[Node] = []
+
+    @property
+    def inputs(self) -> list[Node]:
+        return [node for node in self.nodes if node.op == "input"]
+
+    def input(self, shape: tuple[int, ...], dtype: torch.dtype = FLOAT) -> Node:
+        return self._append("input", (), tuple(shape), dtype)
+
+    def add(self, op: str, *args: Any) -> Node:
+        """A new node.  Raises Refused for arguments that eager would refuse, or promote."""
+        shape, dtype = RESULTS[op](*args)
+        node = self._append(op, args, tuple(shape), dtype)
+        follows = op in POINTWISE or op == "reshape"  # eager keeps the order of strides
+        moved = (
+            op in ("permute", "expand") or follows and not all(n.contiguous for n in node.inputs)
+        )
+        node.contiguous = not moved
+        return node
+
+    def _append(self, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> Node:
+        self.nodes.append(Node(self, op, args, shape, dtype))
+        return self.nodes[-1]
+
+    def __str__(self) -> str:
+        lines = [f"{n} = {n.op}({', '.join(map(str, n.args))}) {n.shape}" for n in self.nodes]
+        return "\n".join([*lines, f"return {', '.join(map(str, self.outputs))}"])
+
+    def run(self, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for these inputs, by torch's kernels: what a compiled graph must equal."""
+        values: dict[Node, Any] = dict(zip(self.inputs, tensors, strict=True))
+        for node in self.nodes:
+            if node.op != "input":
+                args = (values[a] if isinstance(a, Node) else a for a in node.args)
+                values[node] = EAGER[node.op](*args)
+        return [values[node] for node in self.outputs]
+
+
+# --- shapes and dtypes of results -----------------------------------------------------------------
+Result = tuple[tuple[int, ...], torch.dtype]
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape: from the right, sizes are equal or 1."""
+    result: list[int] = []
+    for place in range(1, max(map(len, shapes), default=0) + 1):
+        size = 1
+        for shape in shapes:
+            if place > len(shape) or shape[-place] == 1:
+                continue
+            if size != 1 and size != shape[-place]:
+                raise Refused(f"shapes {shapes} do not fit")
+            size = shape[-place] if size == 1 else size
+        result.insert(0, size)
+    return tuple(result)
+
+
+def _pointwise(*args: Any) -> Result:
+    nodes = [arg for arg in args if isinstance(arg, Node)]
+    dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
+    if len(dtypes) != 1 or any(isinstance(a, bool) for a in args):
+        raise Refused("mixed dtypes: promotion is not in this compiler")
+    dtype = dtypes.pop()
+    if dtype != FLOAT:
+        raise Refused(f"arithmetic of {dtype}")
+    return broadcast(*(node.shape for node in nodes)), dtype
+
+
+def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
+    if x.dtype != FLOAT or not dims:
+        raise Refused("a reduction of integers, or over nothing")
+    if any(x.shape[d] == 0 for d in dims):
+        raise Refused("a reduction over no element")
+    kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
+    return tuple(kept), x.dtype
+
+
+def _matmul(a: Node, b: Node) -> Result:
+    if a.ndim < 2 or b.ndim < 2 or a.dtype != FLOAT or b.dtype != FLOAT:
+        raise Refused("a product of vectors, or of integers")
+    if a.shape[-1] != b.shape[-2]:
+        raise Refused(f"shapes {a.shape} and {b.shape} cannot be multiplied")
+    return (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype
+
+
+RESULTS: dict[str, Callable[..., Result]] = {
+    **dict.fromkeys(POINTWISE, _pointwise),
+    "eq": lambda a, b: (_pointwise(a, b)[0], torch.bool),
+    "where": lambda *args: (broadcast(*(a.shape for a in args if isinstance(a, Node))), FLOAT),
+    **dict.fromkeys(REDUCTIONS, _reduction),
+    "reshape": lambda x, shape: (_same_count(x, shape), x.dtype),
+    "permute": lambda x, order: (tuple(x.shape[d] for d in order), x.dtype),
+    "expand": lambda x, shape: (broadcast(x.shape, shape), x.dtype),
+    "matmul": _matmul,
+    "rows": lambda table, index: ((*index.shape, table.shape[1]), table.dtype),
+    "add_rows": lambda index, rows, count: ((count, rows.shape[-1]), rows.dtype),
+    "classes": lambda index, count: (index.shape, index.dtype),
+    "one_hot": lambda index, count: ((*index.shape, count), FLOAT),
+}
+
+
+def _same_count(x: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if product(x.shape) != product(shape):
+        raise Refused(f"shape {x.shape} cannot become {shape}")
+    return shape
+
+
+# --- passes ---------------------------------------------------------------------------------------
+def without_dead_code(graph: Graph) -> None:
+    """Keep the inputs, and what an output needs."""
+    needed = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(node.inputs)
+    graph.nodes = [node for node in graph.nodes if node in needed or node.op == "input"]
+
+
+def without_repetition(graph: Graph) -> None:
+    """Equal operations on equal arguments are computed once.  (Nothing in a graph writes, so
+    nothing lies between them; and 1, 1.0 and True are three different arguments.)"""
+    first: dict[Any, Node] = {}
+    instead: dict[Node, Node] = {}
+    for node in graph.nodes:
+        node.args = tuple(instead.get(a, a) if isinstance(a, Node) else a for a in node.args)
+        key = node.op, tuple((type(arg), arg) for arg in node.args)
+        instead[node] = node if node.op == "input" else first.setdefault(key, node)
+    graph.nodes = [node for node in graph.nodes if instead[node] is node]
+    graph.outputs = [instead[node] for node in graph.outputs]
+
+
+def optimize(graph: Graph) -> None:
+    without_repetition(graph)
+    without_dead_code(graph)
+
+
+# --- what is composed of the operations above -----------------------------------------------------
+def softmax(x: Node, dim: int = -1) -> Node:
+    e = (x - x.amax(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+def layer_norm(
+    x: Node, shape: Any, weight: Node | None = None, bias: Node | None = None, eps: float = 1e-5
+) -> Node:
+    if len(tuple(shape)) != 1:
+        raise Refused("layer_norm over several dimensions")
+    centred = x - x.mean(-1, keepdim=True)
+    result = centred / ((centred * centred).mean(-1, keepdim=True) + eps).sqrt()
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+def gelu(x: Node, approximate: str = "none") -> Node:
+    if approximate != "tanh":
+        raise Refused("gelu without approximate='tanh'")
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+    return 0.5 * x * (inner.tanh() + 1.0)
+
+
+def linear(x: Node, weight: Node, bias: Node | None = None) -> Node:
+    result = x @ weight.transpose(0, 1)
+    return result if bias is None else result + bias
+
+
+def embedding(
+    index: Node,
+    table: Node,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Node:
+    if padding_idx is not None or max_norm is not None or scale_grad_by_freq or sparse:
+        raise Refused("an embedding with one of its options")
+    return table.graph.add("rows", table, index)
+
+
+def cross_entropy(logits: Node, target: Node) -> Node:
+    if logits.ndim != 2 or target.ndim != 1:
+        raise Refused("cross_entropy of other shapes than (n, classes) and (n,)")
+    shifted = logits - logits.amax(-1, keepdim=True)
+    log_sum = shifted.exp().sum(-1).log()
+    count = logits.shape[-1]
+    chosen = logits.graph.add("one_hot", logits.graph.add("classes", target, count), count)
+    counts = chosen.sum(-1)  # 1, or 0 for a target that is ignored
+    return ((log_sum - (shifted * chosen).sum(-1)) * counts).sum() / counts.sum()
+
+
+def where(condition: Node, a: Any, b: Any) -> Node:
+    return condition.graph.add("where", condition, a, b)

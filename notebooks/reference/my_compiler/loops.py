@@ -1,0 +1,259 @@
+"""Chapter 09: operations as loops.
+
+`lower` turns a graph into steps.  A `Loop` computes one stored tensor, the `Buffer`, element by
+element; an `Extern` calls a kernel of torch (matrix products, and what else has no loop here).
+
+A node that is no step of its own is *inlined*: it is kept as a function from an index to an
+expression.  Calling that function with symbols as the index writes the expression down, through
+all inlined nodes that lie before it.  (miniinductor calls this define-by-run.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .graph import OTHERS, POINTWISE, VIEWS, Graph, Node
+from .sizes import product, text_of
+
+Index = tuple[str, ...]  # one text for each dimension: "i0", "i1", ..., "c" for the last, or "0"
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A contiguous tensor in memory.  base: the one whose memory it shares under another shape."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    base: Buffer | None = None
+
+    @property
+    def root(self) -> Buffer:
+        return self.base.root if self.base else self
+
+    @property
+    def sizes(self) -> str:
+        """Its shape as a text."""
+        return "(" + "".join(f"{text_of(size)}, " for size in self.shape) + ")"
+
+
+@dataclass(frozen=True)
+class Load:
+    """An element of a buffer."""
+
+    buffer: Buffer
+    index: Index
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A pointwise operation on expressions and numbers; "index": the number of a column."""
+
+    op: str
+    args: tuple[Any, ...]
+
+
+Expression = Load | Apply | float | int
+Inlined = Callable[[Index], Expression]
+
+
+@dataclass(eq=False)
+class Loop:
+    """For all rows: for all columns: store `value`, or add it up ("sum", "amax") for the row."""
+
+    buffer: Buffer
+    rows: tuple[int, ...]
+    columns: int
+    reduction: str | None
+    value: Expression
+
+    @property
+    def row_index(self) -> Index:
+        return tuple(f"i{number}" for number in range(len(self.rows)))
+
+    @property
+    def store_index(self) -> Index:
+        """Where in the buffer the result lies."""
+        if len(self.buffer.shape) == len(self.rows):
+            return self.row_index
+        return (*self.row_index, "0" if self.reduction else "c")
+
+
+@dataclass(eq=False)
+class Extern:
+    """A call of a torch kernel.  args: texts of the wrapper, in which buffers are variables."""
+
+    buffer: Buffer
+    op: str
+    args: list[str]
+    reads: list[Buffer]
+
+
+Step = Loop | Extern
+
+
+def loads(value: Any) -> list[Load]:
+    """All elements that an expression reads."""
+    if isinstance(value, Load):
+        return [value]
+    if isinstance(value, Apply):
+        return [load for arg in value.args for load in loads(arg)]
+    return []
+
+
+def operations(value: Any) -> int:
+    """How many operations an expression consists of."""
+    return 1 + sum(map(operations, value.args)) if isinstance(value, Apply) else 0
+
+
+class Lowering:
+    """A graph on its way to steps.  stored: nodes that lie in memory; inlined: the others."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.steps: list[Step] = []
+        self.stored: dict[Node, Buffer] = {}
+        self.inlined: dict[Node, Inlined] = {}
+        self.users: dict[Node, int] = dict.fromkeys(graph.nodes, 0)
+        for node in graph.nodes:
+            for arg in node.inputs:
+                self.users[arg] += 1
+        for number, node in enumerate(graph.inputs):
+            self.stored[node] = Buffer(f"in{number}", node.shape, node.dtype)
+
+    def run(self) -> list[Buffer]:
+        """Write all steps; the buffers of the outputs."""
+        for node in self.graph.nodes:
+            if node.op != "input":
+                self.lower(node)
+        return [self.store(node) for node in self.graph.outputs]
+
+    def lower(self, node: Node) -> None:
+        if node.op in VIEWS or node.op == "one_hot":
+            self.inlined[node] = getattr(self, node.op)(node)
+        elif node.op in POINTWISE:
+            self.inlined[node] = self.pointwise(node)
+            if self.users[node] > 1 and self.is_dear(node):
+                self.store(node)
+        elif node.op in OTHERS or not self.is_over_columns(node):
+            self.extern(node)
+        else:
+            self.reduction(node)
+
+    def is_dear(self, node: Node) -> bool:
+        """Too much to be computed once for every reader."""
+        index = tuple(f"i{n}" for n in range(node.ndim))
+        return node.op in ("exp", "log", "tanh", "sqrt", "div") or (
+            operations(self.inlined[node](index)) > 4
+        )
+
+    # --- inlined nodes ----------------------------------------------------------------------------
+    def element(self, value: Any, index: Index) -> Expression:
+        """The element of a node, or of a number, that a result needs at `index`."""
+        if not isinstance(value, Node):
+            return value
+        own = index[len(index) - value.ndim :]
+        pairs = zip(own, value.shape, strict=True)
+        own = tuple("0" if size == 1 else i for i, size in pairs)
+        if value in self.stored:
+            return Load(self.stored[value], own)
+        return self.inlined[value](own)
+
+    def pointwise(self, node: Node) -> Inlined:
+        return lambda index: Apply(node.op, tuple(self.element(a, index) for a in node.args))
+
+    def permute(self, node: Node) -> Inlined:
+        x, order = node.args
+        return lambda index: self.element(
+            x, tuple(index[order.index(dim)] for dim in range(len(order)))
+        )
+
+    def expand(self, node: Node) -> Inlined:
+        return lambda index: self.element(node.args[0], index)
+
+    def one_hot(self, node: Node) -> Inlined:
+        def element(index: Index) -> Expression:
+            chosen = self.element(node.args[0], index[:-1])
+            return Apply("is_index", (chosen, Apply("index", (index[-1],))))
+
+        return element
+
+    def reshape(self, node: Node) -> Inlined:
+        """Dimensions of size 1 come and go for nothing; anything else is the same memory under
+        another shape, so that the source has to lie in memory."""
+        x, shape = node.args
+        places = [dim for dim, size in enumerate(shape) if size != 1]
+        own = [dim for dim, size in enumerate(x.shape) if size != 1]
+        if [text_of(shape[d]) for d in places] != [text_of(x.shape[d]) for d in own]:
+            source = self.store(x)
+            buffer = Buffer(source.name, node.shape, node.dtype, source)
+            self.stored[node] = buffer
+            return lambda index: Load(buffer, index)
+
+        def element(index: Index) -> Expression:
+            new = dict(zip(own, (index[dim] for dim in places), strict=True))
+            return self.element(x, tuple(new.get(dim, "0") for dim in range(x.ndim)))
+
+        return element
+
+    # --- steps ------------------------------------------------------------------------------------
+    def buffer(self, node: Node) -> Buffer:
+        self.stored[node] = Buffer(f"buf{len(self.steps)}", node.shape, node.dtype)
+        return self.stored[node]
+
+    def store(self, node: Node) -> Buffer:
+        """The buffer of a node; a loop is written for it if it has none."""
+        if node not in self.stored:
+            rows, columns = node.shape[:-1], node.shape[-1] if node.shape else 1
+            index = (*(f"i{n}" for n in range(len(rows))), "c")[: node.ndim]
+            index = tuple(
+                "0" if size == 1 else i for i, size in zip(index, node.shape, strict=True)
+            )
+            value = self.inlined[node](index)
+            self.steps.append(Loop(self.buffer(node), rows, columns, None, value))
+        return self.stored[node]
+
+    def is_over_columns(self, node: Node) -> bool:
+        """Does it reduce the last dimension, and only that?"""
+        x, dims, _ = node.args
+        return dims == (x.ndim - 1,)
+
+    def reduction(self, node: Node) -> None:
+        x = node.args[0]
+        rows, columns = x.shape[:-1], x.shape[-1]
+        index = (*(f"i{n}" for n in range(len(rows))), "c")
+        value = self.element(x, index)
+        self.steps.append(Loop(self.buffer(node), rows, columns, node.op, value))
+
+    def extern(self, node: Node) -> None:
+        reads: list[Buffer] = []
+        args = [self.operand(arg, reads) for arg in node.args]
+        self.steps.append(Extern(self.buffer(node), node.op, args, reads))
+
+    def operand(self, value: Any, reads: list[Buffer]) -> str:
+        """An argument of a torch kernel, as a text.  Views cost nothing there."""
+        if isinstance(value, tuple):
+            return "(" + "".join(f"{text_of(item)}, " for item in value) + ")"
+        if not isinstance(value, Node):
+            return text_of(value) if type(value) is not bool else str(value)
+        if value not in self.stored and value.op in ("permute", "expand"):
+            x, how = value.args
+            return f"{self.operand(x, reads)}.{value.op}({self.operand(how, reads)})"
+        buffer = self.store(value)
+        reads.append(buffer.root)
+        return f"{buffer.name}.view({buffer.sizes})" if buffer.base else buffer.name
+
+
+def lower(graph: Graph) -> tuple[list[Step], list[Buffer]]:
+    """The steps of a graph in an order in which they may run, and the buffers of its outputs."""
+    lowering = Lowering(graph)
+    outputs = lowering.run()
+    return lowering.steps, outputs
+
+
+def bytes_of(buffer: Buffer) -> int:
+    return int(product(buffer.shape)) * buffer.dtype.itemsize

@@ -1,0 +1,179 @@
+"""Chapter 13: memory, and the program that calls the kernels.
+
+The *wrapper* is a Python function that allocates buffers, calls the kernels in their order, and
+lets go of every buffer behind its last reader.  A buffer whose last reader has run is used again
+by the next one of the same size: memory that has just been used still lies in the cache.
+
+`compile_graph` makes the whole: one program, or, where gradients are wanted, one for each half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from miniinductor.runtime.build import build_kernels
+
+from .autograd import cut, differentiate, part
+from .cpp import Writer, stored_buffers
+from .fusion import Kernel, Unit, fuse, writes
+from .graph import EAGER, Graph, Node, optimize
+from .loops import Buffer, lower
+from .sizes import Size, product, text_of
+
+
+def symbols_of(graph: Graph) -> list[str]:
+    """The names of the symbols in its shapes."""
+    texts = {text_of(size) for node in graph.nodes for size in node.shape if isinstance(size, Size)}
+    words = " ".join(texts).replace("(", " ").replace(")", " ").split()
+    return sorted({word for word in words if word.startswith("s")})
+
+
+class Program:
+    """A compiled graph: call it with a list of tensors, and with {symbol: size}.
+
+    units: its kernels.  sources: their C++.  source: the wrapper."""
+
+    def __init__(self, graph: Graph) -> None:
+        optimize(graph)
+        self.graph = graph
+        self.symbols = symbols_of(graph)
+        steps, self.outputs = lower(graph)
+        self.units = fuse(steps)
+        self.sources: list[str] = []
+        self.memory = Memory(self.units, self.outputs)
+        self.source = self.wrapper()
+        kernels = build_kernels([(source, "kernel") for source in self.sources])
+        variables = {f"kernel{number}": kernel for number, kernel in enumerate(kernels)}
+        variables |= {"torch": torch, "EAGER": EAGER}
+        exec(compile(self.source, "<wrapper>", "exec"), variables)
+        self.function: Callable = variables["call"]
+
+    def __call__(self, tensors: list[torch.Tensor], sizes: dict[str, int]) -> list[torch.Tensor]:
+        plain = [tensor.detach().contiguous() for tensor in tensors]
+        with torch.no_grad():
+            return self.function(*plain, *(sizes[name] for name in self.symbols))
+
+    def wrapper(self) -> str:
+        names = [f"in{number}" for number in range(len(self.graph.inputs))]
+        lines = [f"def call({', '.join([*names, *self.symbols])}):"]
+        for number, unit in enumerate(self.units):
+            lines += self.call_of(unit)
+            lines += [f"    del {name}" for name in self.memory.dead_after(number)]
+        results = [
+            f"{out.name}.view({out.sizes})" if out.base else out.name for out in self.outputs
+        ]
+        return "\n".join([*lines, f"    return [{', '.join(results)}]", ""])
+
+    def call_of(self, unit: Unit) -> list[str]:
+        if not isinstance(unit, Kernel):
+            return [f"    {unit.buffer.name} = EAGER[{unit.op!r}]({', '.join(unit.args)})"]
+        stored = stored_buffers(unit, self.memory.read_elsewhere(unit))
+        writer = Writer(unit, stored, self.symbols)
+        kernel = f"kernel{len(self.sources)}"
+        self.sources.append(writer.source())
+        lines = [
+            f"    {buffer.name} = {self.memory.take(buffer)}"
+            for buffer in unit.writes
+            if buffer in stored
+        ]
+        arguments = [*(buffer.name for buffer in writer.buffers), *self.symbols]
+        return [*lines, f"    {kernel}({', '.join(arguments)})"]
+
+
+class Memory:
+    """Which buffers are alive when, and which memory can be used again."""
+
+    def __init__(self, units: list[Unit], outputs: list[Buffer]) -> None:
+        self.units = units
+        self.outputs = {buffer.root for buffer in outputs}
+        self.last: dict[Buffer, int] = {}
+        for number, unit in enumerate(units):
+            for buffer in [*unit.reads, *writes(unit)]:
+                self.last[buffer.root] = number
+        self.owned: dict[str, Buffer] = {}  # buffers in memory that this program has made
+        self.free: list[Buffer] = []
+
+    def read_elsewhere(self, kernel: Kernel) -> set[Buffer]:
+        others = (unit.reads for unit in self.units if unit is not kernel)
+        return {buffer for reads in others for buffer in reads} | self.outputs
+
+    def take(self, buffer: Buffer) -> str:
+        """The text that gives memory to a buffer: a free one of its size, or a new one."""
+        self.owned[buffer.name] = buffer
+        for other in self.free:
+            if size_of(other) == size_of(buffer) and other.dtype == buffer.dtype:
+                self.free.remove(other)
+                return f"{other.name}.view({buffer.sizes})"
+        return f"torch.empty({buffer.sizes}, dtype={buffer.dtype})"
+
+    def dead_after(self, number: int) -> list[str]:
+        """Variables that nobody reads behind unit `number`.  Memory that may be used again keeps
+        its name until then."""
+        ended = [b for b, last in self.last.items() if last == number and b not in self.outputs]
+        self.free += [buffer for buffer in ended if buffer.name in self.owned]
+        made_by_torch = {u.buffer for u in self.units[: number + 1] if not isinstance(u, Kernel)}
+        return [buffer.name for buffer in ended if buffer in made_by_torch]
+
+
+def size_of(buffer: Buffer) -> str:
+    return text_of(product(buffer.shape))
+
+
+# --- with gradients -------------------------------------------------------------------------------
+class Differentiable:
+    """Two programs, one for each half, behind one function that autograd knows."""
+
+    def __init__(self, graph: Graph, wanted: list[Node]) -> None:
+        inputs, outputs = list(graph.inputs), list(graph.outputs)
+        tangents, gradients = differentiate(graph, wanted)
+        graph.outputs = [*outputs, *(g for g in gradients if g is not None)]
+        optimize(graph)
+        outputs, found = graph.outputs[: len(outputs)], graph.outputs[len(outputs) :]
+        self.places = [
+            inputs.index(node) for node, g in zip(wanted, gradients, strict=True) if g is not None
+        ]
+        self.joint = str(graph)
+        self.saved = cut(graph, tangents, found)
+        self.forward = Program(part(graph, inputs, [*outputs, *self.saved]))
+        self.backward = Program(part(graph, [*self.saved, *tangents], found))
+        self.count = len(outputs)
+        depends = set(wanted)
+        for node in graph.nodes:
+            if depends.intersection(node.inputs):
+                depends.add(node)
+        self.fixed = [place for place, out in enumerate(outputs) if out not in depends]
+
+    def __call__(self, tensors: list[torch.Tensor], sizes: dict[str, int]) -> list[torch.Tensor]:
+        return list(Boundary.apply(self, sizes, *tensors))
+
+
+class Boundary(torch.autograd.Function):
+    """Where autograd meets a compiled graph."""
+
+    @staticmethod
+    def forward(ctx: Any, halves: Differentiable, sizes: dict[str, int], *tensors: Any) -> Any:
+        results = halves.forward(list(tensors), sizes)
+        ctx.halves, ctx.sizes, ctx.number = halves, sizes, len(tensors)
+        ctx.save_for_backward(*results[halves.count :])
+        ctx.mark_non_differentiable(*(results[place] for place in halves.fixed))
+        return tuple(results[: halves.count])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        found = ctx.halves.backward([*ctx.saved_tensors, *tangents], ctx.sizes)
+        gradients: list[Any] = [None] * ctx.number
+        for place, gradient in zip(ctx.halves.places, found, strict=True):
+            gradients[place] = gradient
+        return (None, None, *gradients)
+
+
+def compile_graph(graph: Graph, examples: list[torch.Tensor]) -> Program | Differentiable:
+    """A program for the graph, which autograd can go through if an input requires gradients."""
+    pairs = zip(graph.inputs, examples, strict=True)
+    wanted = [node for node, example in pairs if example.requires_grad]
+    if wanted and graph.outputs and torch.is_grad_enabled():
+        return Differentiable(graph, wanted)
+    return Program(graph)

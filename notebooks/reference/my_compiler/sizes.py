@@ -1,0 +1,116 @@
+"""Chapter 14: a size that may be another one in the next call.
+
+A `Size` is an ordinary int that remembers how it was computed.  Whoever compares it makes the
+answer a *fact*, on which the compiled program relies from then on, and which the guard checks.
+
+    >>> facts = []
+    >>> n = Size(8, "s0", facts)
+    >>> n * 2 + 1
+    17 (s0 * 2 + 1)
+    >>> n > 4, facts
+    (True, ['s0 > 4'])
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class Size(int):
+    """value: what it is in this call.  text: how it is computed.  facts: where comparisons go."""
+
+    text: str
+    facts: list[str]
+
+    def __new__(cls, value: int, text: str, facts: list[str]) -> Size:
+        size = super().__new__(cls, value)
+        size.text = text
+        size.facts = facts
+        return size
+
+    def __repr__(self) -> str:
+        return f"{int(self)} ({self.text})"
+
+    def fixed(self) -> int:
+        """Its value as a plain number, which the compiled program then relies on."""
+        self.facts.append(f"{self.text} == {int(self)}")
+        return int(self)
+
+    __hash__ = int.__hash__
+
+
+class Shape(tuple):
+    """The shape of a tensor that does not exist yet; outside it is a torch.Size again."""
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return Shape(found) if isinstance(key, slice) else found
+
+
+def plain(value: Any) -> Any:
+    """`value`, where only a number will do."""
+    return value.fixed() if isinstance(value, Size) else value
+
+
+def text_of(size: int) -> str:
+    """A size as it is written in a kernel: a number, or the way to compute it."""
+    return size.text if isinstance(size, Size) else str(int(size))
+
+
+def _computed(symbol: str, function: Callable[[int, int], int], swapped: bool) -> Any:
+    """The method of Size for an arithmetic operator."""
+
+    def method(self: Size, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        if symbol == "*" and int(other) == 1 and not isinstance(other, Size):
+            return self
+        left, right = (other, self) if swapped else (self, other)
+        value = function(int(left), int(right))
+        return Size(value, f"({text_of(left)} {symbol} {text_of(right)})", self.facts)
+
+    return method
+
+
+def _compared(symbol: str, function: Callable[[int, int], bool]) -> Any:
+    """The method of Size for a comparison: its answer is a fact."""
+
+    def method(self: Size, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        answer = function(int(self), int(other))
+        if text_of(self) != text_of(other):
+            fact = f"{text_of(self)} {symbol} {text_of(other)}"
+            self.facts.append(fact if answer else f"not ({fact})")
+        return answer
+
+    return method
+
+
+for _symbol, _name, _function in [
+    ("+", "add", operator.add),
+    ("-", "sub", operator.sub),
+    ("*", "mul", operator.mul),
+    ("//", "floordiv", operator.floordiv),
+    ("%", "mod", operator.mod),
+]:
+    setattr(Size, f"__{_name}__", _computed(_symbol, _function, swapped=False))
+    setattr(Size, f"__r{_name}__", _computed(_symbol, _function, swapped=True))
+
+for _symbol, _name, _answer in [
+    ("==", "eq", operator.eq),
+    ("!=", "ne", operator.ne),
+    ("<", "lt", operator.lt),
+    ("<=", "le", operator.le),
+    (">", "gt", operator.gt),
+    (">=", "ge", operator.ge),
+]:
+    setattr(Size, f"__{_name}__", _compared(_symbol, _answer))
+
+
+def product(sizes: Iterable[int]) -> int:
+    """Of all of them; 1 for none."""
+    return functools.reduce(operator.mul, sizes, 1)

@@ -1,0 +1,101 @@
+"""The census of kernels: its cases are what their names say, its sample is fair, what it concludes
+follows from the rows; no test depends on a time."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from minidynamo.bench import census
+from minidynamo.bench.census_grid import CLASSES, IN_THE_ISSUE, Case, Spec, grid
+
+
+def test_every_case_has_a_name_of_its_own_and_some_are_held_out():
+    for device in ("cpu", "cuda"):
+        cases = grid(device)
+        assert {case.kind for case in cases.values()} == set(CLASSES) >= set(IN_THE_ISSUE)
+        for kind in CLASSES:
+            found = [case.is_held_out for case in cases.values() if case.kind == kind]
+            assert len(found) >= 20 and not all(found), kind
+
+
+def test_inputs_are_the_same_in_every_process_and_have_their_layout():
+    spec = Spec((2, 3, 4, 5), torch.bfloat16, "last")
+    one, two = spec.tensor("cpu", 3), spec.tensor("cpu", 3)
+    assert one.equal(two) and one.shape == (2, 3, 4, 5) and one.dtype == torch.bfloat16
+    assert one.is_contiguous(memory_format=torch.channels_last)
+    assert Spec((4, 6), layout="permuted").tensor("cpu", 0).stride() == (1, 4)
+    assert Spec((9,), torch.int64, high=3).tensor("cpu", 0).max() < 3
+
+
+def test_every_beginning_is_a_fair_sample():
+    ordered = census.in_fair_order(grid("cpu").values(), seed=5)
+    first = [case.kind for case in ordered[: len(CLASSES)]]
+    assert sorted(first) == sorted(CLASSES) and set(first[: len(IN_THE_ISSUE)]) == set(IN_THE_ISSUE)
+    again, other = (census.in_fair_order(grid("cpu").values(), seed) for seed in (5, 6))
+    names, same, others = ([case.name for case in found] for found in (ordered, again, other))
+    assert names == same != others and sorted(names) == sorted(others)
+
+
+def test_a_row_says_what_moved_and_a_wrong_one_has_no_time(monkeypatch):
+    import minidynamo
+
+    case = Case("mine", "one", lambda x, r: x * r, (Spec((64, 32)), Spec((32,))))
+    with torch.no_grad():
+        row = census.measure(case, "cpu", peer=False, budget=0)
+        assert row["least bytes"] == row["bytes"] == 4 * (64 * 32 * 2 + 32)
+        assert row["kernels"] == 1 and not row["eager kernels"] and "eager / ours" in row
+        assert isinstance(census.why(row, "cpu"), str)
+        monkeypatch.setattr(minidynamo, "compile", lambda f: lambda x, r: f(x, r) + 1)
+        row = census.measure(case, "cpu", peer=False, budget=0)
+        assert "ours" in row["wrong"] and "ours" not in row["seconds"]
+        assert "wrong" in census.why(row, "cpu")
+
+
+def test_broadcast_axes_are_counted_once_and_gathers_by_their_rows():
+    assert census.size(torch.zeros(1, 8).expand(100, 8)) == 32
+    case = next(c for c in grid("cpu").values() if "gather/embedding/fp32/(50000, 256)" == c.name)
+    [_, index] = case.specs
+    assert case.reads == index.shape[0] * (256 * 4 + 8)
+
+
+def test_each_class_weighs_the_same():
+    rows = [
+        {"name": f"{kind}{n}", "class": kind, "torch.compile / ours": (value,) * 3}
+        for kind, value, count in (("a", 0.5, 1), ("b", 2.0, 99))
+        for n in range(count)
+    ]
+    found = census.summary(rows)
+    assert found["geometric mean over classes"] == pytest.approx(1.0)
+    assert found["5th percentile"] == 2.0 and found["worst"][0] == "a0"
+    assert found["below 0.85"] == 1
+
+
+@pytest.mark.parametrize("kind", sorted(CLASSES))
+def test_the_cases_of_a_class_run(kind):
+    """On meta tensors (that ours computes them rightly is the census's own check)."""
+    for name, function, specs in itertools.islice(CLASSES[kind](1, "cpu"), 0, None, 7):
+        with torch.device("meta"):
+            inputs = [torch.empty(spec.shape, dtype=spec.dtype) for spec in specs]
+        assert census.tensors_of(function(*inputs)), name
+
+
+def test_workers_answer_for_each_case(tmp_path):
+    """(one process; the parent's part of the protocol)"""
+    from minidynamo.bench.census_worker import Workers
+
+    class Answering(Workers):
+        def start(self):
+            code = "import sys\nfor line in sys.stdin: print('{\"ours\": 1.0}', flush=True)"
+            pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            return subprocess.Popen([sys.executable, "-S", "-c", code], **pipes)
+
+    (tmp_path / "x.best").write_text("")
+    with Answering("cpu", 1, str(tmp_path), 2) as workers:
+        found = workers.compile([("a", True), ("b", True), ("c", False)], until=1e18)
+        assert json.loads(json.dumps(found)) == {name: {"ours": 1.0} for name in "abc"}
+        assert not (tmp_path / "x.best").exists()
+        assert workers.compile([("a", True)], until=0) == {}

@@ -1,0 +1,310 @@
+"""The reference of the course's own compiler (notebooks/reference/my_compiler)."""
+
+import copy
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks" / "reference"))
+
+import my_compiler  # noqa: E402
+from gpt import GPT  # noqa: E402
+from my_compiler import autograd  # noqa: E402
+from my_compiler.fusion import fuse  # noqa: E402
+from my_compiler.gpu import TritonWriter  # noqa: E402
+from my_compiler.graph import EAGER, Graph, Node, layer_norm, softmax  # noqa: E402
+from my_compiler.loops import lower  # noqa: E402
+from my_compiler.program import Program  # noqa: E402
+
+torch.manual_seed(0)
+
+
+def same(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def both(function, *calls, state=lambda: None):
+    """Each call's arguments, in plain Python and compiled; `state` is compared behind each."""
+    compiled = my_compiler.compile(function)
+    for make in calls:
+        plain, ours = make(), make()
+        same((compiled(*ours), ours, state()), (function(*plain), plain, state()))
+    return compiled.compiler
+
+
+# --- capture --------------------------------------------------------------------------------------
+SCALE = 2.0
+
+
+def chain(x):
+    return (x * SCALE).tanh() + 1
+
+
+def with_a_print(x, log):
+    y = x.exp()
+    log.append(y.shape[0])
+    print("between")
+    return y + len(log)
+
+
+def with_a_branch(x):
+    y = x * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def with_a_loop_that_breaks(x, log):
+    for scale in (1, 2, 3):
+        x = x * scale
+        print(scale)
+        log.append(x)
+    return x, log
+
+
+def within_a_call(x):
+    return torch.tanh(x.exp().cumsum(0) + x)
+
+
+def changes_a_dict(x, table):
+    table["seen"] = table["seen"] + 1
+    return x * table["seen"]
+
+
+def views(x):
+    y = x + 1
+    return x, y, y.view(-1), x.transpose(0, 1)
+
+
+def X():
+    return torch.arange(6.0).reshape(2, 3) - 2
+
+
+CASES = [
+    (chain, lambda: (X(),), 1),
+    (with_a_print, lambda: (X(), [1]), 2),
+    (with_a_branch, lambda: (X(),), 3),
+    (with_a_branch, lambda: (X() + 9,), 3),
+    (with_a_loop_that_breaks, lambda: (X(), []), 4),
+    (within_a_call, lambda: (X(),), 2),
+    (changes_a_dict, lambda: (X(), {"seen": 0}), 1),
+    (views, lambda: (X(),), 1),
+]
+
+
+@pytest.mark.parametrize("function, make, entries", CASES)
+def test_programs(function, make, entries):
+    compiler = both(function, make, make)
+    own = [entry for entry in compiler.entries if entry.code.co_filename == __file__]
+    assert len(own) == entries, compiler.left_alone
+
+
+def test_views_share_memory_as_in_python():
+    x = X()
+    own, y, flat, turned = my_compiler.compile(views)(x)
+    assert own is x and turned.data_ptr() == x.data_ptr() and flat.data_ptr() == y.data_ptr()
+
+
+def test_what_a_guard_checks(monkeypatch):
+    compiled = my_compiler.compile(chain)
+    same(compiled(X()), chain(X()))
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    same(compiled(X()), chain(X()))
+    monkeypatch.setattr(Node, "__doc__", "")  # nothing that it has looked at
+    same(compiled(X()), chain(X()))
+    assert len(compiled.compiler.entries) == 2
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.calls = 0
+
+    def forward(self, x, scale=2.0):
+        self.calls += 1
+        y = self.inner(x).relu() * scale
+        return y + 1 if self.training else y
+
+
+def test_modules_their_parameters_and_attributes():
+    plain, ours = Net(), Net()
+    ours.load_state_dict(plain.state_dict())
+    compiled = my_compiler.compile(ours)
+    changes = [
+        lambda net: None,
+        lambda net: net.eval(),
+        lambda net: net.inner.weight.data.mul_(2),
+        lambda net: setattr(net, "inner", nn.Linear(3, 3, bias=False)),
+        lambda net: net.inner.register_forward_hook(lambda *_: torch.zeros(2, 3)),
+    ]
+    for change in changes:
+        torch.manual_seed(1)
+        change(plain)
+        torch.manual_seed(1)
+        change(ours)
+        same(compiled(X()), plain(X()))
+        assert plain.calls == ours.calls
+
+
+def test_sizes_become_symbols_when_they_change():
+    def mean_of_rows(x):
+        return (x / x.shape[0]).softmax(-1).reshape(-1) * (2 if x.shape[0] > 4 else 1)
+
+    compiled = my_compiler.compile(mean_of_rows)
+    for rows in (6, 7, 8, 9, 3, 2, 1):
+        x = torch.randn(rows, 5)
+        same(compiled(x), mean_of_rows(x))
+    assert len(compiled.compiler.entries) == 4  # 6; more than 4; up to 4; and 1, which is no symbol
+
+
+@pytest.mark.parametrize("wrong", [7, -1])
+def test_a_class_that_there_is_not_is_an_error(wrong):
+    compiled = my_compiler.compile(lambda x, t: F.cross_entropy(x, t))
+    x = torch.randn(3, 5)
+    for target in ([0, 4, 2], [0, -100, 2]):
+        same(compiled(x, torch.tensor(target)), F.cross_entropy(x, torch.tensor(target)))
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, wrong, 2]))
+
+
+def test_errors_of_the_program_are_pythons():
+    def outside(x, items):
+        y = x * 2
+        items.append(1)
+        return y, items[5]
+
+    items = []
+    with pytest.raises(IndexError):
+        my_compiler.compile(outside)(X(), items)
+    assert items == [1]
+
+
+# --- compilation ----------------------------------------------------------------------------------
+OPERATIONS = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: 2 - x - y,
+    "mul": lambda x, y: x * y * 2,
+    "div": lambda x, y: 1 / (x / (y * y + 1) + 9),
+    "neg": lambda x, y: -x,
+    "exp": lambda x, y: x.exp(),
+    "log": lambda x, y: (x * x + 1).log(),
+    "tanh": lambda x, y: x.tanh(),
+    "sqrt": lambda x, y: (x * x + 1).sqrt(),
+    "maximum": lambda x, y: x.relu() * y,
+    "sum": lambda x, y: (x * y).sum(-1) + y.sum((0, 1)),
+    "amax": lambda x, y: x.amax(1, keepdim=True) * y,
+    "reshape": lambda x, y: (x + y).reshape(-1, 2).tanh() + 1,
+    "permute": lambda x, y: x.transpose(0, 1).exp() * 2,
+    "expand": lambda x, y: x + y[:1] if isinstance(y, torch.Tensor) else x + y,
+    "matmul": lambda x, y: x @ y.transpose(0, 1) + 1,
+    "softmax": lambda x, y: softmax(x, -1) if isinstance(x, Node) else x.softmax(-1),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_and_their_gradients(name):
+    operation = OPERATIONS[name]
+    x, y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6, requires_grad=True)
+    compiled = my_compiler.compile(operation)
+    results = []
+    for function in (operation, compiled):
+        result = function(x, y)
+        grads = torch.autograd.grad((result * result).sum(), (x, y), allow_unused=True)
+        results.append((result, grads))
+    for ours, theirs in zip(results[1][1], results[0][1], strict=True):
+        same(
+            torch.zeros(4, 6) if ours is None else ours,
+            torch.zeros(4, 6) if theirs is None else theirs,
+        )
+    same(results[1][0], results[0][0])
+
+
+def test_special_numbers():
+    x = torch.tensor([[float("nan"), 1.0], [float("inf"), -1.0], [0.0, -0.0]])
+    for function in (
+        lambda x: x.relu(),
+        lambda x: x.amax(-1),
+        lambda x: x.softmax(-1),
+        lambda x: x.tanh(),
+    ):
+        torch.testing.assert_close(my_compiler.compile(function)(x), function(x), equal_nan=True)
+
+
+def test_one_kernel_for_a_softmax_and_no_memory_for_what_stays_in_it():
+    graph = Graph()
+    graph.outputs = [softmax(graph.input((8, 100)) * 2, -1)]
+    program = Program(graph)
+    assert len(program.units) == 1 and program.source.count("torch.empty") == 2
+    x = torch.randn(8, 100)
+    same(program([x], {}), [torch.softmax(x * 2, -1)])
+
+
+def test_memory_is_used_again():
+    graph = Graph()
+    x = graph.input((8, 8))
+    for _ in range(4):
+        x = (x @ x).tanh()
+    graph.outputs = [x]
+    source = Program(graph).source
+    assert ".view(" in source and "del " in source
+
+
+def test_the_cut_saves_little():
+    """exp, tanh and the rest are computed again from what is saved: one tensor."""
+    graph = Graph()
+    x, w = graph.input((64, 64)), graph.input((64, 64))
+    graph.outputs = [((x @ w).tanh() * 2).exp()]
+    tangents, gradients = autograd.differentiate(graph, [x, w])
+    graph.outputs += gradients
+    saved = autograd.cut(graph, tangents, gradients)
+    assert len([node for node in saved if node.op != "input"]) == 1
+
+
+def test_every_operation_has_a_result_and_a_kernel():
+    differentiable = {*EAGER} - {"eq", "classes", "one_hot", "add_rows"}
+    assert differentiable == {*autograd.RULES}
+
+
+def test_kernels_in_triton():
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("Triton's interpreter is off in this process")
+    graph = Graph()
+    x, w = graph.input((6, 37)), graph.input((37,))
+    graph.outputs = [layer_norm((x * 3.0).tanh(), (37,), w)]
+    steps, [out] = lower(graph)
+    tensors = [torch.randn(6, 37), torch.randn(37)]
+    memory = {f"in{place}": tensor for place, tensor in enumerate(tensors)}
+    for unit in fuse(steps):
+        writer = TritonWriter(unit, [])
+        for buffer in unit.writes:
+            memory[buffer.name] = torch.full(buffer.shape, float("nan"))
+        writer.build()(*(memory[buffer.name] for buffer in writer.buffers))
+    same(memory[out.name], F.layer_norm((tensors[0] * 3).tanh(), (37,), tensors[1]))
+
+
+# --- the capstone ---------------------------------------------------------------------------------
+def test_a_gpt_trains_as_in_eager_mode():
+    plain = GPT(tokens=32, width=32, heads=2, layers=1, length=16)
+    ours = copy.deepcopy(plain)
+    compiled = my_compiler.compile(ours)
+    data = torch.randint(0, 32, (4, 17))
+    losses = []
+    for model, call in ((plain, plain), (ours, compiled)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+        curve = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = call(data[:, :-1], data[:, 1:])
+            loss.backward()
+            optimizer.step()
+            curve.append(loss.item())
+        losses.append(curve)
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-4)
+    assert [entry.reason for entry in compiled.compiler.entries] == [""]
+    assert losses[0][-1] < losses[0][0]

@@ -1,0 +1,88 @@
+"""The student's own compiler: stubs, who stands in for what is missing, checks that can fail."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks"))
+
+from exercises import ExerciseFailed, own_checks, own_compiler  # noqa: E402
+from exercises.own_compiler import EMPTY, PIECES  # noqa: E402
+
+PARTS = [(name, part) for name, piece in PIECES.items() for part in piece.parts]
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    yield
+    own_compiler.forget()
+
+
+class Without(own_compiler.Finder):
+    """The reference, but for one function."""
+
+    def __init__(self, folder, name, part):
+        super().__init__(folder)
+        self.name, self.part = name, part
+
+    def exec_module(self, module):
+        path = Path(module.__spec__.origin)
+        source = path.read_text()
+        if path.stem == self.name:
+            indent = " " * (own_compiler.functions(source)[self.part].col_offset + 4)
+            source = own_compiler.with_bodies(source, {self.part: [indent + EMPTY]})
+        exec(compile(source, str(path), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_the_reference_passes_every_row(name, tmp_path, capsys):
+    own_checks.check_piece(name, own_compiler.own(tmp_path / "none"))
+    assert "FAIL" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, part", PARTS)
+def test_each_part_is_missed(name, part, tmp_path):
+    own_compiler.forget()
+    sys.meta_path.insert(0, Without(tmp_path / "none", name, part))
+    try:
+        rows = own_checks.rows_of(name)
+    except NotImplementedError:
+        return
+    assert not all(row.passed for row in rows)
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_stubs_and_solutions_are_one_text(name):
+    reference, stub = own_compiler.reference(name), own_compiler.stub(name)
+    assert own_compiler.missing(stub, PIECES[name].parts) == [*PIECES[name].parts]
+    assert own_compiler.completed(name, stub) == (reference, [*PIECES[name].parts])
+
+
+def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
+    folder = tmp_path / "my_compiler"
+    path = own_compiler.begin("graph", folder)
+    theirs = own_compiler.functions(own_compiler.reference("graph"))["softmax"]
+    lines = own_compiler.reference("graph").splitlines()
+    written = [lines[n] for n in own_compiler.body_lines(theirs)]
+    path.write_text(own_compiler.with_bodies(path.read_text(), {"softmax": written}))
+    own_compiler.begin("graph", folder)  # keeps what was written
+    capsys.readouterr()
+    own_checks.check_piece("graph", own_compiler.own(folder))
+    printed = capsys.readouterr().out
+    said = next(line for line in printed.splitlines() if line.startswith("graph.py"))
+    assert "without_repetition" in said and "softmax" not in said
+
+
+def test_wrong_answers_fail(tmp_path, capsys):
+    folder = tmp_path / "my_compiler"
+    path = own_compiler.begin("graph", folder)
+    wrong = ["    e = x.exp()", "    return e / e.sum(dim, keepdim=True)"]  # overflows
+    path.write_text(own_compiler.with_bodies(path.read_text(), {"softmax": wrong}))
+    with pytest.raises(ExerciseFailed):
+        own_checks.check_piece("graph", own_compiler.own(folder))
+
+
+def test_a_piece_that_there_is_not():
+    with pytest.raises(KeyError, match="graph, hook, machine"):
+        own_compiler.begin("lexer")
