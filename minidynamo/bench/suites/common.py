@@ -61,7 +61,7 @@ def suite(name):
             result = {
                 "machine": machine(),
                 "command": command + " --freezing" * options.freezing,
-                "rows": rows_so_far(options),
+                "rows": [],
             }
             print(
                 ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
@@ -77,14 +77,6 @@ def suite(name):
         return function
 
     return register
-
-
-def rows_so_far(options):
-    """The rows that --json names already, where --resume asks for them."""
-    if not (getattr(options, "resume", False) and options.json and os.path.exists(options.json)):
-        return []
-    with open(options.json) as file:
-        return json.load(file)["rows"]
 
 
 def write(result, path):

@@ -21,6 +21,7 @@ import torch
 import minidynamo
 
 from ..programs import breaks, storms, styles, vision
+from .census import read_rows
 from .common import suite, wanted
 
 CALLS = {"breaks": 1, "styles": 3, "storms": 5, "vision": 3}
@@ -285,7 +286,8 @@ def programs_suite(options, result):
     logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
     logging.getLogger("minidynamo").setLevel(logging.CRITICAL)
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
-    done = {row["name"] for row in result["rows"]}
+    done = read_rows(options.json if options.resume else None)
+    yield from done.values()
     for name, make in programs().items():
         if name not in done and wanted(name, options):
             row = measure(name, make, options)
