@@ -1,5 +1,6 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
 
+import json
 import threading
 import time
 import types
@@ -114,3 +115,29 @@ def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert seen == ["compiled", "compiled", "timed"]
+
+
+def test_programs_are_counted_and_a_run_goes_on_behind_its_file(tmp_path, capsys):
+    from minidynamo.bench.__main__ import main
+
+    file = str(tmp_path / "rows.json")
+    arguments = ["--suite", "programs", "--no-peer", "--json", file, "--resume", "--only"]
+    assert main([*arguments, "^breaks/locks$;^styles/gaussian_process$"]) == 0
+    assert main([*arguments, "^breaks/locks$;^breaks/unique$"]) == 0
+    with open(file) as read:
+        found = json.load(read)
+    assert [row["name"].split("/")[1] for row in found["rows"]] == [
+        "locks",
+        "gaussian_process",
+        "unique",
+    ]
+    assert all(row["ours"]["results"] and row["ours"]["random"] for row in found["rows"])
+    assert found["summary"]["styles"]["ours"] == {
+        "whole": 1,
+        "graphs": 1,
+        "breaks": 0,
+        "recompilations": 0,
+        "given up": 0,
+        "wrong": 0,
+    }
+    assert len(suites.programs.programs()) >= 60

@@ -1,4 +1,4 @@
-"""The programs of break_programs.py: as plain Python, in as few graphs as torch.compile needs.
+"""Those of bench/programs/breaks.py: as plain Python, in as few graphs as torch.compile needs.
 
 Values, types, gradients, what is written to the arguments, and random numbers are compared.
 """
@@ -10,11 +10,11 @@ import numpy
 import pytest
 import torch
 import torch.utils.checkpoint
-from break_programs import COUNTS, PROGRAMS, X, linear, positive
 from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
 from minidynamo.bench.error_bound import assert_near
+from minidynamo.bench.programs.breaks import COUNTS, PROGRAMS, X, linear, positive
 
 # Whose kernels are worth the seconds that they take to build.
 WITH_KERNELS = """
@@ -262,6 +262,18 @@ def test_gradients_are_set_to_none_in_every_step():
         compiled(parameters, x).backward()
         assert all(torch.equal(p.grad, x) for p in parameters)
     assert minidynamo.counters["graphs"].total() == 1
+
+
+def test_a_lazy_module_with_a_hook_of_the_programs_is_left_to_python():
+    results = []
+    for compiler in (lambda f, **_: f, minidynamo.compile):
+        torch.manual_seed(1)
+        module = torch.nn.LazyLinear(2)
+        module.register_forward_pre_hook(lambda module, args: (args[0][:, :2],))
+        with pytest.raises(RuntimeError):  # the hook comes behind the one that reads the sizes
+            compiler(lambda x: module(x).sin(), backend="eager")(X())
+        results.append((type(module), module.weight, torch.get_rng_state()))
+    same(*results)
 
 
 # ---- found on the way: wrong before

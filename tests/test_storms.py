@@ -5,11 +5,11 @@ import logging
 import sys
 
 import pytest
-import storm_programs
 import torch
-from storm_programs import MOST, PROGRAMS
 
 import minidynamo
+from minidynamo.bench.programs import storms as storm_programs
+from minidynamo.bench.programs.storms import MOST, PROGRAMS
 
 SAMPLE = list(PROGRAMS)[::2]
 BY_INDUCTOR = ["module_float_counts", "cache_position", "negative_index", "decoder"]

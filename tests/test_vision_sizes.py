@@ -5,9 +5,9 @@ import logging
 
 import pytest
 import torch
-from vision_programs import PROGRAMS, SIZES
 
 import minidynamo
+from minidynamo.bench.programs.vision import PROGRAMS, SIZES
 from miniinductor.sizes import facts, intervals, polynomials
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
@@ -55,7 +55,7 @@ def test_nothing_is_asked_about_the_number_of_elements():
 def test_a_budget_that_is_spent_makes_numbers_of_sizes(caplog):
     with minidynamo.config.patch(size_steps=5), caplog.at_level(logging.WARNING, "minidynamo"):
         records = run("unet-crop", SIZES[:2])
-    assert "size_steps" in caplog.text and "vision_programs.py" in caplog.text
+    assert "size_steps" in caplog.text and "vision.py" in caplog.text
     assert minidynamo.counters["sizes"]
     assert records[-1].pinned
 

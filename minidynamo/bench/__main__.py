@@ -30,6 +30,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--nproc", type=int, default=None, help="--suite distributed: processes (default: GPUs)"
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the rows that the --json file holds and go on behind them (census, programs)",
+    )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
     parser.add_argument(
         "--freezing",
@@ -44,7 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
     census.add_argument("--seconds", type=float, default=200, help="stop after so long")
     census.add_argument("--holdout", action="store_true", help="the cases held out, no others")
     census.add_argument("--peers", default=None, help="a result whose torch.compile times count")
-    census.add_argument("--resume", action="store_true", help="keep the rows that --json has")
     options = parser.parse_args(arguments)
     if options.freezing:
         import torch._inductor.config

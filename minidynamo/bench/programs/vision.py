@@ -1,7 +1,7 @@
 """Vision models in the style of public ones, small: what they compute with image sizes is what
 matters.  `PROGRAMS`: name -> makes the model; `SIZES`: images that each of them takes.
 
-    python tests/vision_programs.py     # CPU seconds of each size, beside torch.compile's
+    python -m minidynamo.bench.programs.vision   # CPU seconds of each size, beside torch.compile's
 """
 
 import math

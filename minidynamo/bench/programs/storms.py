@@ -4,7 +4,7 @@ counters, optimizers.
 `PROGRAMS`: name -> makes (step, what else to compare): `step(n)` is call number n.  A compiler must
 not compile such a program again and again: `run` counts.
 
-    python tests/storm_programs.py          # all of them, 12 calls each: at most 3 compilations
+    python -m minidynamo.bench.programs.storms   # all, 12 calls each: at most 3 compilations
 """
 
 import sys

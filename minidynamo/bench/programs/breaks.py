@@ -5,7 +5,7 @@ In:   nothing.   Out: `PROGRAMS`: name -> a function that makes (the program, it
     >>> program, args = PROGRAMS["id_of_a_module"]()
     >>> minidynamo.compile(program, backend="eager")(*args)
 
-`COUNTS` holds (graphs, breaks) for each.  Used by test_break_programs.py.
+`COUNTS` holds (graphs, breaks) for each.  Used by test_break_programs.py and `--suite programs`.
 """
 
 import collections
@@ -524,11 +524,25 @@ def parameter_made_in_a_frame():
     return f, (X(),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def lazy_module():
     torch.manual_seed(1)
     module = nn.LazyLinear(5)
     return lambda x: torch.relu(module(x)), (X(),)
+
+
+@program
+def lazy_modules():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.LazyConv1d(3, 1), nn.LazyBatchNorm1d(), nn.Flatten(), nn.LazyLinear(2))
+    return model, (X(2, 3, 4),)
+
+
+@program(graphs=3, breaks=2)
+def lazy_module_behind_random_numbers():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.LazyLinear(3), nn.Dropout(), nn.LazyLinear(2), nn.Dropout())
+    return lambda x: model(x), (X(),)
 
 
 @program
