@@ -13,6 +13,8 @@ import functools
 import importlib
 import pkgutil
 
+from .foreign import ours
+
 FOLDERS = ("more", "fakes", "autograd.more", "passes", "lowerings", "speed", "gpu", "extras")
 absent: list[str] = []  # dotted names
 
@@ -30,10 +32,17 @@ def load_folders(package: str, folders: tuple[str, ...]) -> None:
         for name in [folder, *modules_in(folder)]:
             try:
                 importlib.import_module(name)
-            except ModuleNotFoundError as error:
-                if not (error.name or "").startswith(inside):
+            except ours(ImportError) as error:
+                if not names_absent_file(error, inside):
                     raise
                 absent.append(name)
+
+
+def names_absent_file(error: ImportError, inside: tuple[str, ...]) -> bool:
+    """Did `import a.b`, or `from a import b`, not find a file of these folders?"""
+    if isinstance(error, ModuleNotFoundError):
+        return (error.name or "").startswith(inside)
+    return error.name in inside
 
 
 def modules_in(folder: str) -> list[str]:

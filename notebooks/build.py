@@ -17,8 +17,8 @@ Out:  build/notebooks/NN_name.ipynb    the student's version, executed: exercise
 
 Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's
 part; `BEGIN SOLUTION instead of pass` leaves `pass` there), `check` (run in the solved version
-only), `volatile` (the output is a measurement: --check does not compare it), `support` (defines
-what the exercises use).
+only), `piece` (a check of the student's own compiler), `volatile` (the output is a measurement:
+--check does not compare it), `support` (defines what the exercises use).
 --check runs the notebooks again and compares their text outputs with the stored ones.
 """
 
@@ -92,6 +92,10 @@ def assignment(notebook):
     lines, checks as graded cells."""
     for number, cell in enumerate(notebook.cells):
         kind = next((tag for tag in ("exercise", "check") if tag in tags(cell)), None)
+        if "piece" in tags(
+            cell
+        ):  # of the student's own compiler, whose files nbgrader does not see
+            kind = None
         cell["id"] = f"cell-{number:03d}"
         cell.source = cell.source.replace(
             "### BEGIN SOLUTION instead of pass", "### BEGIN SOLUTION"

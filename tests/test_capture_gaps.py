@@ -565,9 +565,7 @@ def test_the_first_call_of_lazy_modules():
     model = Model()
     compiled = minidynamo.compile(model, backend="eager")
     compiled(X())
-    assert list(minidynamo.counters["graph_breaks"].values()) == [
-        1
-    ] and "gives it its parameters" in next(iter(minidynamo.counters["graph_breaks"]))
+    assert not minidynamo.counters["graph_breaks"]
     same(minidynamo.compile(model, backend="eager", fullgraph=True)(X()), model(X()))
     with torch.no_grad():
         before = minidynamo.counters["graphs"].total()

@@ -56,6 +56,8 @@ ELSEWHERE = (
     "explain/layout",
     "explain/passes",
     "explain/stages",
+    "bench/census",
+    "gradient_buckets",
 )
 
 
@@ -182,6 +184,10 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
+    "autograd/more/twice": lambda: {
+        "compiled": minidynamo.compile(f),
+        "x": torch.randn(4, 8, requires_grad=True),
+    },
     "extras/careful_disk": lambda: {
         "disk": importlib.import_module("miniinductor.runtime.disk").disk
     },

@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks" / "reference"))
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+sys.path[:0] = [str(NOTEBOOKS / "reference"), str(NOTEBOOKS)]
+
+from exercises.small_gpt import GPT  # noqa: E402
 
 import my_compiler  # noqa: E402
-from gpt import GPT  # noqa: E402
 from my_compiler import autograd  # noqa: E402
 from my_compiler.fusion import fuse  # noqa: E402
 from my_compiler.gpu import TritonWriter  # noqa: E402

@@ -50,7 +50,8 @@ def compile_job(job: dict[str, Any]) -> None:
         "threads": 32 * compiled.metadata.num_warps,
     }
     temporary = f"{job['cubin']}.{os.getpid()}"
-    os.makedirs(os.path.dirname(temporary), mode=0o700, exist_ok=True)  # it may be gone by now
+    folder = os.path.dirname(os.path.abspath(temporary))
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # it may be gone by now
     with open(temporary, "wb") as file:
         file.write(json.dumps(about).encode() + b"\n" + compiled.asm["cubin"])
     os.replace(temporary, job["cubin"])  # a reader sees a whole file or none

@@ -357,7 +357,7 @@ from exercises.own_compiler import begin
 
 begin("graph");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("graph")

@@ -351,7 +351,7 @@ from exercises.own_compiler import begin
 
 begin("hook");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("hook")

@@ -414,7 +414,7 @@ from exercises.own_compiler import begin
 
 begin("machine");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("machine")

@@ -385,7 +385,7 @@ from exercises.own_compiler import begin
 
 begin("guards");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("guards")

@@ -384,7 +384,7 @@ from exercises.own_compiler import begin
 
 begin("breaks");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("breaks")

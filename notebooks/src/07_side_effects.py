@@ -393,7 +393,7 @@ from exercises.own_compiler import begin
 
 begin("effects");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("effects")

@@ -441,7 +441,7 @@ from exercises.own_compiler import begin
 
 begin("autograd");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("autograd")

@@ -389,7 +389,7 @@ from exercises.own_compiler import begin
 
 begin("loops");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("loops")

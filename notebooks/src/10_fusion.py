@@ -311,7 +311,7 @@ from exercises.own_compiler import begin
 
 begin("fusion");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("fusion")

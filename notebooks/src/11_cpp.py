@@ -397,7 +397,7 @@ from exercises.own_compiler import begin
 
 begin("cpp");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("cpp")

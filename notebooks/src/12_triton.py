@@ -628,7 +628,7 @@ from exercises.own_compiler import begin
 
 begin("gpu");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("gpu")

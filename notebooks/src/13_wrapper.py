@@ -476,7 +476,7 @@ from exercises.own_compiler import begin
 
 begin("program");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("program")

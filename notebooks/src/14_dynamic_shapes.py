@@ -511,7 +511,7 @@ from exercises.own_compiler import begin
 
 begin("sizes");
 
-# %% tags=["check"]
+# %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
 
 check_piece("sizes")

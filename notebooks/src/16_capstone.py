@@ -350,20 +350,17 @@ from exercises.own_checks import all_pieces
 all_pieces()
 
 # %% [markdown]
-# Now the whole: a small GPT in plain PyTorch (`reference/gpt.py`: embeddings, attention, layer
+# Now the whole: a small GPT in plain PyTorch (`exercises/small_gpt.py`: embeddings, attention, layer
 # norms, gelu, cross entropy), trained three times from the same weights with the same data. In eager
 # mode, by your compiler, and by minidynamo with miniinductor.
 
 # %% tags=["volatile"]
 import contextlib
 import io
-import sys
 import time
 
 from exercises.own_compiler import own
-
-sys.path.insert(0, "reference")
-from gpt import GPT as SmallGPT
+from exercises.small_gpt import GPT as SmallGPT
 
 with contextlib.redirect_stdout(io.StringIO()):       # (who stands in for what was said above)
     my_compiler = own()

@@ -179,7 +179,7 @@ def other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
-        return value + 1
+        return value * 2 + 1  # (1e25 + 1 is 1e25)
     return value + ("other",) if isinstance(value, tuple) else value + "-other"
 
 

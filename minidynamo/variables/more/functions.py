@@ -263,7 +263,7 @@ class NativeMethods(MethodVar):
         return self if self.given is None else self.given
 
     @property
-    def shared(self) -> bool:
+    def shared(self) -> bool:  # type: ignore[override]
         """Is it one object wherever it lies?  (What would keep a tensor's method would keep the
         tensor alive.)"""
         return not isinstance(self.instance, TensorVar)
