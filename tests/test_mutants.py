@@ -33,14 +33,13 @@ def new_names(before, after):
     return [f"{place}.{name}" for place in added for name in added[place] if name[:2] != "__"]
 
 
-def wrong_with(mutant):
+def wrong_with(mutant, before):
     """What goes wrong as the mutant is made; it stays in a child of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            before = names()
             mutant.change()
             text = ", ".join(new_names(before, names()))
         except BaseException as error:
@@ -58,7 +57,8 @@ def test_every_mutant_finds_what_it_changes():
     minidynamo.coverage.load()
     miniinductor.coverage.load()
     mutants.load()
-    found = {name: wrong_with(mutant) for name, mutant in mutants.MUTANTS.items()}
+    before = names()
+    found = {name: wrong_with(mutant, before) for name, mutant in mutants.MUTANTS.items()}
     assert len(found) > 150
     assert not {name: text for name, text in found.items() if text}
 
@@ -67,5 +67,6 @@ def test_every_mutant_finds_what_it_changes():
 def test_the_check_itself_fails_on_a_planted_mutant(name):
     import miniinductor.compile as driver
 
-    text = wrong_with(mutants.Mutant("planted", lambda: setattr(driver, name, None), ()))
+    planted = mutants.Mutant("planted", lambda: setattr(driver, name, None), ())
+    text = wrong_with(planted, names())
     assert (name == "Compilation") == (text == "")
