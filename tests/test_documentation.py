@@ -149,3 +149,18 @@ def test_workflow_templates_and_citation_are_well_formed():
     for template in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"):
         _, head, body = template.read_text().split("---\n", 2)
         assert {"name", "about"} <= yaml.safe_load(head).keys() and body.strip()
+
+
+def test_the_census_says_what_its_rows_say():
+    found = documentation.results("h100_census")["summary"]
+    text = " ".join((documentation.ROOT / "docs" / "measuring.md").read_text().split())
+    told = re.search(r"geometric mean (\S+), median of the rows (\S+); (\d+) rows", text)
+    mean, median = found["geometric mean over classes"], found["median"]
+    assert told and told.groups() == (
+        f"{mean:.2f}",
+        f"{median:.2f}",
+        str(found["eager faster by 5 %"]),
+    )
+    worst = list(found["classes"].values())[:6]
+    classes = re.search(r"The worst classes: (.*?) \(`bench", text)
+    assert classes and re.findall(r"\d\.\d\d", classes[1]) == [f"{v:.2f}" for v in worst]
