@@ -318,8 +318,11 @@ def reads_of(line: str, op: str, buffers: dict[str, str]) -> list[str]:
     """The ids of the buffers that a line of the loop IR reads: the one that it loads, or the
     arguments of a library's kernel."""
     words = re.findall(r"\w+", line.partition("(")[2].partition("    #")[0])
-    named = words[:1] if op == "load" else words if "." in op else []
-    return [buffers[word] for word in named if word in buffers]
+    if op == "load":
+        words = words[:1]
+    elif "." not in op:
+        return []
+    return [buffers[word] for word in words if word in buffers]
 
 
 def say_why(stage: Stage) -> None:

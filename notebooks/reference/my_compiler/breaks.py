@@ -330,8 +330,10 @@ def stack_effect(ins: Instruction) -> int:
     """By how much the stack grows where it does not jump.  Only of some instructions the argument
     is a number that counts."""
     has_argument = dis.opmap[ins.op] >= dis.HAVE_ARGUMENT
+    if not has_argument:
+        return dis.stack_effect(dis.opmap[ins.op], jump=False)
     counts = isinstance(ins.arg, int) and ins.op.startswith(COUNTING)
-    argument = (ins.arg if counts else ins.flags) if has_argument else None
+    argument = ins.arg if counts else ins.flags
     return dis.stack_effect(dis.opmap[ins.op], argument, jump=False)
 
 
