@@ -41,6 +41,7 @@ SOURCES, SOLUTIONS, SITE, PAGES = (
     ROOT / "course",
 )
 FRESH = ROOT / "build" / "notebooks"
+OWN_COMPILER = ROOT / "build" / "my_compiler"  # what the chapters begin here; not the student's
 SOLUTION = re.compile(
     r"^([ \t]*)### BEGIN SOLUTION(?: instead of (\w+))?\n.*?^[ \t]*### END SOLUTION\n?", re.S | re.M
 )
@@ -179,7 +180,7 @@ def execute(notebook):
 
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-    os.environ["MY_COMPILER"] = str(ROOT / "build" / "my_compiler")  # not the student's
+    os.environ["MY_COMPILER"] = str(OWN_COMPILER)
     os.environ["MINI_GRAPH_CACHE"] = "0"  # every stage is shown: nothing comes from an earlier run
     client = NotebookClient(
         notebook,
@@ -290,6 +291,7 @@ def main():
         SOLUTIONS if options.exercises else NOTEBOOKS if options.write else FRESH,
     )
     target.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(OWN_COMPILER, ignore_errors=True)
     shown = {name: NOTEBOOKS / f"{name}.ipynb" for name in every}
     for name in () if options.no_execute else options.names or every:
         start = time.time()

@@ -325,7 +325,7 @@ check("03.2", memoising)
 #
 # **The piece.** `compile(function)` returns the function with the hook switched on, and
 # `Compiler.frame` is the callback: it answers with an entry, or leaves the frame to Python. It must
-# never be asked twice about a library's code, and it must give up after eight entries.
+# leave a library's code alone, try nothing twice in vain, and give up after eight entries.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -341,8 +341,9 @@ check("03.2", memoising)
 # </details>
 # <details><summary>Hint: leaving alone</summary>
 #
-# `set_cache(code, None)` means: never ask again. That is right for a library, and for a frame
-# without any entry; it would throw away entries that still fit.
+# `set_cache(code, None)` would mean "never ask again" for every compiler in the process, minidynamo
+# too. Remember in a dictionary of your own what is left to Python. A frame that has entries is
+# never left: they may fit again.
 #
 # </details>
 

@@ -279,18 +279,32 @@ def add(sums, side):
         sums[text] += side[text]
 
 
+@contextlib.contextmanager
+def in_silence():
+    """Without the compilers' warnings, and those of the programs."""
+    loggers = [logging.getLogger(name) for name in ("torch._dynamo", "minidynamo")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.CRITICAL)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels):
+                logger.setLevel(level)
+
+
 @suite("programs")
 def programs_suite(options, result):
     """The programs of bench/programs/, ours beside torch.compile."""
-    warnings.filterwarnings("ignore")
-    logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
-    logging.getLogger("minidynamo").setLevel(logging.CRITICAL)
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
     done = read_rows(options.json if options.resume else None)
     yield from done.values()
     for name, make in programs().items():
         if name not in done and wanted(name, options):
-            row = measure(name, make, options)
+            with in_silence():
+                row = measure(name, make, options)
             print(show(row), flush=True)
             yield row
     result["summary"] = summary(result["rows"])

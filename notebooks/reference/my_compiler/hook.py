@@ -29,12 +29,13 @@ class Compiler:
     def __init__(self) -> None:
         self.callback = self.frame  # by which the hook knows whose entries are whose
         self.entries: list[Entry] = []
+        # by id: what is left to Python (`set_cache(code, None)` would say so to all compilers)
+        self.left: dict[int, types.CodeType] = {}
         self.left_alone: dict[str, str] = {}
 
     def frame(self, function: Any, code: types.CodeType, args: tuple) -> Any:
         """An entry for this frame, or None."""
-        if code.co_filename.startswith(LIBRARIES):
-            frame_hook.set_cache(code, None)  # never ask again
+        if id(code) in self.left or code.co_filename.startswith(LIBRARIES):
             return None
         before = [entry for entry in self.entries if entry.code is code]
         found: Any = f"{LIMIT} entries, and none of them fits"
@@ -43,7 +44,7 @@ class Compiler:
         if isinstance(found, str):
             self.left_alone[code.co_qualname] = found
             if not before:
-                frame_hook.set_cache(code, None)
+                self.left[id(code)] = code
             return None
         self.entries.append(found)
         return found.guard, found.replacement, self.callback
