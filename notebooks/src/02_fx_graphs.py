@@ -331,7 +331,7 @@ check("02.3", remove_mul_by_one_safely)
 # reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
 #
 # **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are about
-# twenty operations; everything else is composed of them. Your part are five functions: how shapes are
+# twenty operations; everything else is composed of them. Five functions are yours: how shapes are
 # broadcast, how a graph is run, two passes, and softmax as a composition.
 #
 # <details><summary>Hint: start</summary>
