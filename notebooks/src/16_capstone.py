@@ -437,7 +437,7 @@ with torch.no_grad():
 Table(["program", "eager ms", "your compiler ms", "minidynamo ms"], rows)
 
 # %% [markdown]
-# What the two packages add to your files: most of Python (your machine knows about forty
+# What the two packages add to your files: most of Python (your machine knows about thirty
 # instructions and no exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a
 # backend, hundreds of operations, caches on disk, and faster loops for what is not contiguous. The
 # shape of the thing is the same.

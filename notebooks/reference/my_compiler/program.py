@@ -5,6 +5,9 @@ lets go of every buffer behind its last reader.  A buffer whose last reader has 
 by the next one of the same size: memory that has just been used still lies in the cache.
 
 `compile_graph` makes the whole: one program, or, where gradients are wanted, one for each half.
+
+Results are contiguous.  Eager mode would keep the strides of a transposed argument; the numbers are
+the same, their order in memory is not.
 """
 
 from __future__ import annotations
