@@ -39,16 +39,18 @@ def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], res
     need gradients.
 
     In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
-    that where the view is made of other operations (`view_as`, `flatten`)."""
+    that where the view is made of other operations (`view_as`, `flatten`).  And a tensor that needs
+    gradients, written there, has a history that autograd refuses to tell."""
     inference = torch.is_inference_mode_enabled()
     if not inference and not output.untold:
         return
     learning = inference and any(tensor.requires_grad for tensor in given)
     for made in pytree.tree_leaves(result):
-        if not isinstance(made, torch.Tensor) or any(made is tensor for tensor in given):
+        if not isinstance(made, torch.Tensor):
             continue
-        forgotten = learning and not made.is_inference() and not made.requires_grad
-        if forgotten or any(id(tensor) in output.untold for tensor in given):
+        written = any(made is tensor for tensor in given)
+        forgotten = learning and not made.is_inference() and made.requires_grad == written
+        if forgotten or not written and any(id(tensor) in output.untold for tensor in given):
             output.untold.add(id(made))
 
 

@@ -75,11 +75,21 @@ def _guard_globals(output, function):
             output.guard(source.item(name), "GLOBAL", "{0} is {pin}", value)
 
 
+def is_of_inference(tx, value):
+    """Is it a tensor that inference mode has made, or a view from there?  Whether autograd takes
+    those into its graph is told by tensors, and not by their fakes."""
+    if type(value) is not TensorVar:
+        return False
+    return value.fake.is_inference() or id(value.fake) in tx.output.untold
+
+
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, function, *args, **kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a
     backend that looks inside."""
     cls = function.as_constant()
+    if any(is_of_inference(tx, arg) for arg in args):
+        raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
     for name in ("forward", "backward", "setup_context"):
         owner, found = lookup(cls, name)
         if found is MISSING or owner is torch.autograd.Function:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..autograd.functionalize import functional_form
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
@@ -27,6 +28,7 @@ from ..sizes.symbols import hint
 aten = torch.ops.aten
 Op = torch._ops.OpOverload
 Numbers = Sequence[int]
+Geometry = tuple[Numbers, Numbers, int]  # sizes, strides, offset
 RESIZING = {
     aten.resize_.default,
     aten.resize_as_.default,
@@ -144,7 +146,7 @@ def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
 
 
 # --- memory in the call that is traced ------------------------------------------------------------
-def as_in_this_call(t: torch.Tensor) -> tuple[Numbers, Numbers, int]:
+def as_in_this_call(t: torch.Tensor) -> Geometry:
     """(sizes, strides, offset) of a strided tensor."""
     numbers = [hint(n, 2) for n in (*t.shape, *t.stride(), t.storage_offset())]
     return numbers[: t.dim()], numbers[t.dim() : -1], numbers[-1]
@@ -165,18 +167,35 @@ def has_elements_in_one_place(t: torch.Tensor) -> bool:
 
 
 def overlap_in_part(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Do two tensors in one memory, each without holes, share some of it, but not all alike?
-    (Of tensors with holes eager does not say, so it computes.)"""
+    """Do two tensors in one memory share some of it, but not all alike?  Of tensors without holes
+    eager refuses that.  Of others it does not say so, and reads what it has just written."""
     if a.layout is not torch.strided or b.layout is not torch.strided or a is b:
         return False
     about, other = as_in_this_call(a), as_in_this_call(b)
-    if about == other or not (is_without_holes(*about[:2]) and is_without_holes(*other[:2])):
+    if about == other or 0 in (*about[0], *other[0]):
         return False
-    start, end = about[2], about[2] + math.prod(about[0])
-    other_start, other_end = other[2], other[2] + math.prod(other[0])
-    if (start, end) == (other_start, other_end):
-        return about[1] != other[1]
-    return start < other_end and other_start < end
+    if is_without_holes(*about[:2]) and is_without_holes(*other[:2]):
+        start, end = about[2], about[2] + math.prod(about[0])
+        other_start, other_end = other[2], other[2] + math.prod(other[0])
+        if (start, end) == (other_start, other_end):
+            return about[1] != other[1]
+        return start < other_end and other_start < end
+    (first, last), (other_first, other_last) = span_of(a), span_of(b)
+    if last < other_first or other_last < first:
+        return False
+    return share_elements(about, other, min(first, other_first), max(last, other_last))
+
+
+def share_elements(a: Geometry, b: Geometry, first: int, last: int) -> bool:
+    """Is there a place in memory, from the first to the last, where both have an element?"""
+    with _disable_current_modes():
+        places = torch.zeros(last - first + 1, dtype=torch.bool)
+        one, other = (
+            places.as_strided(tuple(shape), tuple(strides), offset - first)
+            for shape, strides, offset in (a, b)
+        )
+        one.fill_(True)
+        return bool(other.any())
 
 
 def is_without_holes(shape: Numbers, strides: Numbers) -> bool:

@@ -145,8 +145,9 @@ class GraphLowering(fx.Interpreter):
     def settle_base(self, box: TensorBox) -> None:
         """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""
         base = box.base
-        if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
-            base.realize(tuple(base.fake.stride()))
+        stride = _dense_strides(base)
+        if stride is not None and not isinstance(base.data, Buffer):
+            base.realize(stride)
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         node = self.current
@@ -196,7 +197,7 @@ class GraphLowering(fx.Interpreter):
         """Store all results of a node that may raise, and mark its buffers: they must run."""
         for base in [box.base for box in boxes]:
             if isinstance(base.data, Pointwise):
-                base.realize()
+                base.realize(_dense_strides(base))
         self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
@@ -216,7 +217,7 @@ class GraphLowering(fx.Interpreter):
         many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
         if base.fake is not None and should_realize(base, uses, many_reads):
-            base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
+            base.realize(_dense_strides(base))
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -256,6 +257,11 @@ class GraphLowering(fx.Interpreter):
         unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
         if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
             raise NotLowered(max(unknown))
+
+
+def _dense_strides(box: TensorBox) -> tuple | None:
+    """Eager's strides of a node's value; None if they leave holes, or if it is no node's."""
+    return tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None
 
 
 def _as_size(leaf: Any) -> Any:
@@ -346,10 +352,12 @@ def _output_view(
         view = _copied(box, stride)
     elif owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
-    if stride is None and 0 not in view.size:
-        return view
     # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask for them
-    return replace(view, stride=tuple(fake.stride()))
+    theirs = tuple(fake.stride())
+    if stride is None and 0 not in view.size:
+        pairs = zip(view.size, view.stride, theirs)
+        theirs = tuple(eager if length == 1 else own for length, own, eager in pairs)
+    return replace(view, stride=theirs)
 
 
 def _maker(node: fx.Node) -> fx.Node:

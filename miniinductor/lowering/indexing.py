@@ -25,6 +25,7 @@ from ..ir import (
 )
 from ..ops import ops
 from ..sizes.expressions import Size
+from ..sizes.symbols import is_dense, same_sizes
 from .extern import EXTERN
 from .registry import Call, NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made
 
@@ -88,7 +89,9 @@ def scatter_into(
     if 0 in ranges:
         return x.copy()
     base = x if _is_used_up(call, x) else x.copy()
-    base.realize()
+    fake = call.first  # in eager's strides, if it is the result: views of it may be outputs
+    is_result = is_dense(fake) and same_sizes(x.get_size(), fake.shape)
+    base.realize(tuple(fake.stride()) if is_result else None)
     origins, target = call.origins | x.origins, base.data
     data = Scatter(
         x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins
