@@ -36,7 +36,7 @@ MATRICES = """
     _linalg_eigh _linalg_svd linalg_eig linalg_eigvals _linalg_eigvals linalg_lstsq linalg_cholesky
     cholesky cholesky_inverse geqrf linalg_qr
 """
-RANGES = "histc histogram histogramdd _histogramdd_from_bin_cts"
+RANGES = "histc histogram histogramdd _histogramdd_from_bin_cts linspace logspace"
 RAISING = frozenset(" ".join((POSITIONS, CLASSES, MATRICES, RANGES)).split())
 DIVISIONS = ("floor_divide", "remainder", "fmod", "div")  # of integers, by zero
 NEVER, CHECKING, LOOKING, DIVIDING = "never", "it only checks", "some values", "a divisor of zero"

@@ -367,3 +367,28 @@ def test_a_wrong_number_raises_though_nobody_uses_the_result(name, dynamic):
     compiled = minidynamo.compile(f, backend="aot_eager", dynamic=dynamic)
     assert torch.equal(compiled(x, right), f(x, right))
     assert error_of(lambda x: compiled(x, wrong), [x]) == error_of(lambda x: f(x, wrong), [x])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.eye(3, dtype=torch.uint32),
+        lambda x: torch.linspace(x, 300, 5, dtype=torch.int8),
+        lambda x: torch.logspace(x, 300, 5, dtype=torch.uint8),
+    ],
+)
+def test_what_eager_cannot_make_raises_though_nobody_uses_it(make, backend):
+    def f(x):
+        make(x)
+        return x + 1
+
+    x = torch.tensor(1)
+    assert error_of(f, [x]) == error_of(minidynamo.compile(f, backend=backend), [x]) is not None
+
+
+def test_an_order_that_is_no_int64():
+    """Eager's conversion makes it negative, and the polynomial 0."""
+    f = lambda x, n: torch.special.chebyshev_polynomial_v(x, n)  # noqa: E731
+    x, n = torch.tensor([2, 3]), torch.tensor([2**63 - 1, 2])
+    assert torch.equal(minidynamo.compile(f)(x, n), f(x, n))

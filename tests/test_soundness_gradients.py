@@ -5,7 +5,7 @@ import torch
 
 import minidynamo
 from minidynamo.extras import undo
-from tests.soundness import gradients, runner
+from tests.soundness import gradients, modes, runner
 
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 
@@ -207,3 +207,11 @@ def test_a_relu_is_no_lu():
 def test_sample():
     modes = "aot_eager,inductor,eager,aot_eager-training,inductor-training,graph-cache"
     assert not runner.sample(gradients, 40, modes)
+
+
+@pytest.mark.parametrize("seed", [31828, 34718, 36027, 39308])
+def test_programs_of_inference_mode_and_of_writes_that_read_themselves(seed):
+    """Found by the generator; the last one adds a row of a matrix to the matrix."""
+    mode = "inductor-dynamic" if seed == 34718 else "aot_eager-training"
+    [mode] = modes.chosen(mode)
+    assert gradients.check(seed, mode) == ""

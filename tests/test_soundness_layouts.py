@@ -69,6 +69,29 @@ def test_results_lie_in_memory_as_eagers(function, x):
             assert got.stride() == stride == want.stride()
 
 
+POSITIONS, PLACES = torch.tensor([1, 0]), torch.zeros(5, 2, 16, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:, POSITIONS],  # it may raise, so it is stored at once
+        lambda x: x.index_put((POSITIONS,), x[:2, :1]),
+        lambda x: x.index_fill(1, POSITIONS, 2.0),
+        lambda x: x.index_add(1, POSITIONS, x[:, :2]),
+        lambda x: x.scatter(1, PLACES, 1.0),
+        lambda x: x.gather(1, PLACES),
+        lambda x: x.sum(1, True),
+        lambda x: x.cummax(1)[0],
+    ],
+)
+def test_a_view_of_a_result_lies_in_memory_as_eagers(function):
+    x = torch.randn(320).as_strided((5, 4, 16), (4, 1, 20))
+    every_other = lambda x: function(x)[:, :, ::2]  # noqa: E731
+    want, got = every_other(x), minidynamo.compile(every_other)(x)
+    assert got.stride() == want.stride() and torch.equal(got, want)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -37,6 +37,7 @@ Op = torch._ops.OpOverload
 Numbers = tuple[Any, ...]  # sizes or strides, symbols among them
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+RARE_TO_MAKE = (torch.uint16, torch.uint32, torch.uint64)
 FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
 INTEGER = frozenset([int])
 MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
@@ -209,7 +210,9 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
     tensors = tensors_in(*args, *kwargs.values())
-    if not tensors or has_kernel(op, (*args, *kwargs.values()), tensors):
+    if not tensors:
+        return refusal_to_make(op, args, kwargs)
+    if has_kernel(op, (*args, *kwargs.values()), tensors):
         return ""
     if not are_plain(tensors) or is_random(op):
         return ""
@@ -220,6 +223,22 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
         # it wants larger tensors: a convolution with padding
         message = _dtype_error(op, args, kwargs, row_by_row)
     return message or ""
+
+
+def refusal_to_make(op: Op, args: tuple, kwargs: dict) -> str:
+    """The same of an op that takes no tensor: few fill one with these whole numbers."""
+    device = kwargs.get("device")
+    if kwargs.get("dtype") not in RARE_TO_MAKE or (device is not None and device.type != "cpu"):
+        return ""
+    if is_random(op) or any(type(n) is not int or abs(n) > FEW for n in leaves(args)):
+        return ""
+    error = ask(op, args, kwargs, as_it_is).error
+    return "" if error is None else str(error).split("\n")[0]
+
+
+def leaves(args: tuple) -> list[Any]:
+    """Its numbers, those of lists among them."""
+    return [n for n in pytree.tree_leaves(args) if n is not None]
 
 
 def refusal_of_unread(op: Op, args: tuple, kwargs: dict) -> str:

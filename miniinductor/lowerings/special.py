@@ -323,11 +323,16 @@ STARTS: dict[str, Callable[[Number], Number]] = {  # of order 1; of order 0 it i
 }
 
 
+def whole_order(n: Number) -> Number:
+    """As eager converts an order to int64: one that is too large becomes negative."""
+    return choose(n > 9.2e18, -1.0, trunc(n))
+
+
 def chebyshev(kind: str, x: Number, n: Number) -> Number:
     """Small orders by the recurrence p(n + 1) = 2 x p(n) - p(n - 1).  Larger ones of |x| < 1 by
     trigonometric functions of acos x, beyond by hyperbolic ones of acosh |x|: no number two orders
     after the first infinity, as in eager's recurrence."""
-    n = trunc(n)
+    n = whole_order(n)
     is_odd = (n - 2 * floor(n / 2)).equals(1)
     size = absolute(x)
     is_inside = size <= 1
