@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="keep the rows that the --json file holds and go on behind them (census, programs)",
+        help="keep the rows of the --json file and go on behind them (census, paper, programs)",
     )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
     parser.add_argument(
@@ -41,7 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="both compilers freeze parameters (inference suites on the CPU)",
     )
-    census = parser.add_argument_group("of --suite census")
+    parser.add_argument("--columns", default="", help="--suite paper: of its columns, these")
+    census = parser.add_argument_group("of --suite census and paper")
     census.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     census.add_argument("--part", default="grid", choices=["grid"])
     census.add_argument("--seed", type=int, default=0, help="draws the order of the cases")

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from .public_models import (
+    Draw,
     Inputs,
     AUDIO,
-    BATCH,
     COMMON,
     DECODER,
     ENCODER,
@@ -43,24 +43,27 @@ def without(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in names}
 
 
-def tokens(generator: torch.Generator, config: Any) -> Inputs:
-    return {"input_ids": ids(generator)}, {"labels": ids(generator)}
+def tokens(draw: Draw, config: Any) -> Inputs:
+    return {"input_ids": ids(draw)}, {"labels": ids(draw)}
 
 
-def pixels(generator: torch.Generator, config: Any) -> Inputs:
-    return image(generator, config)[0], {}
+def pixels(draw: Draw, config: Any) -> Inputs:
+    return image(draw, config)[0], {}
 
 
-def words(generator: torch.Generator, config: Any) -> Inputs:
-    return text(generator, config, 64)[0], {"labels": torch.tensor([0, 1])}
+def words(draw: Draw, config: Any) -> Inputs:
+    return text(draw, config, 4 * draw.sequence)[0], {"labels": draw.classes()}
 
 
-def features(generator: torch.Generator, config: Any) -> Inputs:
+def features(draw: Draw, config: Any) -> Inputs:
+    length = 2 * draw.sequence
     inputs = {
-        "input_features": torch.randn(BATCH, 32, 16, generator=generator),
-        "attention_mask": torch.ones(BATCH, 32, dtype=torch.long),
+        "input_features": draw.normal(length, config.input_feat_per_channel),
+        "attention_mask": torch.ones(draw.batch, length, dtype=torch.long),
     }
-    return dict(inputs, decoder_input_ids=ids(generator, 9)), {"labels": ids(generator, 9)}
+    return dict(inputs, decoder_input_ids=ids(draw, draw.decoded)), {
+        "labels": ids(draw, draw.decoded)
+    }
 
 
 TRANSFORMERS = {

@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -76,69 +78,91 @@ AUDIO = dict(
 Inputs: TypeAlias = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
 
 
-def ids(generator: torch.Generator, length: int = SEQUENCE) -> torch.Tensor:
-    return torch.randint(3, VOCABULARY, (BATCH, length), generator=generator)
+@dataclass(frozen=True)
+class Draw:
+    """Where inputs come from, and how large they are: samples in a batch, tokens (and those of a
+    decoder), words of the vocabulary, pixels of an image's side, samples of speech."""
+
+    generator: torch.Generator
+    batch: int = BATCH
+    sequence: int = SEQUENCE
+    decoded: int = 9
+    vocabulary: int = VOCABULARY
+    image: int = IMAGE
+    speech: int = 2000
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        return torch.randn(self.batch, *shape, generator=self.generator)
+
+    def below(self, end: int, *shape: int, start: int = 0) -> torch.Tensor:
+        return torch.randint(start, end, (self.batch, *shape), generator=self.generator)
+
+    def classes(self) -> torch.Tensor:
+        return torch.arange(self.batch) % 2
 
 
-def text(generator: torch.Generator, config: Any, length: int = SEQUENCE) -> Inputs:
-    mask = torch.ones(BATCH, length, dtype=torch.long)
-    mask[1, length - 4 :] = 0
-    tokens = ids(generator, length).masked_fill(mask == 0, 0)
+def ids(draw: Draw, length: int | None = None) -> torch.Tensor:
+    return draw.below(draw.vocabulary, length or draw.sequence, start=3)
+
+
+def text(draw: Draw, config: Any, length: int | None = None) -> Inputs:
+    length = length or draw.sequence
+    mask = torch.ones(draw.batch, length, dtype=torch.long)
+    mask[1:, length - 4 :] = 0
+    tokens = ids(draw, length).masked_fill(mask == 0, 0)
     return {"input_ids": tokens, "attention_mask": mask}, {
         "labels": tokens.masked_fill(mask == 0, -100)
     }
 
 
-def translation(generator: torch.Generator, config: Any) -> Inputs:
-    inputs, _ = text(generator, config)
-    target = ids(generator, 9)
+def translation(draw: Draw, config: Any) -> Inputs:
+    inputs, _ = text(draw, config)
+    target = ids(draw, draw.decoded)
     return dict(inputs, decoder_input_ids=target), {"labels": target}
 
 
-def image(generator: torch.Generator, config: Any, size: int = IMAGE) -> Inputs:
-    pixels = torch.randn(BATCH, 3, size, size, generator=generator)
-    return {"pixel_values": pixels}, {"labels": torch.tensor([0, 1])}
+def image(draw: Draw, config: Any, size: int | None = None) -> Inputs:
+    side = size or draw.image
+    return {"pixel_values": draw.normal(3, side, side)}, {"labels": draw.classes()}
 
 
-def text_and_image(generator: torch.Generator, config: Any) -> Inputs:
-    inputs, _ = text(generator, config)
-    return dict(inputs, **image(generator, config)[0]), {}
+def text_and_image(draw: Draw, config: Any) -> Inputs:
+    inputs, _ = text(draw, config)
+    return dict(inputs, **image(draw, config)[0]), {}
 
 
-def layout(generator: torch.Generator, config: Any) -> Inputs:
-    inputs, targets = text(generator, config)
-    corner = torch.randint(0, 500, (BATCH, SEQUENCE, 2), generator=generator)
+def layout(draw: Draw, config: Any) -> Inputs:
+    inputs, targets = text(draw, config)
+    corner = draw.below(500, draw.sequence, 2)
     return dict(inputs, bbox=torch.cat([corner, corner + 100], -1)), targets
 
 
-def segmentation(generator: torch.Generator, config: Any) -> Inputs:
-    inputs, _ = image(generator, config)
-    return inputs, {"labels": torch.randint(0, 2, (BATCH, IMAGE, IMAGE), generator=generator)}
+def segmentation(draw: Draw, config: Any) -> Inputs:
+    inputs, _ = image(draw, config)
+    return inputs, {"labels": draw.below(2, draw.image, draw.image)}
 
 
-def question(generator: torch.Generator, config: Any) -> Inputs:
-    inputs, _ = text_and_image(generator, config)
-    return inputs, {"labels": torch.rand(BATCH, config.num_labels, generator=generator)}
+def question(draw: Draw, config: Any) -> Inputs:
+    inputs, _ = text_and_image(draw, config)
+    return inputs, {"labels": torch.rand(draw.batch, config.num_labels, generator=draw.generator)}
 
 
-def speech(generator: torch.Generator, config: Any) -> Inputs:
-    return {"input_values": torch.randn(BATCH, 2000, generator=generator)}, {}
+def speech(draw: Draw, config: Any) -> Inputs:
+    return {"input_values": draw.normal(draw.speech)}, {}
 
 
-def spectrogram(generator: torch.Generator, config: Any) -> Inputs:
-    features = torch.randn(
-        BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator
-    )
-    target = ids(generator, 9)
+def spectrogram(draw: Draw, config: Any) -> Inputs:
+    features = draw.normal(config.num_mel_bins, 2 * config.max_source_positions)
+    target = ids(draw, draw.decoded)
     return {"input_features": features, "decoder_input_ids": target}, {"labels": target}
 
 
-def detection(generator: torch.Generator, config: Any) -> Inputs:
-    return image(generator, config, 64)[0], {}
+def detection(draw: Draw, config: Any) -> Inputs:
+    return image(draw, config, 2 * draw.image)[0], {}
 
 
-def blocks(generator: torch.Generator, config: Any) -> Inputs:
-    return text(generator, config, 64)
+def blocks(draw: Draw, config: Any) -> Inputs:
+    return text(draw, config, 4 * draw.sequence)
 
 
 # ---- the table: class name -> (configuration class, its arguments, inputs)
@@ -315,10 +339,18 @@ TIMM = {  # name in the list -> (timm's model, arguments, image size)
 NAMES = [*TRANSFORMERS, *TIMM]
 
 
-def build(name: str, seed: int = 0) -> tuple:
+def build(
+    name: str,
+    seed: int = 0,
+    arguments_of: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    **sizes: int,
+) -> tuple:
     """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the
-    library."""
-    generator = torch.Generator().manual_seed(seed)
+    library.
+
+    arguments_of: changes a configuration's arguments (a larger model).  sizes: fields of `Draw`.
+    """
+    draw = Draw(torch.Generator().manual_seed(seed), **sizes)
     torch.manual_seed(seed)
     load_torchvision()
     from . import more_models
@@ -328,11 +360,11 @@ def build(name: str, seed: int = 0) -> tuple:
 
         kind, arguments, size = TIMM.get(name) or more_models.TIMM[name]
         model = timm.create_model(kind, num_classes=10, **arguments).eval()
-        return model, {"x": torch.randn(BATCH, 3, size, size, generator=generator)}, {}
+        return model, {"x": draw.normal(3, size, size)}, {}
     import transformers
 
     config_name, arguments, inputs_of = TRANSFORMERS.get(name) or more_models.TRANSFORMERS[name]
-    arguments = dict(arguments)
+    arguments = arguments_of(arguments)
     if arguments.get("backbone_config") == "resnet":
         arguments["backbone_config"] = transformers.ResNetConfig(
             embedding_size=16,
@@ -342,7 +374,7 @@ def build(name: str, seed: int = 0) -> tuple:
         )
     config = getattr(transformers, config_name)(**arguments)
     model = getattr(transformers, name)(config).eval()
-    return model, *inputs_of(generator, config)
+    return model, *inputs_of(draw, config)
 
 
 def loss_of(output: Any) -> torch.Tensor:

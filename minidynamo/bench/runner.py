@@ -26,6 +26,11 @@ import time
 import unittest.mock
 from dataclasses import dataclass
 
+try:
+    import fcntl
+except ImportError:  # not Linux
+    fcntl = None
+
 import torch
 
 from .error_bound import too_far
@@ -162,6 +167,23 @@ def fresh_caches() -> Iterator[None]:
         unittest.mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer")),
     ):
         yield
+
+
+@contextlib.contextmanager
+def turn(what: str, alone: bool) -> Iterator[None]:
+    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else
+    for one that is alone.  Turns are taken in the order in which they were asked for, or nobody
+    would ever be alone.  The environment's MINIDYNAMO_TURNS is a file that they share; without it
+    nobody waits."""
+    if "MINIDYNAMO_TURNS" not in os.environ:
+        yield
+        return
+    path = os.environ["MINIDYNAMO_TURNS"] + what
+    with open(path, "a") as file:
+        with open(f"{path} queue", "a") as queue:
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield  # closing the file ends it
 
 
 def largest_difference(a: Any, b: Any) -> float:

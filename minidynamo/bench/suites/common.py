@@ -11,7 +11,6 @@ A row's result is compared with eager before anything is timed; a wrong row is p
 has no time.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -21,11 +20,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-
-try:
-    import fcntl
-except ImportError:  # not Linux
-    fcntl = None
 
 import torch
 
@@ -40,6 +34,7 @@ from ..runner import (
     peer_compile,
     ratio,
     timed_first_call,
+    turn,  # noqa: F401
 )
 from ..workloads import WORKLOADS
 
@@ -132,19 +127,6 @@ def model_rows(suite, names, measure, show, options):
                 missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
                 print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
                 yield row
-
-
-@contextlib.contextmanager
-def turn(what, alone):
-    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else
-    for one that is alone.  The environment's MINIDYNAMO_TURNS is a file that they share; without it
-    nobody waits."""
-    if "MINIDYNAMO_TURNS" not in os.environ:
-        yield
-        return
-    with open(os.environ["MINIDYNAMO_TURNS"] + what, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield  # closing the file ends it
 
 
 def rows_here(name, measure, options):

@@ -1,0 +1,245 @@
+"""One model of `--suite paper`, in a process of its own: every column compiled, checked, timed.
+
+In:   a model's name, a device, the columns' names.  Out: a row a column: seconds a call of eager,
+      ours and torch.compile, seconds of the first call, peak bytes, what was wrong.
+
+A column is how the model runs:
+
+    inference fp32, inference bf16    a forward pass in eval mode
+    training fp32, training AMP       forward, loss and backward; AMP: forward under bfloat16
+                                      autocast
+    capture                           inference fp32, with a backend that runs the graph as it is:
+                                      the paper's overhead of capture
+
+Several processes compile at the same time; each is timed alone (`runner.turn`).  A result counts
+only if it is right: with the exact result (the same in float64) its error may be twice eager's;
+without one, or where eager draws random numbers, it has to be near eager's own.
+"""
+
+import contextlib
+import copy
+import gc
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import minidynamo
+
+from ..error_bound import allowed_error
+from ..public_models import loss_of
+from ..runner import Timing, fresh_caches, interleave, ratio, tensors_of, turn
+from .models import MODELS, build
+
+COLUMNS = ("inference fp32", "inference bf16", "training fp32", "training AMP", "capture")
+OURS, PEER = "ours", "torch.compile"
+Row = dict[str, Any]
+NEAR = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # of eager's norm: dozens of layers rounded
+
+
+def compiler_of(label: str, column: str) -> Callable:
+    compile_it = minidynamo.compile if label == OURS else torch.compile
+    return lambda model: compile_it(model, backend="eager" if column == "capture" else "inductor")
+
+
+def forget(label: str) -> None:
+    (minidynamo.reset if label == OURS else torch.compiler.reset)()
+
+
+class Step:
+    """What is called: a forward pass, or a training step that gives the loss and the gradients."""
+
+    def __init__(self, name: str, column: str, device: str) -> None:
+        torch.manual_seed(0)
+        model, inputs, targets = build(name)
+        self.trains, self.amp = column.startswith("training"), column == "training AMP"
+        self.device = device
+        self.model = model.to(device).train(self.trains)
+        arguments = dict(inputs, **targets) if self.trains else inputs
+        dtype = torch.bfloat16 if column == "inference bf16" else torch.float32
+        self.model = self.model.to(dtype)
+        self.arguments = moved(arguments, device, dtype)
+
+    def of(self, function: Callable) -> Callable[[], Any]:
+        """A function without arguments that calls `function`, the model or what compiled it."""
+        return (lambda: self.train(function)) if self.trains else (lambda: self.infer(function))
+
+    def infer(self, function: Callable) -> Any:
+        with torch.no_grad():
+            return function(**self.arguments)
+
+    def train(self, function: Callable) -> list[torch.Tensor]:
+        self.model.zero_grad(set_to_none=True)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.amp):
+            loss = loss_of(function(**self.arguments))
+        loss.backward()
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        return [loss.detach(), *gradients]
+
+    def exact(self) -> Any:
+        """The result in float64, or None where the model does not run in it."""
+        wide = copy.copy(self)
+        try:
+            wide.model = copy.deepcopy(self.model).double()
+            wide.arguments = moved(self.arguments, self.device, torch.float64)
+            wide.amp = False
+            return results(wide.of(wide.model))
+        except Exception:  # a dtype that the model itself has written down, or too little memory
+            return None
+
+
+def moved(value: Any, device: str, dtype: torch.dtype) -> Any:
+    """Tensors of nested arguments on the device; floating ones in the dtype."""
+    if isinstance(value, dict):
+        return {key: moved(part, device, dtype) for key, part in value.items()}
+    if isinstance(value, list):
+        return [moved(part, device, dtype) for part in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.to(device, dtype) if value.is_floating_point() else value.to(device)
+
+
+def results(run: Callable[[], Any], seed: int = 0) -> list[torch.Tensor]:
+    """The floating-point tensors of a call that draws from this seed."""
+    torch.manual_seed(seed)
+    with counters_kept():
+        found = tensors_of(run())
+    return [t.detach().clone() for t in found if t.is_floating_point()]
+
+
+@contextlib.contextmanager
+def counters_kept() -> Iterator[None]:
+    """cuDNN chooses algorithms that give the same sums each time."""
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        yield
+
+
+def distance(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """Norm of the difference over the norm, of all tensors together."""
+    pairs = [(a.double(), b.double()) for a, b in zip(found, expected, strict=True)]
+    apart = sum((a - b).norm().item() ** 2 for a, b in pairs)
+    whole = sum(b.norm().item() ** 2 for _, b in pairs)
+    return (apart / whole) ** 0.5 if whole else apart**0.5
+
+
+class Judge:
+    """Says whether a compiler's results are right."""
+
+    def __init__(self, step: Step) -> None:
+        eager = step.of(step.model)
+        self.eager = results(eager)
+        self.dtype = torch.bfloat16 if step.amp else self.eager[0].dtype
+        again = results(eager, seed=1)
+        self.is_random = step.trains and distance(again, self.eager) > 1e-6
+        self.repeats = distance(results(eager), self.eager)
+        exact = None if self.is_random else step.exact()
+        self.exact = exact if exact and all(bool(t.isfinite().all()) for t in exact) else None
+        self.error = distance(self.eager, self.exact) if self.exact else None
+
+    def problem(self, label: str, found: list[torch.Tensor]) -> str:
+        """Why the results are wrong, or "".  torch.compile's own random numbers are not judged."""
+        if self.is_random and label == PEER:
+            return ""
+        if self.exact is not None:
+            error = distance(found, self.exact)
+            if error <= allowed_error(self.error, self.dtype):
+                return ""
+            return f"error {error:.2g} against float64, eager's {self.error:.2g}"
+        apart = distance(found, self.eager)
+        limit = NEAR[self.dtype] + 2 * self.repeats
+        return "" if apart <= limit else f"{apart:.2g} from eager where {limit:.2g} is allowed"
+
+
+def measure(name: str, column: str, device: str, peer: bool) -> Row:
+    """One row.  Never raises: what failed stands in it."""
+    row: Row = {"name": name, "group": MODELS[name], "column": column, "problem": {}}
+    try:
+        with turn("time", alone=False):
+            step = Step(name, column, device)
+            judge, calls = Judge(step), {"eager": step.of(step.model)}
+            row["judged by"] = "eager" if judge.exact is None else "float64"
+            for label in (OURS, PEER) if peer else (OURS,):
+                compiled(label, column, step, judge, row, calls)
+            del judge
+            release(device)
+    except ImportError as missing:
+        return row | {"absent": str(missing)}
+    except Exception as problem:  # eager itself does not run here
+        return row | {"eager failed": f"{type(problem).__name__}: {problem}"[:300]}
+    with turn("time", alone=True):
+        return row | timed(calls, device)
+
+
+def compiled(
+    label: str, column: str, step: Step, judge: Judge, row: Row, calls: dict[str, Callable]
+) -> None:
+    """Compile, judge, and enter into the row; into `calls` too, if the result is right."""
+    try:
+        forget(label)
+        run = step.of(compiler_of(label, column)(step.model))
+        with fresh_caches():
+            start = time.perf_counter()
+            run()
+            synchronise(step.device)
+            row.setdefault("first call s", {})[label] = time.perf_counter() - start
+            problem = judge.problem(label, results(run))
+            run()
+        if label == OURS:
+            row |= what_ours_did()
+        if problem:
+            row["problem"][label] = problem
+        else:
+            calls[label] = run
+    except Exception as problem:
+        row["problem"][label] = f"{type(problem).__name__}: {problem}"[:300]
+
+
+def what_ours_did() -> Row:
+    """Graphs and breaks of the frames that were compiled, and frames that our compiler gave up."""
+    frames = list(minidynamo.records.frames)
+    return {
+        "graphs": sum(frame.graph is not None for frame in frames),
+        "breaks": [b.reason[:100] for frame in frames for b in frame.graph_breaks][:5],
+        "given up": [frame.error.strip().splitlines()[-1][:200] for frame in frames if frame.error],
+    }
+
+
+def timed(calls: dict[str, Callable], device: str) -> Row:
+    """Seconds, ratios within rounds, and peak bytes beyond what was there before."""
+    if device == "cpu":
+        timings = interleave(calls, budget=6.0, rounds=(5, 15), shuffled=True)
+    else:
+        from ..suites.gpu import host_times
+
+        timings = {k: Timing([ms / 1e3 for ms in v]) for k, v in host_times(calls, 10, 9).items()}
+    row: Row = {"seconds": {label: timing.median for label, timing in timings.items()}}
+    for label in calls:
+        if label != "eager":
+            row[f"eager / {label}"] = ratio(timings, "eager", label)
+    if OURS in calls and PEER in calls:
+        row[f"{PEER} / {OURS}"] = ratio(timings, PEER, OURS)
+    if device == "cuda":
+        row["peak bytes"] = {label: peak(call) for label, call in calls.items()}
+    return row
+
+
+def peak(call: Callable) -> int:
+    """Bytes that a call needs at once, beside what lives before it."""
+    release("cuda")
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = call()
+    del result
+    return torch.cuda.max_memory_allocated() - before
+
+
+def synchronise(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def release(device: str) -> None:
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,109 @@
+"""What the rows of `--suite paper` say together: the paper's tables and its figure.
+
+In:   rows of `measure.measure`.  Out: dictionaries for JSON, text for a terminal.
+
+    >>> rows = [{"name": "a", "group": "timm", "column": "capture", "problem": {},
+    ...          "seconds": {"eager": 2.0, "ours": 1.0}, "eager / ours": [2.0, 1.9, 2.1]}]
+    >>> summary(rows)["capture"]["all"]["ours"]
+    {'right': 1, 'geometric mean': 2.0}
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from .measure import COLUMNS, OURS, PEER
+
+Row = dict[str, Any]
+GROUPS = ("transformers", "timm", "others", "all")
+NOT_MEASURED = ("absent", "eager failed")  # says nothing about a compiler
+
+
+def summary(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    """{column: {group: what both compilers reached there}}."""
+    rows = list(rows)
+    found: dict[str, dict[str, Row]] = {}
+    for column in COLUMNS:
+        for group in GROUPS:
+            chosen = [r for r in rows if r["column"] == column and group in (r["group"], "all")]
+            if chosen:
+                found.setdefault(column, {})[group] = of_group(chosen)
+    return found
+
+
+def of_group(rows: list[Row]) -> Row:
+    """Counts and geometric means of one table's cell.
+
+    models: those that eager runs here.  right: those whose compiled result is right.  Speedups are
+    over the right ones; "side by side" holds those that are right with both compilers.
+    """
+    counted = [row for row in rows if not any(why in row for why in NOT_MEASURED)]
+    cell: Row = {"models": len(counted), "absent": len(rows) - len(counted)}
+    for label in (OURS, PEER):
+        speedups = [row[f"eager / {label}"][0] for row in counted if f"eager / {label}" in row]
+        cell[label] = {"right": len(speedups), "geometric mean": mean(speedups)}
+        first = [
+            row["first call s"][label]
+            for row in counted
+            if f"eager / {label}" in row and "first call s" in row
+        ]
+        cell[label] |= {"first call s": mean(first)} if first else {}
+    both = [row for row in counted if f"{PEER} / {OURS}" in row]
+    if both:
+        cell["side by side"] = {
+            "models": len(both),
+            OURS: mean([row[f"eager / {OURS}"][0] for row in both]),
+            PEER: mean([row[f"eager / {PEER}"][0] for row in both]),
+            f"{PEER} / {OURS}": mean([row[f"{PEER} / {OURS}"][0] for row in both]),
+        }
+        peaks = [row["peak bytes"] for row in both if row.get("peak bytes", {}).get("eager")]
+        if peaks:
+            for label in (OURS, PEER):
+                ratios = [one[label] / one["eager"] for one in peaks]
+                cell["side by side"][f"{label}'s peak / eager's"] = mean(ratios)
+    return cell
+
+
+def mean(values: list[float]) -> float | None:
+    """The geometric mean, or None of nothing."""
+    return statistics.geometric_mean(values) if values else None
+
+
+def failures(rows: Iterable[Row], label: str) -> list[tuple[str, str, str]]:
+    """(model, column, cause) wherever this compiler gave no right result."""
+    found = []
+    for row in rows:
+        cause = row.get("failed") or row.get("problem", {}).get(label)
+        if cause and not any(why in row for why in NOT_MEASURED):
+            found.append((row["name"], row["column"], cause))
+    return found
+
+
+def print_tables(result: Row) -> None:
+    """Enter the summary into the result, and print it."""
+    rows = result["rows"]
+    result["summary"] = summary(rows)
+    print("\nspeedup over eager, geometric means; in brackets: right results of so many models")
+    for column, groups in result["summary"].items():
+        for group, cell in groups.items():
+            texts = [
+                f"{label} {number(cell[label]['geometric mean'])} [{cell[label]['right']} of "
+                f"{cell['models']}]"
+                for label in (OURS, PEER)
+            ]
+            beside = cell.get("side by side", {})
+            texts.append(f"{PEER} / ours {number(beside.get(f'{PEER} / {OURS}'))}")
+            print(f"{column:15} {group:13} {'   '.join(texts)}")
+    for label in (OURS, PEER):
+        found = failures(rows, label)
+        print(f"\n{label}: {len(found)} rows without a right result")
+        for name, column, cause in found:
+            print(f"    {name:36} {column:15} {cause[:110]}")
+    absent = Counter(row.get("absent") for row in rows if "absent" in row)
+    for why, count in absent.items():
+        print(f"absent: {count} rows: {why}")
+
+
+def number(value: float | None) -> str:
+    return "   -" if value is None else f"{value:.3f}"

@@ -1,0 +1,87 @@
+"""`--suite paper`: its sample is fair, its judge can say no, its tables count what failed."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from minidynamo.bench.paper import measure, models, tables
+from minidynamo.bench.paper.others import OTHERS
+
+
+def test_every_beginning_holds_each_group_in_its_share():
+    order = models.fair_order()
+    assert sorted(order) == sorted(models.MODELS)
+    whole = Counter(models.MODELS.values())
+    assert whole["transformers"] >= 60 and whole["timm"] >= 60 and whole["others"] >= 30
+    for length in range(20, len(order)):
+        found = Counter(models.MODELS[name] for name in order[:length])
+        for group, count in whole.items():
+            assert abs(found[group] - length * count / len(order)) <= 2
+
+
+def test_arguments_become_those_of_a_base_model():
+    tiny = dict(hidden_size=64, num_attention_heads=4, vocab_size=1000, hidden_act="gelu")
+    found = models.enlarged({"text_config": tiny, "use_cache": True, "depths": [1, 1]})
+    text = found["text_config"]
+    assert text["hidden_size"] == 768 and text["num_attention_heads"] == 12
+    assert text["vocab_size"] == 30_000 and text["hidden_act"] == "gelu"
+    assert found["use_cache"] is True and found["depths"] == [2, 2]
+
+
+def small(monkeypatch, name):
+    monkeypatch.setitem(OTHERS, "small", lambda batch: OTHERS[name](2))
+    monkeypatch.setitem(models.MODELS, "small", "others")
+
+
+@pytest.mark.parametrize("column", ["inference fp32", "training fp32"])
+def test_a_row(monkeypatch, column):
+    small(monkeypatch, "point cloud")  # it has dropout, and batch norms
+    monkeypatch.setattr(measure, "interleave", once)
+    row = measure.measure("small", column, "cpu", peer=False)
+    assert row["problem"] == {} and row["graphs"] == 1 and not row["breaks"] + row["given up"]
+    assert row["eager / ours"][0] > 0 and row["first call s"]["ours"] > 0
+    assert row["judged by"] == ("float64" if column == "inference fp32" else "eager")
+
+
+def once(calls, **options):
+    return {label: measure.Timing([1.0, 1.0, 1.0]) for label in calls}
+
+
+@pytest.mark.parametrize("column", ["inference fp32", "training fp32"])
+def test_a_wrong_result_has_no_time(monkeypatch, column):
+    small(monkeypatch, "sine network")
+    monkeypatch.setattr(measure, "interleave", once)
+    wrong = lambda model: lambda **inputs: model(**inputs) * 1.001  # noqa: E731
+    monkeypatch.setattr(measure, "compiler_of", lambda label, column: wrong)
+    row = measure.measure("small", column, "cpu", peer=False)
+    assert "error" in row["problem"]["ours"] and "eager / ours" not in row
+
+
+def test_what_a_table_counts():
+    rows = [
+        row("a", {"eager / ours": [4.0], "eager / torch.compile": [2.0]}),
+        row("b", {"eager / ours": [1.0], "problem": {"torch.compile": "raises"}}),
+        {"name": "c", "group": "timm", "column": "capture", "absent": "no timm"},
+        {"name": "d", "group": "timm", "column": "capture", "failed": "not finished in 9 s"},
+    ]
+    rows[0]["torch.compile / ours"] = [2.0]
+    cell = tables.summary(rows)["capture"]["timm"]
+    assert cell["models"] == 3 and cell["absent"] == 1
+    assert cell["ours"] == {"right": 2, "geometric mean": 2.0}
+    assert cell["torch.compile"]["right"] == 1 and cell["side by side"]["models"] == 1
+    assert [cause for _, _, cause in tables.failures(rows, "torch.compile")] == [
+        "raises",
+        "not finished in 9 s",
+    ]
+
+
+def row(name, figures):
+    return {"name": name, "group": "timm", "column": "capture", "problem": {}} | figures
+
+
+def test_models_of_others_run():
+    name, batch = "diffusion U-Net", 2
+    model, inputs = OTHERS[name](batch)
+    assert model(**inputs).shape == inputs["x"].shape
+    assert torch.is_tensor(inputs["t"])
