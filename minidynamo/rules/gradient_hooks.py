@@ -4,9 +4,9 @@
     y.register_hook(lambda grad: grad * scale)
 
 In:   a TensorVar and the hook, a function of one gradient.
-Out:  one node that registers a function on `y` when the graph runs.  The hook is traced now, and its
-      operations become a graph of their own: backward calls no Python of the program's, whichever
-      backend compiles the graph, and what the hook reads is guarded.
+Out:  one node that registers a function on `y` when the graph runs.  The hook is traced now, and
+      its operations become a graph of their own: backward calls no Python of the program's,
+      whichever backend compiles the graph, and what the hook reads is guarded.
 
 A hook that does anything but compute breaks the graph; so do hooks on tensors from outside, which
 stay there after the call.

@@ -1,9 +1,9 @@
 """A tensor that is given other memory: `p.data = value`, `t.set_(value)`.
 
 In:   a TensorVar, and the tensor whose memory it is to have.
-Out:  the variable, which from here on stands for another node: the same numbers as `value`, and for
-      a leaf that needs gradients a node through which they reach it.  A tensor from outside is given
-      its data behind the graph; it stays the object that it was.
+Out:  the variable, which from here on stands for another node: the same numbers as `value`, and
+      for a leaf that needs gradients a node through which they reach it.  A tensor from outside is
+      given its data behind the graph; it stays the object that it was.
 
     p.data = p.data * 0.5       # y = (p * x).sum() behind it computes with the new numbers
 
@@ -58,6 +58,7 @@ def replace_data(tensor: TensorVar, tx: Frame, value: Variable, reason: str) -> 
     learns = tensor.of_fake(tx, "requires_grad")
     if any(needs_gradient(user) for user in tensor.node.users):
         raise Break(KIND, f"{reason}, of a tensor that backward may need", HINT)
+    made: Any
     if learns and torch.is_grad_enabled():
         made = tx.node(with_data, [tensor, value])
     else:

@@ -5,8 +5,8 @@ Out:  nothing in the graph: reading gives the value back, and it is set behind t
 
     >>> tensor.setattr(tx, "grad", ConstantVar(None))
 
-What torch itself keeps in a tensor (`requires_grad`, `names`) is none of these; `data` has a file of
-its own, replaced_data.py.
+What torch itself keeps in a tensor (`requires_grad`, `names`) is none of these; `data` has a file
+of its own, replaced_data.py.
 Mirrors torch/_dynamo/side_effects.py and variables/tensor.py (`method_attr_grad`, `SET_ATTR`).
 """
 
