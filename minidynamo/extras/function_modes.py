@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx._symbolic_trace import is_fx_tracing
+from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
@@ -275,7 +275,7 @@ def is_left_alone(compiler: FrameCompiler, code: types.CodeType, owner: int | No
     """Compiling would show the mode what the compiler asks of tensors, and a compiled graph its
     kernels.  (A default device is a mode, too: torch's own, which is guarded.)  Under
     `torch.fx.symbolic_trace` plain Python runs as well: its proxies are to see the operations."""
-    if is_fx_tracing():
+    if _symbolic_trace._is_fx_tracing_flag:
         return True
     for place in range(torch._C._len_torch_function_stack()):
         if type(torch._C._get_function_stack_at(place)) is not DeviceContext:
