@@ -109,3 +109,6 @@ JOINERS: list[Joiner] = []
 # memory it takes}; the other inputs that a graph writes get a copy at the end
 Overwriter = Callable[[Sequence["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
 OVERWRITERS: list[Overwriter] = []
+
+# tensors of a graph that writes, some in one memory -> are they apart nevertheless?
+APART: list[Callable[[Sequence[torch.Tensor]], bool]] = []
