@@ -97,7 +97,7 @@ def scatter_into(
 
 
 def _is_used_up(call: Call, x: TensorBox) -> bool:
-    """Is `x` the whole, fresh result of an eager kernel, or of a scatter, that only this call reads?
+    """Is `x` the fresh, whole result of an eager kernel or a scatter, and read by this call alone?
     Then it need not be copied."""
     node: Any = call.node.args[0]
     fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
