@@ -4,9 +4,8 @@ In:   the tensors of a call of a graph that writes, of which some have one stora
 Out:  True, where no two of them overlap, and the compiled graph is right; else the graph runs
       eagerly in this call.
 
-    flat = torch.zeros(100); a, b = flat[:50], flat[50:]        # parameters in one piece
-    step(a, b)
-    >>> are_apart([a, b])
+    >>> flat = torch.zeros(100)  # parameters in one piece
+    >>> are_apart([flat[:50], flat[50:]])
     True
 
 Columns of one matrix are apart as well, though the bytes between the first and the last element of

@@ -6,7 +6,7 @@ Out:  a number, or an indexing with positions that are constants of the graph.
 
     torch.combinations(x)       # x[i], x[j] at the places of a mask that its length gives
 
-    >>> known_tensor(tracer, fake)      # the real one; None where an input of the graph is in it
+    known_tensor(tracer, fake)  # the real one; None where an input of the graph is in it
 
 PyTorch: fake tensors carry the value of constants of one element.
 """
