@@ -106,6 +106,9 @@ Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
 
 # (nodes in execution order, what must run before what, record) -> {buffer: the graph input whose
-# memory it takes}; the other inputs that a graph writes get a copy at the end
-Overwriter = Callable[[Sequence["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
+# memory it takes}; the other inputs that a graph writes get a copy at the end.  It may change nodes
+Overwriter = Callable[[list["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
 OVERWRITERS: list[Overwriter] = []
+
+# tensors of a graph that writes, some in one memory -> are they apart nevertheless?
+APART: list[Callable[[Sequence[torch.Tensor]], bool]] = []

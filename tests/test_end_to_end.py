@@ -1,10 +1,12 @@
 """Whole programs through the whole system: real models, and a function that breaks three times."""
 
+import collections
 import contextlib
 import copy
 import io
 import marshal
 import pickle
+import random
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from minidynamo import records
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.error_bound import too_far
+from miniinductor.extras.apart import are_apart
+from miniinductor.runtime import program
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +189,70 @@ def test_two_inputs_that_share_memory_one_written():
     a, b = torch.arange(6.0), torch.arange(6.0)
     got, want = compiled(a, a[:3]), f(b, b[:3])
     assert got[0] is a and torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
+
+
+ONE_MEMORY = {  # -> two tensors of it, and are they apart?
+    "halves": (lambda m: (m[:12].view(3, 4), m[12:24].view(3, 4)), True),
+    "columns": (lambda m: (m.view(6, 8)[:3, 1:5], m.view(6, 8)[1:4, 5:6]), True),
+    "every other": (lambda m: (m[::2], m[1::2]), True),
+    "nothing": (lambda m: (m.view(6, 8)[:3], m[:0].view(3, 0).expand(3, 0)), True),
+    "blocks": (lambda m: (m.view(4, 3, 4)[:, :2], m.view(4, 3, 4)[:, 2:]), True),
+    "one element": (lambda m: (m[:12], m[11:23]), False),
+    "transposed": (lambda m: (m[:16].view(4, 4), m[:16].view(4, 4).t()), False),
+    "into the next row": (lambda m: (m.view(6, 8)[:3, 4:], m.as_strided((3, 4), (8, 1), 7)), False),
+    "other rows": (lambda m: (m[::2][:8], m[1::3][:8]), False),
+    "inside": (lambda m: (m[::2], m[:2]), False),
+}
+
+
+@pytest.mark.parametrize("name", ONE_MEMORY)
+def test_writes_to_two_tensors_of_one_memory(name, monkeypatch):
+    def f(x, y):
+        x.mul_(2)
+        y.add_(x.sum())
+        return x - 1
+
+    answers = []
+    looking = [lambda tensors: answers.append(are_apart(tensors)) or answers[-1]]
+    monkeypatch.setattr(program, "APART", looking)
+    make, apart = ONE_MEMORY[name]
+    plain, memory = torch.arange(48.0), torch.arange(48.0)
+    args, given = make(plain), make(memory)
+    compiled = minidynamo.compile(f)
+    for _ in range(2):
+        assert torch.equal(f(*args), compiled(*given))
+        assert torch.equal(plain, memory)
+    assert [t._version for t in given] == [t._version for t in args]
+    assert answers == [apart] * 2
+
+
+def test_a_memory_with_gradients_is_left_to_eager():
+    memory, weight = torch.arange(8.0), torch.ones(4, requires_grad=True)
+    with torch.enable_grad():
+        assert not are_apart([memory[:4], memory[4:], weight])
+    with torch.no_grad():
+        assert are_apart([memory[:4], memory[4:], weight])
+
+
+def test_pieces_of_a_memory_that_are_apart_share_no_element():
+    """Against a count of the elements, for random pieces."""
+    rng = random.Random(7)
+    found = collections.Counter()
+    for _ in range(3000):
+        memory = torch.arange(48)
+        pieces = []
+        for _ in range(rng.choice((2, 2, 3))):
+            sizes = [rng.randint(0, 4) for _ in range(rng.randint(0, 3))]
+            steps = [rng.choice((0, 1, 2, 3, 4, 8, 12)) for _ in sizes]
+            reach = sum((n - 1) * step for n, step in zip(sizes, steps) if n)
+            if reach < 48:
+                pieces.append(memory.as_strided(sizes, steps, rng.randrange(48 - reach)))
+        elements = [set(piece.flatten().tolist()) for piece in pieces]
+        disjoint = sum(map(len, elements)) == len(set().union(*elements))
+        said = are_apart(pieces)
+        assert disjoint or not said
+        found[disjoint, said] += 1
+    assert found[True, True] > found[True, False] / 2, found
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -168,11 +168,61 @@ def test_swapped_inputs_and_returned_ones():
     compiled_like_eager(returned, torch.randn(4, 10))
 
 
-def test_memory_laid_out_differently_is_copied():
-    def strided(x):
-        x.mul_(2)
+def like(sizes, strides):
+    return torch.empty_strided(sizes, strides).copy_(torch.randn(sizes))
 
-    assert "laid out" in written_by_copy(strided, torch.randn(40, 2)[:, 0])[0]
+
+@pytest.mark.parametrize("strides", [(1, 5), (8, 1), (16, 2), (2, 10), (1, 8)])
+def test_memory_in_any_order_and_with_gaps_is_written_in_place(strides):
+    def program(x, y):
+        x.mul_(2).add_(y.t())
+
+    assert not written_by_copy(program, like((5, 8), strides), torch.randn(8, 5))
+
+    def through_a_view(x):
+        x.t().mul_(x.t() + 1)
+
+    assert not written_by_copy(through_a_view, like((5, 8), strides))
+
+
+SCATTERS = {
+    "index_copy": lambda x, at, y: x.index_copy_(0, at, y),
+    "index_put": lambda x, at, y: x.__setitem__(at, y),
+    "index_add": lambda x, at, y: x.index_add_(0, at, y),
+    "scatter_add": lambda x, at, y: x.scatter_add_(0, at[:, None].expand(3, 8), y),
+    "two": lambda x, at, y: x.index_add_(0, at, y).index_add_(0, at, y * 2),
+    "read before": lambda x, at, y: (x.sum(), x.index_add_(0, at, y))[0],
+    "read as it was": lambda x, at, y: (x * 2, x.index_copy_(0, at, y))[0],
+    "transposed": lambda x, at, y: x.t().index_add_(1, at, y.t()),
+}
+COPIED = {
+    "read while written": lambda x, at, y: x.index_copy_(0, at, x[4 - at] + y),
+    "read later": lambda x, at, y: (x.clone(), x.index_add_(0, at, y).sum() + 1)[0] * x.sum(),
+    "scattered sum": lambda x, at, y: x.copy_((x + 1).index_add(0, at, y)),
+    "of another": lambda x, at, y: x[:3].copy_(y.index_add(0, at % 3, y)),
+    "returned": lambda x, at, y: x.copy_(z := x.index_add(0, at, y)) * 0 + z,
+}
+
+
+@pytest.mark.parametrize("name", [*SCATTERS, *COPIED])
+def test_scatters_into_inputs(name):
+    """Those of the first table write where the input lies, and nothing is copied."""
+    function = (SCATTERS | COPIED)[name]
+    at = torch.tensor([4, 0, 3])
+    copies = written_by_copy(lambda x, y: function(x, at, y), torch.randn(5, 8), torch.randn(3, 8))
+    assert not copies or name in COPIED
+
+
+def test_a_scatter_that_raises_says_what_eager_says():
+    def program(x, at, y):
+        x.index_add_(0, at, y)
+
+    compiled = minidynamo.compile(program)
+    with pytest.raises(Exception) as plain:
+        program(torch.zeros(5, 8), torch.tensor([1, 7]), torch.ones(2, 8))
+    with pytest.raises(type(plain.value)) as ours:
+        compiled(torch.zeros(5, 8), torch.tensor([1, 7]), torch.ones(2, 8))
+    assert str(ours.value) == str(plain.value)
 
 
 def test_running_statistics():

@@ -356,3 +356,71 @@ def test_a_split_extreme(dtype):
     split_reductions(graph, record)
     assert len(record.notes_of("too few")) == 2
     assert [t.item() for t in run_graph(graph, [x])] == [x.amax().item(), x.neg().amin().item()]
+
+
+def compiled_call(function, *args):
+    """The compiled graph of one call."""
+    graph = torch.fx.Graph()
+    inputs = [graph.placeholder(f"x{n}") for n in range(len(args))]
+    graph.output(graph.call_function(function, tuple(inputs)))
+    return compile_fx(torch.fx.GraphModule(torch.nn.Module(), graph), list(args))
+
+
+def runs_eagerly(compiled):
+    return [note for note in compiled.record.notes if note.startswith("runs eagerly")]
+
+
+def known_mask(x):
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask.tril_()
+    mask[1].mul_(mask[0])
+    return x.masked_select(mask) * 2
+
+
+def mask_with_an_input(x):
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[:1] = x[:1] > 0
+    return x.masked_select(mask)
+
+
+def known_number(x):
+    lengths = torch.arange(4).flip(0)
+    return x[: lengths[1].item()] + lengths.nonzero().sum()
+
+
+@pytest.mark.parametrize(
+    "function, x, whole",
+    [
+        (torch.combinations, x_of(5), True),
+        (lambda x: torch.combinations(x, 3, True), x_of(4, dtype=torch.int64), True),
+        (torch.corrcoef, x_of(3, 7), True),
+        (known_mask, x_of(4, 4), True),
+        (mask_with_an_input, x_of(4, 4), False),
+        (known_number, x_of(4, 4), True),
+        (lambda x: torch.linalg.lstsq(x, x[:, :2], driver="gels"), x_of(4, 3), True),
+        (lambda x: torch.linalg.lstsq(x, x[:, :2], driver="gelsd").solution, x_of(4, 3), True),
+        (lambda x: torch.linalg.lstsq(x, x[:, :2], driver="gelsd"), x_of(4, 3), False),
+    ],
+)
+def test_questions_about_values(function, x, whole):
+    compiled = compiled_call(function, x)
+    torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
+    assert bool(runs_eagerly(compiled)) is not whole, compiled.record.notes
+
+
+def test_losses_that_look_at_values():
+    x, y, var = x_of(3, 4), x_of(3, 4) * 2, x_of(3, 4).abs() + 0.1
+    compiled = compiled_call(F.gaussian_nll_loss, x, y, var)
+    assert not runs_eagerly(compiled)
+    torch.testing.assert_close(compiled(x, y, var), F.gaussian_nll_loss(x, y, var))
+    with pytest.raises(ValueError, match="var has negative entry"):
+        compiled(x, y, -var)
+
+    def ctc(scores, *others):
+        return F.ctc_loss(scores.log_softmax(2), *others)
+
+    lengths = torch.tensor([6, 5]), torch.tensor([3, 2])
+    args = x_of(6, 2, 4), torch.tensor([[1, 2, 1], [3, 1, 0]]), *lengths
+    compiled = compiled_call(ctc, *args)
+    assert not runs_eagerly(compiled)
+    torch.testing.assert_close(compiled(*args), ctc(*args))

@@ -100,10 +100,11 @@ def scatter_into(
 
 
 def _is_used_up(call: Call, x: TensorBox) -> bool:
-    """Is `x` the whole, fresh result of an eager kernel that only this call reads?  Then it need
-    not be copied."""
+    """Is `x` the fresh, whole result of an eager kernel or a scatter, and read by this call alone?
+    Then it need not be copied."""
     node: Any = call.node.args[0]
-    return isinstance(x.data, ExternKernel) and node.target in EXTERN and len(node.users) == 1
+    fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
+    return (fresh or isinstance(getattr(x.data, "data", None), Scatter)) and len(node.users) == 1
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)

@@ -22,6 +22,7 @@ import torch
 from torch import fx
 
 from ..devices import LANGUAGES
+from ..hooks import APART
 from ..records import CompileRecord
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
@@ -142,7 +143,7 @@ def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
 
 def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
     """`run`, the function of a graph that writes to its inputs, which is right only if no two of
-    its tensors share memory: each call looks, and runs the FX graph eagerly if two do."""
+    its tensors overlap in memory: each call looks, and runs the FX graph eagerly if two may."""
     record.notes.append(
         "writes to tensors: each call first checks that no two of the graph's tensors share memory"
     )
@@ -152,6 +153,7 @@ def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord
         tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
         if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
             return run(*inputs)
-        return gm.forward(*inputs)
+        are_apart = any(look(tensors) for look in APART)
+        return run(*inputs) if are_apart else gm.forward(*inputs)
 
     return checked

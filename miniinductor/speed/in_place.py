@@ -10,11 +10,9 @@ In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, f
 
 Both need that every element of the old value is read, for the last time, in the iteration that
 writes the new one. Mirrors `can_inplace` and mutation renaming in torch/_inductor/scheduler.py and
-memory_planning.py.  Left out: eager kernels and scatters that write into an input (their result is
-copied).
+memory_planning.py.  Scatters have a file of their own, input_scatters.py.  Left out: eager kernels
+that write into an input (their result is copied).
 """
-
-from collections.abc import Sequence
 
 import torch
 
@@ -27,20 +25,23 @@ from ..memory import MemoryPlanner, may_alias, storage_bytes
 from ..nodes import Group, NodeGraph, ScheduledNode
 from ..records import CompileRecord
 from ..sizes.symbols import Size
+from .input_scatters import scattered_inputs
 
 
 def overwritten_inputs(
-    nodes: Sequence[ScheduledNode], order: NodeGraph, record: CompileRecord
+    nodes: list[ScheduledNode], order: NodeGraph, record: CompileRecord
 ) -> dict[str, str]:
     """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
     `order.before` says so.
 
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
-    result: dict[str, str] = {}
+    result = scattered_inputs(nodes, order) if config.in_place else {}
     maker = {name: node for node in nodes for name in node.names}
     returned = returned_twice(order.graph)
     for target, view in order.graph.mutations:
+        if view.name in result:
+            continue
         node = maker.get(view.name)
         readers = [n for n in nodes if n is not node and target in n.read_names]
         why = reason_to_copy(order, node, target, view)

@@ -362,7 +362,7 @@ def new_tensors():
 
 
 # ---- attributes of tensors
-@program(graphs=2, breaks=1)
+@program
 def data_of_an_input():
     def f(x, y):
         x.data = y * 2
@@ -371,7 +371,7 @@ def data_of_an_input():
     return f, (X(grad=False), X(grad=False))
 
 
-@program(graphs=2, breaks=1)
+@program
 def data_of_a_parameter():
     layer = linear()
 
@@ -382,7 +382,7 @@ def data_of_a_parameter():
     return f, (X(grad=False),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def set_underscore():
     def f(x, y):
         z = torch.empty(0)
@@ -392,7 +392,7 @@ def set_underscore():
     return f, (X(grad=False), X(grad=False))
 
 
-@program(graphs=2, breaks=1)
+@program
 def hook_on_an_intermediate():
     def f(x):
         y = x * 2
@@ -482,7 +482,7 @@ def tolist_of_an_input():
     return f, (X(), torch.tensor([1, 2]))
 
 
-@program(graphs=2, breaks=1)
+@program
 def tolist_of_a_constant():
     def f(x):
         sizes = torch.tensor([1, 2]).tolist()
@@ -563,7 +563,7 @@ class Doubling(TorchFunctionMode):
         return result * 2 if function is torch.sin else result
 
 
-@program(graphs=2, breaks=2)
+@program
 def torch_function_mode():
     def f(x):
         with Doubling():

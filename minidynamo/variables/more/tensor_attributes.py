@@ -5,7 +5,8 @@ Out:  nothing in the graph: reading gives the value back, and it is set behind t
 
     >>> tensor.setattr(tx, "grad", ConstantVar(None))
 
-What torch itself keeps in a tensor (`data`, `requires_grad`, `names`) is none of these.
+What torch itself keeps in a tensor (`requires_grad`, `names`) is none of these; `data` has a file
+of its own, replaced_data.py.
 Mirrors torch/_dynamo/side_effects.py and variables/tensor.py (`method_attr_grad`, `SET_ATTR`).
 """
 
@@ -18,24 +19,45 @@ import torch
 from ...exceptions import Break
 from ..base import Codegen, Frame, Variable, extends
 from ..tensor import TensorVar
+from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
 from .tensor_methods import sets_what_is, written
 
 HINT = "set it outside the compiled function"
 plain_attribute = TensorVar._other_attribute
+plain_metadata = TensorVar._metadata
 
 
 @extends(TensorVar)
 class TensorAttributes(TensorVar):
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        if name == "requires_grad" and sets_what_is(self, tx, value):
+        replaced = is_replaced(self, tx)
+        if name == "requires_grad" and not replaced and sets_what_is(self, tx, value):
+            return
+        if name == "data" and "grad" not in written(self):
+            replace_data(self, tx, value, "setting Tensor.data")
+            if self.source is not None:
+                self.note_written(tx, name, value)
             return
         is_plain = not hasattr(torch.Tensor, name) and not name.startswith("_")
-        if not is_plain and not (name == "grad" and fits_as_gradient(self, tx, value)):
+        is_gradient = name == "grad" and not replaced and fits_as_gradient(self, tx, value)
+        if not is_plain and not is_gradient:
             raise Break("tensor attribute", f"setting Tensor.{name}", HINT)
+        self.note_written(tx, name, value)
+
+    def note_written(self, tx: Frame, name: str, value: Variable) -> None:
+        """The attribute is set again behind the graph."""
         if not self.mutated:
             self.mutated = True
             tx.output.sourced.append(self)
         written(self)[name] = value
+
+    def method_set_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
+        return set_from(self, tx, args, kwargs)
+
+    def _metadata(self, tx: Frame, name: str) -> Variable:
+        if name in TOLD_APART and is_replaced(self, tx):
+            raise Break("tensor attribute", f"Tensor.{name} of a tensor whose data was set")
+        return plain_metadata(self, tx, name)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         return written(self).get(name) or plain_attribute(self, tx, name)

@@ -50,7 +50,10 @@ class TensorMethods(TensorVar):
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
 
     def method_tolist(self, tx: Frame) -> Variable:
-        """Its numbers one by one."""
+        """Its numbers one by one; those of a `torch.tensor([2, 3])` in the frame are known."""
+        known = constant_of(self, tx)
+        if known is not None:
+            return tx.output.wrap_result(known.tolist())
         if not tx.output.policy.unbacked or not all(type(n) is int for n in self.fake.shape):
             return self.python_value(tx, "tolist")
         if not self.fake.dim():
@@ -86,6 +89,16 @@ class TensorMethods(TensorVar):
     def contains(self, tx: Frame, item: Variable) -> bool:
         result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
         return result.truth(tx)
+
+
+def constant_of(tensor: TensorVar, tx: Frame) -> torch.Tensor | None:
+    """The tensor itself, if the frame has made it of numbers, and nothing was written since."""
+    node, memory = tensor.node, tensor.fake.untyped_storage()._cdata
+    if node.op != "call_function" or node.target is not torch.tensor or node.all_input_nodes:
+        return None
+    if any(fake.untyped_storage()._cdata == memory for _, fake in tx.output.written):
+        return None
+    return torch.tensor(*node.args, **node.kwargs).detach()
 
 
 def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
