@@ -147,13 +147,29 @@ hooked = frame_hook.enabled(slow_double, replace)
 print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_double.__code__)[0][1].co_name)
 
 # %% [markdown]
-# For a string the guard is false, the callback is asked again, and answers with the same entry
-# again, whose guard is still false; the original code runs. Our naive callback never looks at the
-# argument, so each such call adds one more useless entry:
+# For a string the guard is false. So the callback is asked again. It answers with one more entry of
+# the same kind. The new code runs at once: the callback has seen the arguments, so nobody asks the
+# guard about them. Our naive callback never looked. So each such call adds one more useless entry:
 
 # %%
 print(hooked("ab"), hooked(1.5))
 print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of this code object")
+
+# %% [markdown]
+# That the guard is not asked about the frame for which the entry was made can be shown. Here is a
+# guard that is never true:
+
+# %%
+def original(x):
+    return "the original"
+
+def other(x):
+    return "the replacement"
+
+def hasty(function, code, args):
+    return ((lambda *_: False), other.__code__) if code is original.__code__ else None
+
+print(frame_hook.enabled(original, hasty)(1))
 
 # %% [markdown]
 # The whole decision, drawn from the cache of `slow_double` as it is now:
@@ -250,7 +266,7 @@ from minidynamo.bench.models import gpt2
 
 model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)
-modules = {n.meta.get("module_path") for n in e.main.record.graph.graph.nodes}
+modules = {n.meta.get("module_path") for n in e.main.record.graph.graph.nodes} - {None, ""}
 print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it were inlined by the symbolic evaluator, not by the hook")
 e
 
@@ -300,15 +316,16 @@ check("03.1", count_calls)
 # *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose
 # `value` is a *default* cannot work (the parameters must be the same), a constant can:
 # `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The
-# guard is `lambda function, n: n == key`. The callback is asked again whenever no entry's guard
-# holds.
+# guard asks whether `n` is an `int` (`type(n) is int`, since `1 == 1.0 == True`) and equals the key.
+# The callback is asked again whenever no entry's guard holds. It has to look at the argument itself:
+# its answer runs at once.
 
 # %% tags=["exercise"]
 def memoising(function, result_of: dict):
     """`function`, answered from `result_of` where the argument is known."""
     ### BEGIN SOLUTION
     def callback(called, code, args):
-        if code is not function.__code__ or args[0] not in result_of:
+        if code is not function.__code__ or type(args[0]) is not int or args[0] not in result_of:
             return None
         key, scope = args[0], {}
         (name,) = code.co_varnames[:1]
@@ -364,7 +381,7 @@ check_piece("hook")
 #   guard tree and shadow frames.
 # * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the
 #   callback.
-# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3.2). 3.11,
+# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3). 3.11,
 #   3.12 and 3.13 each changed the frame's layout.
 # * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
 #
