@@ -180,6 +180,33 @@ from minidynamo.explain.draw_code import draw_cache
 draw_cache(slow_double)
 
 # %% [markdown]
+# The same decision, step by step, with a callback that looks at its arguments. (Use the buttons, or
+# the arrow keys.) Each guard was really asked, and each call really made:
+
+# %%
+from steppers import call_walk
+
+def added_to_itself(x):
+    return x + x
+
+def of_int(x):
+    return 2 * x
+
+def of_text(x):
+    return x * 2
+
+def careful(function, code, args):
+    kind, known = type(args[0]), {int: of_int, str: of_text}
+    if code is added_to_itself.__code__ and kind in known:
+        return (lambda function, x: type(x) is kind), known[kind].__code__
+    return None
+
+hooked = frame_hook.enabled(added_to_itself, careful)
+call_walk(added_to_itself, hooked, [(21,), (4,), ("ab",), (1.5,), (7,)])
+
+# %% [markdown]
+# See what happens for `1.5`: every guard is asked, the callback says nothing, and the original runs.
+#
 # The C side, where it happens: the code object in the frame is replaced before the evaluator
 # starts.
 

@@ -170,12 +170,17 @@ machine.run()
 print(machine.graph)
 
 # %% [markdown]
-# Watch the stack. Each row is the state *before* the instruction:
+# Watch the instructions, the stack and the graph. (Use the buttons, or the arrow keys.)
 
 # %%
-Table(["instruction", "stack before"], machine.trace)
+from steppers import machine_run
+
+machine_run(Machine(polynomial, ["a", "b"]), "polynomial")
 
 # %% [markdown]
+# The stack holds *names of results* where CPython's would hold tensors. The graph grows where an
+# operation met such a name.
+#
 # Known values disappear. `flag` is known, so the branch is decided, and only the branch that was
 # taken is in the graph:
 

@@ -162,6 +162,21 @@ e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")
 e.guard_tree
 
 # %% [markdown]
+# Now change something, and ask the guards. (Use the buttons, or the arrow keys.) First nothing is
+# changed, then an attribute deep in the tree, then the shape of `x`:
+
+# %%
+from steppers import guard_walk
+
+larger = Settings()
+larger.scale = 5
+guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another scale": (torch.ones(2), larger),
+                           "another shape": (torch.ones(3), Settings())})
+
+# %% [markdown]
+# What fails often is asked early: a shape is cheap to look at, and needs no way down the tree.
+
+# %% [markdown]
 # ## The guard function
 #
 # All guards of an entry become one Python function. Prefixes that several guards share are read

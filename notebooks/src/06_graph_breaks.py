@@ -93,6 +93,15 @@ e.frames[0].breaks
 e.frames_picture
 
 # %% [markdown]
+# The same in order. (Use the buttons, or the arrow keys.) Look at the parameters of the resume
+# functions: they are what survives the break.
+
+# %%
+from steppers import breaks_walk
+
+breaks_walk(e)
+
+# %% [markdown]
 # *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write
 # that down in advance. So the recipe ends there, the cook phones, and a second recipe begins with
 # "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local

@@ -149,6 +149,18 @@ e.saved
 # %% [markdown]
 # ## The cut
 #
+# Where should the two halves part? Let the cut slide along the forward half, from the first value to
+# the last. What crosses it has to be kept. (Use the buttons, or the arrow keys.)
+
+# %%
+from steppers import cut_walk
+
+cut_walk(e.main.compiled)
+
+# %% [markdown]
+# An early cut keeps little and computes much again; a late cut keeps much. The best cut need not be a
+# straight line, and it must not ask for a matrix product twice.
+#
 # Draw an edge for each value with its bytes as capacity. Values that must not be computed again
 # (matrix products, random numbers) are sources; what the backward half reads is the sink. The
 # cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook

@@ -142,12 +142,23 @@ e.kernel_picture
 e.fused_ir
 
 # %% [markdown]
+# Round by round. (Use the buttons, or the arrow keys.) Each step is a decision; on the left are the
+# groups that there are then:
+
+# %%
+from steppers import fusion_rounds
+
+fusion_rounds(e.main.compiled)
+
+# %% [markdown]
+# The scheduler does not go from first to last. It takes the pair that saves most.
+#
 # Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and
 # cannot share loops:
 
 # %%
 e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.randn(64, 48))
-e.fusion
+fusion_rounds(e.main.compiled)
 
 # %% [markdown]
 # ## Choosing: greedy, by score

@@ -89,6 +89,15 @@ Table(["", "load instructions", "most sectors in one", "bytes moved", "per usefu
        for name, found in measured.items()], "the same 32 rows of 1000 float32, read by one warp")
 
 # %% [markdown]
+# Which bytes are these? The first loads of both ways, and the last one of a row, in which few threads
+# take part. (Use the buttons, or the arrow keys.)
+
+# %%
+from steppers import warp_walk
+
+warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_row[:2], "the end of a row": warp_per_row[31:32]})
+
+# %% [markdown]
 # A cache helps the first way: the next column lies in the same sector, if that is still there. With
 # thousands of threads it often is not.
 

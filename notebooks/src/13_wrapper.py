@@ -141,6 +141,15 @@ excerpt(memory.place_in_arena)
 e.memory_picture
 
 # %% [markdown]
+# The arena itself, step by step. (Use the buttons, or the arrow keys.) Bytes that are free again are
+# taken by the next buffer that fits:
+
+# %%
+from steppers import arena_walk
+
+arena_walk(e.memory_picture)
+
+# %% [markdown]
 # The same program with `buffer_reuse=False`: every buffer has memory of its own, and as much lives; but each call asks for all of it anew.
 
 # %%

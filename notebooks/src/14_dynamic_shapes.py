@@ -172,7 +172,21 @@ counts = compilations(g, [(torch.randn(a), torch.randn(b)) for a, b in sizes], d
 print("compilations for", sizes, ":", counts)
 
 # %% [markdown]
-# Two graphs for five shapes: one per side of the branch.
+# Two graphs for five shapes: one per side of the branch. Each graph owns a region in the plane of
+# sizes. (Use the buttons, or the arrow keys.) After each call the guard function of every entry is
+# asked about every point:
+
+# %%
+from steppers import region_walk
+
+minidynamo.reset()
+compiled = minidynamo.compile(g, dynamic=True, backend="eager")
+region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4], (1, 5)],
+            lambda: minidynamo.records.frames)
+
+# %% [markdown]
+# The second region is a diagonal: two equal sizes have one symbol. A size of 1 lies in no region of
+# the others; it has an entry of its own.
 #
 # `decide` is where a question arrives. It asks `prove` first. What is proved needs no guard; for the
 # rest the hint answers, and the answer is learned.
