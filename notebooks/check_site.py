@@ -220,6 +220,14 @@ def served(folder):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        """A file of the site; the icon that every browser asks for is no missing file."""
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
     def log_message(self, *args):
         """Nothing."""
 

@@ -39,7 +39,7 @@ STYLE = "".join(
         f"{LIGHT.format(BOX)}{{{COLOURS['light']}}}",
         f"{BOX} .st-panels{{display:flex;flex-wrap:wrap;gap:8px;align-items:flex-start}}",
         f"{BOX} .st-panels[hidden]{{display:none}}",
-        f"{BOX} svg{{flex:1 1 300px;max-width:520px;min-width:0;width:100%;height:auto;",
+        f"{BOX} svg{{flex:1 1 300px;max-width:430px;min-width:0;width:100%;height:auto;",
         "background:var(--st-paper)}",
         f"{BOX} text{{fill:var(--st-ink);font:11px DejaVu Sans Mono,Menlo,Consolas,monospace}}",
         f"{BOX} .st-h{{font-weight:bold}}{BOX} .st-faint{{fill:var(--st-faint)}}",
