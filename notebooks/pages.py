@@ -180,6 +180,7 @@ FIXED = re.compile(
 )
 CHAPTER = re.compile(r"\b([Nn]otebooks?|[Cc]hapters?) (\d\d)((?:(?:, | and | to )\d\d)*)")
 OURS = re.compile(r"`((?:minidynamo|miniinductor)/[\w/]+\.(?:py|c|h))`")
+FOLDER = re.compile(r"`((?:minidynamo|miniinductor)(?:/\w+)*)/`")
 OF_PAPER = re.compile(
     r"\b([Pp]aper)(?=,? \(?(?:section|in its|tells))|(?<=The )(paper)(?= tells|:)"
 )
@@ -279,7 +280,12 @@ def files_linked(text: str, used: set[str]) -> str:
         used.add(match[1])
         return f'<a href="{source_page(match[1])}"><code>{match[1]}</code></a>'
 
-    return OURS.sub(link, text)
+    def link_folder(match: re.Match) -> str:
+        if not list((ROOT / match[1]).glob("*.py")):
+            return match[0]
+        return f'<a href="api/{match[1].replace("/", ".")}.html"><code>{match[1]}/</code></a>'
+
+    return FOLDER.sub(link_folder, OURS.sub(link, text))
 
 
 def with_links(notebook, name: str, terms: list[Term], used: set[str]):
