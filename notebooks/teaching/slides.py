@@ -89,8 +89,9 @@ def sentences(text: str) -> list[str]:
         if re.match(r"(\*|\d+\.) ", part):
             found += re.split(r"\n(?=\* |\d+\. )", part)
         else:
-            found += re.split(r"(?<=[.!?]) +(?=[A-Z`*(])", " ".join(part.split()))
-    return [re.sub(r"^(\*|\d+\.) ", "", " ".join(s.split())) for s in found[:MOST_SENTENCES]]
+            found += re.split(r"(?<=[.!?]) +(?=[A-Z`*(]|mini)", " ".join(part.split()))
+    whole = [" ".join(sentence.split()) for sentence in found if sentence.strip()]
+    return [re.sub(r"^(\*|\d+\.) ", "", sentence) for sentence in whole[:MOST_SENTENCES]]
 
 
 def output_of(cell: dict) -> str:
@@ -120,7 +121,11 @@ def slides_of(notebook: dict) -> list[Slide]:
                     slides.append(Slide(heading[1], sentences(part[heading.end() :])))
         elif slides and not {"exercise", "check"} & set(cell["metadata"].get("tags", [])):
             slide = slides[-1]
-            if not slide.code and len(source.splitlines()) <= MOST_LINES:
+            imports = all(
+                re.match(r"(import|from) |torch\.(manual_seed|set_)|$", line)
+                for line in source.splitlines()
+            )
+            if not slide.code and not imports and len(source.splitlines()) <= MOST_LINES:
                 slide.code = source
             slide.shown = slide.shown or output_of(cell)
     return [slide for slide in slides if not slide.title.startswith(LEFT_OUT)]
