@@ -193,7 +193,11 @@ def problems_in_browser(folder, pictures=None, only=""):
                 said += [f"scrolls sideways: {what}" for what in page.evaluate(SIDEWAYS)]
                 said += stepper_problems(page)
                 said += serious(checker if width == WIDTHS[0] else None, page)
-                wrong += [f"{path.name} at {width}, {scheme}: {text}" for text in said]
+                found = [f"{path.name} at {width}, {scheme}: {text}" for text in said]
+                print(
+                    "\n".join([*found, f"looked at {path.name} at {width}, {scheme}"]), flush=True
+                )
+                wrong += found
                 if pictures:
                     file = Path(pictures) / f"{path.stem}-{width}-{scheme}.png"
                     page.screenshot(path=str(file), full_page=True)

@@ -50,10 +50,12 @@ def _(answer):
         lambda: with_answer().result.logits,
         expected,
         same=lambda a, b: torch.allclose(a, b, atol=1e-4),
+        after=True,
     )
     yield row(
         "no larger than the wrapper's own arena",
         lambda: with_answer().memory_picture.arena <= explained().memory_picture.arena,
+        after=True,
     )
     yield row("more than two buffers were placed by it", lambda: watched.calls > 2, after=True)
 

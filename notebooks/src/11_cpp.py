@@ -233,7 +233,7 @@ for name in programs:
     print(f"{name:16} ours {rate[name]:5.1f} GB/s, eager {rate[name + ', eager']:5.1f}, copy {rate['copy']:5.1f}: {verdict}")
 
 # %% [markdown]
-# (A sum adds up in an order that is accurate, in chunks. Eager's order is a little cheaper.)
+# (Our sum adds in chunks, for accuracy. That may cost something where reading is all there is to do.)
 #
 # ## Compile time is part of the product
 #
