@@ -182,7 +182,7 @@ CHAPTER = re.compile(r"\b([Nn]otebooks?|[Cc]hapters?) (\d\d)((?:(?:, | and | to 
 OURS = re.compile(r"`((?:minidynamo|miniinductor)/[\w/]+\.(?:py|c|h))`")
 FOLDER = re.compile(r"`((?:minidynamo|miniinductor)(?:/\w+)*)/`")
 OF_PAPER = re.compile(
-    r"\b([Pp]aper)(?=,? \(?(?:section|in its|tells))|(?<=The )(paper)(?= tells|:)"
+    r"\b([Pp]aper)(?=,?\s+\(?(?:section|in its|tells))|(?<=The )(paper)(?= tells|:)"
 )
 AMBIGUOUS = {"hint", "cell", "source", "tape", "pin", "program", "kernel", "frame"}
 

@@ -220,7 +220,7 @@ PARTS = {  # what every notebook has, as a pattern of its source
     "a real model": r"minidynamo\.bench\.models|class GPT\(",
     "what PyTorch does beyond": r"## What real PyTorch",
     "a file of PyTorch": r"`(torch|benchmarks)/\w+",
-    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| paper \|",
+    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| section of the paper \|",
     "a recap": r"## Recap",
     "what comes next": r"# Next: |## Projects",
 }

@@ -343,8 +343,8 @@ check_piece("fusion")
 # ## What real PyTorch has
 #
 # * `torch/_inductor/scheduler.py`: the same loop of scored pairs; plus templates with epilogues,
-#   reordering for peak memory and for communication, benchmarking a fusion before taking it. Paper,
-#   section 4.
+#   reordering for peak memory and for communication, benchmarking a fusion before taking it.
+#   Paper, section 4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
 # ## Recap
