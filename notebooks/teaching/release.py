@@ -24,7 +24,9 @@ KEPT = (
     *("docs", "minidynamo", "miniinductor", "tools"),
     *("notebooks/exercises", "notebooks/steppers.py"),
 )
-UNWANTED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "build", "*.egg-info")
+UNWANTED = shutil.ignore_patterns(
+    "__pycache__", "*.so", "*.pyc", "build", "*.egg-info", "wrong_answers.py"
+)
 
 
 def release(folder: Path) -> Path:
