@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: docs quick style types faults soak soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: slides student-release docs quick style types faults soak soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -21,7 +21,13 @@ exercises: $(READY)
 test-notebooks: $(READY)
 	@$(BIN)/python notebooks/build.py --check
 
-check-site: $(READY)	# the built pages in headless Chromium (needs playwright and chromium)
+slides: $(READY)	# a deck for each chapter, made of the stored notebooks: build/slides
+	@$(BIN)/python notebooks/teaching/slides.py
+
+student-release: $(READY)	# the students' tree, without solutions: build/student
+	@$(BIN)/python notebooks/teaching/release.py
+
+check-site: $(READY)	# the built pages in headless Chromium (needs playwright and chromium; axe-core-python if it is there)
 	@$(BIN)/python notebooks/check_site.py --browser
 
 test: $(READY)

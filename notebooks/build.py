@@ -230,14 +230,30 @@ def differences(stored, fresh):
 # ---- pages
 def build_site(notebooks):
     """Sphinx over {name: notebook file}; a warning is an error."""
-    work = ROOT / "build" / "site"
+    import nbformat
+    import pages
+
+    work, files = ROOT / "build" / "site", set()
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(SITE, work)
-    for path in notebooks.values():
-        shutil.copy(path, work)
+    text = (work / "glossary.md").read_text()
+    (work / "glossary.md").write_text(pages.glossary_page(text))
+    terms, times = pages.glossary(text), {}
+    for name, path in notebooks.items():
+        notebook = nbformat.read(path, as_version=4)
+        times[name] = pages.minutes(notebook)
+        notebook = pages.with_links(notebook, name, terms, files)
+        nbformat.write(notebook, work / f"{name}.ipynb")
     index = work / "index.md"
-    index.write_text(index.read_text().replace("@NOTEBOOKS@", "\n".join(notebooks)))
-    subprocess.run([sys.executable, work / "api.py", ROOT, work / "api.md"], check=True)
+    lists = {
+        f"@PART{n}@": [c.name for c in part.chapters if c.name in notebooks]
+        for n, part in enumerate(pages.PARTS)
+    }
+    page = index.read_text().replace("@MAP@", pages.course_map(times))
+    for mark, names in lists.items():
+        page = page.replace(mark, "\n".join(names))
+    index.write_text(page)
+    subprocess.run([sys.executable, work / "api.py", ROOT, work / "api"], check=True)
     subprocess.run(
         [
             sys.executable,
@@ -253,6 +269,9 @@ def build_site(notebooks):
         ],
         check=True,
     )
+    from minidynamo.explain.views import code_style
+
+    pages.write_source_pages(files, ROOT / "build" / "html", code_style())
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(
         ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo")

@@ -1,22 +1,30 @@
 """Look at the built pages as a reader's browser would.
 
-usage: python notebooks/check_site.py [FOLDER] [--browser] [--pictures FOLDER]
+usage: python notebooks/check_site.py [FOLDER] [--browser] [--pictures FOLDER] [--only NAME]
 
 Links (always; `build.py` runs this part): every link and picture of every page leads to a file of
 the site, every #anchor exists there, no page loads anything from another place.  With --browser, in
-headless Chromium (pip install playwright, a `chromium` on PATH): each page loads without a console
-error or a request to elsewhere, its pictures have a size, nothing is wider than the window at 1280
-and 390 pixels, and the search finds a word; --pictures keeps screenshots.
+headless Chromium (pip install playwright, a `chromium` on PATH), at 1280 and 390 pixels, light and
+dark: each page loads without a console error or a request to elsewhere, its pictures have a size,
+nothing is wider than the window, nothing but code, tables and pictures scrolls sideways, each
+stepper moves by button and by key, axe-core (pip install axe-core-python; at 1280 pixels) finds
+nothing serious, and the search finds a word; --pictures keeps screenshots, --only NAME looks at the
+pages of that name alone.
 """
 
 import argparse
+import contextlib
+import functools
 import html.parser
+import http.server
+import itertools
 import shutil
 import sys
+import threading
 import urllib.parse
 from pathlib import Path
 
-WIDTHS = (1280, 390)
+WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -102,52 +110,147 @@ MEASURE = """() => {
 }"""
 
 
-def problems_in_browser(folder, pictures=None):
-    """["page: problem"], and {page: number of pictures}; every page at both widths."""
+# what scrolls sideways and is neither code nor a picture nor a table (read in its own box)
+SIDEWAYS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
+    const style = getComputedStyle(e);
+    if (!['auto', 'scroll'].includes(style.overflowX)) return false;
+    if (e.scrollWidth <= e.clientWidth + 1) return false;
+    if (e.closest('pre, .highlight, .mini-code, table, .picture, .stepper, details')) return false;
+    return !e.querySelector('pre, table, img, svg, .mini-code');
+}).map(e => e.tagName + '.' + e.className)"""
+
+STEPS = """figure => {
+    const shown = () => [...figure.querySelectorAll('.st-panels')].findIndex(e => !e.hidden);
+    const [back, on] = figure.querySelectorAll('button'), places = [shown()];
+    on.click(); places.push(shown());
+    back.click(); places.push(shown());
+    for (const key of ['ArrowRight', 'End', 'Home']) {
+        on.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); places.push(shown());
+    }
+    const isWide = figure.scrollWidth > figure.clientWidth + 1;
+    return [places, figure.querySelectorAll('.st-panels').length, isWide];
+}"""
+
+
+def stepper_problems(page):
+    """Each stepper of an open page: buttons and keys show the step that they should."""
+    found = []
+    for figure in page.query_selector_all("figure.stepper"):
+        places, count, is_wide = figure.evaluate(STEPS)
+        if places != [0, 1, 0, 1, count - 1, 0]:
+            found.append(f"a stepper of {count} steps went through {places}")
+        if is_wide:
+            found.append("a stepper is wider than its place")
+    return found
+
+
+def axe():
+    """axe-core, if it is installed, or None."""
+    try:
+        from axe_core_python.sync_playwright import Axe
+    except ImportError:
+        return None
+    return Axe()
+
+
+def serious(checker, page):
+    """What axe-core calls serious or critical, with the first place of each."""
+    if checker is None:
+        return []
+    return [
+        f"axe: {each['id']} ({len(each['nodes'])} places, such as {each['nodes'][0]['target']})"
+        for each in checker.run(page)["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def problems_in_browser(folder, pictures=None, only=""):
+    """["page: problem"], and {page: number of pictures}; every page at both widths, in both
+    themes."""
     from playwright.sync_api import sync_playwright
 
-    folder, wrong, counts = Path(folder).resolve(), [], {}
-    with sync_playwright() as playwright:
+    folder, wrong, counts, checker = Path(folder).resolve(), [], {}, axe()
+    with served(folder) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium")
             or shutil.which("chromium-browser")
             or shutil.which("google-chrome"),
             args=FLAGS,
         )
-        for width in WIDTHS:
-            page = browser.new_page(viewport={"width": width, "height": 900})
-            said = []
-            page.on(
-                "console",
-                lambda message: message.type == "error" and said.append(f"console: {message.text}"),
-            )
-            page.on("pageerror", lambda error: said.append(f"script: {error}"))
-            page.on(
-                "request",
-                lambda request: (
-                    request.url.startswith(("file:", "data:"))
-                    or said.append(f"asks for {request.url}")
-                ),
-            )
-            for path in sorted(folder.glob("*.html")):
+        for width, scheme in itertools.product(WIDTHS, SCHEMES):
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            said = listen(page, address)
+            for path in sorted(
+                [*folder.glob(f"*{only}*.html"), *folder.glob(f"api/*{only}*.html")]
+            ):
                 said.clear()
-                page.goto(path.as_uri(), wait_until="load")
+                page.goto(f"{address}/{path.relative_to(folder)}", wait_until="load")
                 seen = page.evaluate(MEASURE)
                 counts[path.stem] = seen["pictures"]
                 said += [f"no picture at {source}" for source in seen["empty"]]
                 if seen["width"] > width:
                     said.append(f"{seen['width']} wide: {', '.join(seen['wide'])}")
-                wrong += [f"{path.name} at {width}: {text}" for text in said]
+                said += [f"scrolls sideways: {what}" for what in page.evaluate(SIDEWAYS)]
+                said += stepper_problems(page)
+                said += serious(checker if width == WIDTHS[0] else None, page)
+                found = [f"{path.name} at {width}, {scheme}: {text}" for text in said]
+                print(
+                    "\n".join([*found, f"looked at {path.name} at {width}, {scheme}"]), flush=True
+                )
+                wrong += found
                 if pictures:
-                    page.screenshot(
-                        path=str(Path(pictures) / f"{path.stem}-{width}.png"), full_page=True
-                    )
-        page.goto((folder / "search.html").as_uri() + "?q=guard", wait_until="load")
+                    file = Path(pictures) / f"{path.stem}-{width}-{scheme}.png"
+                    page.screenshot(path=str(file), full_page=True)
+        page.goto(f"{address}/search.html?q=guard", wait_until="load")
         page.wait_for_timeout(1500)
         if not page.query_selector_all("#search-results li"):
             wrong.append("search.html: nothing was found for 'guard'")
         browser.close()
+    if checker is None:
+        print("axe-core-python is not installed: nothing was asked of it")
     return wrong, counts
+
+
+@contextlib.contextmanager
+def served(folder):
+    """The address of a server of the folder, on this machine only: axe-core refuses files."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        """A file of the site; the icon that every browser asks for is no missing file."""
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
+    def log_message(self, *args):
+        """Nothing."""
+
+
+def listen(page, address):
+    """A list that the errors and requests of a page are added to."""
+    said = []
+    page.on(
+        "console",
+        lambda message: message.type == "error" and said.append(f"console: {message.text}"),
+    )
+    page.on("pageerror", lambda error: said.append(f"script: {error}"))
+    page.on(
+        "request",
+        lambda request: (
+            request.url.startswith((address, "data:")) or said.append(f"asks for {request.url}")
+        ),
+    )
+    return said
 
 
 def main():
@@ -157,12 +260,13 @@ def main():
     )
     parser.add_argument("--browser", action="store_true")
     parser.add_argument("--pictures", default=None)
+    parser.add_argument("--only", default="", help="pages with this in their name")
     options = parser.parse_args()
     wrong = broken_links(options.folder)
     if options.browser:
         if options.pictures:
             Path(options.pictures).mkdir(parents=True, exist_ok=True)
-        seen, counts = problems_in_browser(options.folder, options.pictures)
+        seen, counts = problems_in_browser(options.folder, options.pictures, options.only)
         wrong += seen
         print(
             "pictures:", ", ".join(f"{name} {number}" for name, number in counts.items() if number)

@@ -478,6 +478,8 @@ def test_the_cache_is_drawn_entry_by_entry():
     assert ("guard1", "callback", "false") in picture.edges and "checks" in picture.nodes["guard1"][
         0
     ]
+    answers = {(b, label) for a, b, label in picture.edges if a == "callback"}
+    assert answers == {("plain", "None"), ("new", "(guard, code)")}
 
 
 def without_source():

@@ -82,9 +82,58 @@ def test_the_solution_passes_and_an_empty_answer_fails(name, exercise, capsys, m
     monkeypatch.chdir(NOTEBOOKS)
     exercises.check(exercise, answers(name, build.solved)[exercise])
     assert "FAIL" not in capsys.readouterr().out
+    empty = answers(name, build.student)[exercise]
     with pytest.raises(exercises.ExerciseFailed):
-        exercises.check(exercise, answers(name, build.student)[exercise])
-    assert "FAIL" in capsys.readouterr().out
+        exercises.check(exercise, empty)
+    printed = capsys.readouterr().out
+    assert "FAIL" in printed and "PASS" not in printed
+
+
+CONSTANTS = [None, 0, 1, True, False, "", [], {}, set()]
+
+
+def constant(empty, value):
+    """An answer that always gives `value`, in place of the empty one."""
+    answer = lambda *args, **kwargs: value  # noqa: E731
+    return (answer, *empty[1:]) if isinstance(empty, tuple) else answer
+
+
+@pytest.mark.parametrize("name, exercise", EXERCISES)
+def test_no_row_passes_for_an_answer_that_gives_nothing(name, exercise, monkeypatch):
+    """And no exercise for one that always gives the same (those that compile no model)."""
+    monkeypatch.chdir(NOTEBOOKS)
+    exercises.load()
+    empty, check = answers(name, build.student)[exercise], exercises.CHECKS[exercise][1]
+    rows = exercises.rows_of(check, constant(empty, None))
+    assert [row.label for row in rows if row.passed] == []
+    heavy = name[:2] in ("08", "09", "10", "11", "12", "13", "16")
+    for value in () if heavy else CONSTANTS:
+        rows = exercises.rows_of(check, constant(empty, value))
+        assert not all(row.passed for row in rows), value
+
+
+def test_feedback_names_what_was_swallowed():
+    """g++'s first error, the largest difference and its index, an error inside the compiler."""
+    from miniinductor.runtime.build import build_kernels
+
+    source = 'extern "C" int NAME(void** args) { return nothing_of_that_name; }'
+    said = exercises.row("", lambda: build_kernels([(source, "wrong")])).detail
+    assert "nothing_of_that_name" in said
+    import torch
+
+    a, b = torch.zeros(3), torch.tensor([0.0, 5.0, 1.0])
+    said = exercises.row("", lambda: exercises.close(a, b)).detail
+    assert "5.0 at index (1,)" in said
+    watched = exercises.Watched(lambda: 1 / 0)
+
+    def swallowing():
+        try:
+            return watched()
+        except ZeroDivisionError:
+            return 1
+
+    assert "ZeroDivisionError" in exercises.row("", lambda: watched.around(swallowing), 1).detail
+    assert "never called" in exercises.row("", lambda: watched.around(lambda: 1), 1).detail
 
 
 def test_every_registered_exercise_is_in_a_notebook():
@@ -171,7 +220,7 @@ PARTS = {  # what every notebook has, as a pattern of its source
     "a real model": r"minidynamo\.bench\.models|class GPT\(",
     "what PyTorch does beyond": r"## What real PyTorch",
     "a file of PyTorch": r"`(torch|benchmarks)/\w+",
-    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| paper \|",
+    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| section of the paper \|",
     "a recap": r"## Recap",
     "what comes next": r"# Next: |## Projects",
 }

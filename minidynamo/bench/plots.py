@@ -36,7 +36,8 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
     all that have the unit)."""
     import matplotlib.pyplot as plt
 
-    chosen = [r for r in run["rows"] if unit in r and (rows is None or r["name"] in rows)]
+    found = {r["name"]: r for r in run["rows"] if unit in r}
+    chosen = [found[name] for name in (found if rows is None else rows) if name in found]
     figure, axes = plt.subplots(
         figsize=(9, 0.9 + 0.13 * (len(variants) + 1) * len(chosen)), layout="constrained"
     )

@@ -256,6 +256,7 @@ def draw_cache(function: Any) -> Picture:
         "frame": (f"a frame of {name} starts", "placeholder"),
         "plain": (f"the original code of {name} runs", "output"),
         "callback": ("ask the callback", "module"),
+        "new": ("the answer joins the cache;\nits replacement runs", "call"),
     }
     edges, before = [], ("frame", "hook on")
     for n, (guard, replacement, *_) in enumerate(entries):
@@ -273,6 +274,7 @@ def draw_cache(function: Any) -> Picture:
     edges += [
         (before[0], "callback", before[1]),
         ("callback", "plain", "None"),
+        ("callback", "new", "(guard, code)"),
         ("frame", "plain", "hook off"),
     ]
     return Picture(f"a call of {name}: {len(entries)} cache entries", nodes, edges)

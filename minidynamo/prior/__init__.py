@@ -6,7 +6,7 @@
     lazy.py       collect operations until a value is needed, hash, cache  (torch/csrc/lazy)
     staging.py    trace a pure function on abstract values                 (JAX's jit)
 
-Each file is a working capture mechanism of about forty lines.  None is used by minidynamo: they are
+Each file is a small working capture mechanism.  None is used by minidynamo: they are
 what section 2 of the paper compares with, and notebook 01 runs them side by side.
 """
 

@@ -16,13 +16,23 @@ solution) and nbgrader.  A check is a generator, one file per chapter (`chapter_
     @exercise("02.1", "count the operations")
     def _(answer):
         yield row("a graph of three operations", lambda: answer(graph), 3)
+
+No row says PASS for an answer that is empty or that always returns the same: what is true of those,
+too ("no graph break", "the argument is not written to") stands in a row with `after=True`, which
+counts once the rows above it passed.  An answer that runs inside the compiler is `Watched`, since
+the compiler goes on in eager mode where something in it fails.
 """
 
 import importlib
 import pkgutil
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 CHECKS = {}
+# lines of a long message that say where to look: g++'s first error, which numbers differ
+TELLING = re.compile(r"error:|[Gg]reatest absolute difference|Mismatched elements")
 
 
 class ExerciseFailed(AssertionError):
@@ -34,6 +44,7 @@ class Row:
     label: str
     passed: bool
     detail: str = ""
+    after: bool = False  # counts only if the rows above passed
 
     def __str__(self):
         return f"  {'PASS' if self.passed else 'FAIL'}  {self.label}" + (
@@ -51,22 +62,66 @@ def exercise(name, title):
     return register
 
 
-def row(label, compute, expected=True, same=None):
-    """One row: PASS if `compute()` gives `expected` (compared by `same`, by default ==)."""
+def row(label, compute, expected=True, same=None, after=False, secret=False):
+    """One row: PASS if `compute()` gives `expected` (compared by `same`, by default ==).  after: it
+    counts only if the rows above passed.  secret: what was expected is not said."""
     try:
         got = compute()
         passed = bool((same or (lambda a, b: a == b))(got, expected))
     except NotImplementedError as error:
-        return Row(label, False, str(error) or "not written yet")
-    except (
-        Exception
-    ) as error:  # the student's code may fail in any way: say how, and go on with the other rows
-        return Row(
-            label,
-            False,
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-        )
-    return Row(label, passed, "" if passed else f"expected {short(expected)}, got {short(got)}")
+        return Row(label, False, str(error) or "not written yet", after)
+    except Exception as error:  # the student's code may fail in any way: the other rows go on
+        return Row(label, False, explained(error), after)
+    told = "" if secret else f"expected {short(expected)}, "
+    return Row(label, passed, "" if passed else f"{told}got {short(got)}", after)
+
+
+def explained(error: BaseException) -> str:
+    """What a student needs of an error: its first line, the lines of it that say where, and the
+    error that caused it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = [f"{type(error).__name__}: {lines[0] if lines else ''}"]
+    found += [line for line in lines[1:] if TELLING.search(line)][:2]
+    if error.__cause__ is not None:
+        found.append("because of " + explained(error.__cause__))
+    return "\n        ".join(found)
+
+
+class Watched:
+    """An answer that the compiler calls: an error in it is kept, since the compiler would go on in
+    eager mode and the numbers would be right."""
+
+    def __init__(self, answer: Callable) -> None:
+        self.answer, self.calls, self.error = answer, 0, None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        try:
+            result = self.answer(*args, **kwargs)
+        except Exception as error:
+            self.error = self.error or error
+            raise
+        if result is None:
+            self.error = self.error or TypeError("your function returned None")
+        return result
+
+    def around(self, compute: Callable) -> Any:
+        """compute(), if the answer was called in it and went well."""
+        import miniinductor
+
+        self.calls, self.error = 0, None
+        try:
+            with miniinductor.config.patch(graph_cache=False):  # the answer may have changed
+                result = compute()
+        except Exception:
+            if self.error is not None:
+                raise self.error from None
+            raise
+        if self.error is not None:
+            raise self.error
+        if not self.calls:
+            raise AssertionError("your function was never called")
+        return result
 
 
 def close(a, b):
@@ -87,19 +142,26 @@ def load():
         importlib.import_module(f"{__name__}.{module.name}")
 
 
+def rows_of(function, answer) -> list[Row]:
+    """The rows of a check; one that counts only after others is no PASS before those are."""
+    rows: list[Row] = []
+    try:
+        for each in function(answer):
+            if each.after and each.passed and not all(r.passed for r in rows):
+                each = Row(each.label, False, "this counts when the rows above pass")
+            rows.append(each)
+    except Exception as error:
+        rows.append(Row("the check itself could not go on", False, explained(error)))
+    return rows
+
+
 def check(name, answer):
     """Print the table of exercise `name` for `answer`; ExerciseFailed unless every row passes."""
     load()
     if name not in CHECKS:
         raise KeyError(f"there is no exercise {name!r}; there are {', '.join(sorted(CHECKS))}")
     title, function = CHECKS[name]
-    rows = []
-    try:
-        rows += function(answer)
-    except Exception as error:
-        rows.append(
-            Row("the check itself could not go on", False, f"{type(error).__name__}: {error}")
-        )
+    rows = rows_of(function, answer)
     print(f"{name}  {title}")
     print("\n".join(map(str, rows)))
     if not all(r.passed for r in rows):

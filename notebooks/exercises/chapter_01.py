@@ -26,6 +26,10 @@ def cat_of_list(x):
     return torch.cat(parts)
 
 
+def nested_lists(x):
+    return torch.cat([torch.cat([x + x]), x * 2])
+
+
 def with_a_dict(x):
     d = {"a": x}
     return x
@@ -50,16 +54,12 @@ def _(answer):
         return False
 
     yield row(
-        "the name of a class of ours was kept: lists are really new",
-        lambda: ast_list_is_new(answer),
+        "a list inside a list, with a sum in it",
+        lambda: answer(nested_lists)(torch.ones(2)),
+        torch.tensor([2.0, 2, 2, 2]),
+        same=close,
     )
-    yield row("a dictionary is still refused", lambda: ast_list_is_new(answer) and refuses())
-
-
-def ast_list_is_new(answer):
-    import ast
-
-    return ast.List in answer.KNOWN
+    yield row("a dictionary is still refused", refuses, after=True)
 
 
 @exercise("01.3", "a stager with a guard")

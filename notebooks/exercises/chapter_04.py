@@ -75,6 +75,7 @@ def _(answer):
         lambda: result(answer(program, ["x"]), torch.tensor([2.0])),
         torch.tensor([10.0]),
         same=close,
+        after=True,
     )
 
     def with_torch(x):
@@ -100,17 +101,18 @@ def _(answer):
     import minidynamo
     from minidynamo.symbolic_eval import code_info, opcodes
 
-    used = []
+    pushed = []
 
-    def spy(frame, arg):
-        used.append(1)
-        return answer(frame, arg)
+    def handler(frame, arg):
+        before = len(frame.stack)
+        answer(frame, arg)
+        pushed.append(len(frame.stack) - before)
 
     def run(parts):
         minidynamo.reset()
         code_info._CACHE.clear()
         original = opcodes.HANDLERS["GET_LEN"]
-        opcodes.HANDLERS["GET_LEN"] = spy
+        opcodes.HANDLERS["GET_LEN"] = handler
         try:
             with minidynamo.config.patch(raise_internal_errors=True):
                 return minidynamo.compile(matched, backend="eager", fullgraph=True)(
@@ -123,4 +125,9 @@ def _(answer):
 
     for parts in ([3], [3, 4], [1, 2, 3]):
         yield row(f"match {parts}", lambda: run(parts), matched(torch.ones(2), parts), same=close)
-    yield row("your handler was really used", lambda: len(used) >= 3)
+    yield row(
+        "each time one value was pushed, nothing taken",
+        lambda: pushed,
+        after=True,
+        same=lambda counts, _: counts and set(counts) == {1},
+    )

@@ -19,9 +19,9 @@ def _(answer):
     a = [1]
     first, second, third = minidynamo.compile(puzzle, backend="eager")(torch.ones(1), a, a)
     minidynamo.reset()
-    yield row("the tensor", lambda: float(answer()[0]), first.item())
-    yield row("len(a)", lambda: answer()[1], second)
-    yield row("len(b)", lambda: answer()[2], third)
+    yield row("the tensor", lambda: float(answer()[0]), first.item(), secret=True)
+    yield row("len(a)", lambda: answer()[1], second, secret=True)
+    yield row("len(b)", lambda: answer()[2], third, secret=True)
 
 
 @exercise("07.2", "a list whose writes wait")
@@ -67,4 +67,9 @@ def _(answer):
     arguments = lambda: (torch.ones(1), [], {"inner": []})  # noqa: E731
     yield row("an append", lambda: set(answer(writes_one, *arguments())), {"log"})
     yield row("a write inside a dict", lambda: set(answer(writes_nested, *arguments())), {"table"})
-    yield row("a rebinding is no write", lambda: set(answer(writes_nothing, *arguments())), set())
+    yield row(
+        "a rebinding is no write",
+        lambda: set(answer(writes_nothing, *arguments())),
+        set(),
+        after=True,
+    )

@@ -54,7 +54,7 @@ def run(handler, body, x):
 def _(answer):
     yield row("one load, one mul, one add, one store", lambda: len(lines(answer, repeated)), 4)
     x = torch.tensor([1.0, -2.0, 3.0])
-    yield row("the numbers", lambda: run(answer, repeated, x), 4 * x, same=close)
+    yield row("the numbers", lambda: run(answer, repeated, x), 4 * x, same=close, after=True)
 
 
 @exercise("11.2", "NaN goes through maximum")
@@ -76,11 +76,13 @@ def _(answer):
         lambda: run(answer, smallest_first, x),
         torch.maximum(x, torch.zeros(())),
         same=same,
+        after=True,
     )
     yield row(
         "without a library call",
         lambda: any("std::" in line or "isnan" in line for line in lines(answer, biggest)),
         False,
+        after=True,
     )
 
 

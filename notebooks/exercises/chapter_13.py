@@ -1,39 +1,43 @@
 """Checks of notebook 13: the wrapper, memory, autotuning, record and replay."""
 
+import functools
 import random
 import time
 
 import torch
 
-from . import close, exercise, row
+from . import Watched, close, exercise, row
 
 
 @exercise("13.1", "the lowest gap")
 def _(answer):
-    yield row("nothing is taken", lambda: answer([], 64), 0)
+    yield row(
+        "a gap, then nothing: two questions", lambda: (answer([(0, 8)], 8), answer([], 64)), (8, 0)
+    )
     yield row("a gap at the start", lambda: answer([(64, 64)], 64), 0)
     yield row("the start is too small", lambda: answer([(64, 64)], 65), 128)
     yield row("between two, unsorted", lambda: answer([(256, 64), (0, 128)], 128), 128)
     yield row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512)
+    yield row("blocks that overlap", lambda: answer([(0, 100), (50, 100), (160, 8)], 12), 168)
 
     from minidynamo.bench.models import gpt2
     from miniinductor import memory
     import minidynamo
 
-    used, original = [], memory.place_in_arena
+    original, watched = memory.place_in_arena, Watched(answer)
 
     def place(arena, size, born, dies):
-        used.append(size)
-        return answer([(o, n) for o, n, b, d, _ in arena if b <= dies and born <= d], size), None
+        return watched([(o, n) for o, n, b, d, _ in arena if b <= dies and born <= d], size), None
 
     def explained():
         with torch.no_grad():
             return minidynamo.explain(model)(**inputs)
 
+    @functools.cache
     def with_answer():
         memory.place_in_arena = place
         try:
-            return explained()
+            return watched.around(explained)
         finally:
             memory.place_in_arena = original
             minidynamo.reset()
@@ -46,12 +50,14 @@ def _(answer):
         lambda: with_answer().result.logits,
         expected,
         same=lambda a, b: torch.allclose(a, b, atol=1e-4),
+        after=True,
     )
     yield row(
         "no larger than the wrapper's own arena",
         lambda: with_answer().memory_picture.arena <= explained().memory_picture.arena,
+        after=True,
     )
-    yield row("your placement was really used", lambda: len(used) > 2)
+    yield row("more than two buffers were placed by it", lambda: watched.calls > 2, after=True)
 
 
 @exercise("13.2", "record and replay")
@@ -129,7 +135,9 @@ def _(answer):
         ["b"] * 20,
     )
     yield row(
-        "at most 9 runs each", lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9
+        "at most 9 runs each",
+        lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9,
+        after=True,
     )
 
     from miniinductor.runtime.build import build_kernels

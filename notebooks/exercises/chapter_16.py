@@ -1,6 +1,7 @@
 """Checks of notebook 16: training and generating with a small GPT."""
 
 import copy
+import functools
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +47,8 @@ def _(answer):
         eager, inputs = small(GPT, feed_forward=SwiGLU), letters(0)
         other = copy.deepcopy(eager)
         minidynamo.reset()
+        if not any(isinstance(module, SwiGLU) for module in eager.modules()):
+            raise AssertionError("no SwiGLU in the model")
         eager(*inputs).backward()
         minidynamo.compile(other)(*inputs).backward()
         return (
@@ -74,10 +77,24 @@ def _(answer):
     rates = [1e-2 * (n % 5 + 1) for n in range(12)]
 
     def trained(make):
+        """The losses, the kinds of learning rates, the graphs of each function, the breaks."""
+        made, original = [], torch.optim.AdamW.__init__
+
+        def noted(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            made.append(self)
+
         minidynamo.reset()
         model = small(GPT)
-        step = make(model, rates)
-        return [step(*letters(n % 3)).item() for n in range(len(rates))], model
+        torch.optim.AdamW.__init__ = noted
+        try:
+            step = make(model, rates)
+            losses = [step(*letters(n % 3)).item() for n in range(len(rates))]
+        finally:
+            torch.optim.AdamW.__init__ = original
+        kinds = {type(group["lr"]).__name__ for each in made for group in each.param_groups}
+        graphs, breaks = compiled_graphs()
+        return losses, kinds, sorted(graphs.values()), breaks
 
     def by_hand(model, rates):
         optimizer, rates = (
@@ -95,17 +112,18 @@ def _(answer):
 
         return step
 
-    expected, _ = trained(by_hand)
+    yours = functools.cache(lambda: trained(make_step))
+    yield row("the learning rate is a tensor", lambda: yours()[1], {"Tensor"})
     yield row(
         "the losses of eager training",
-        lambda: torch.tensor(trained(make_step)[0]),
-        torch.tensor(expected),
+        lambda: torch.tensor(yours()[0]),
+        torch.tensor(trained(by_hand)[0]),
         same=lambda a, b: torch.allclose(a, b, rtol=1e-2, atol=1e-3),
     )
-    yield row("no graph breaks", lambda: (trained(make_step), compiled_graphs()[1])[1], 0)
+    yield row("no graph breaks", lambda: yours()[3], 0)
     yield row(
         "one graph of the model, at most two of the optimizer",
-        lambda: (trained(make_step), sorted(compiled_graphs()[0].values()))[1],
+        lambda: yours()[2],
         [1, 2],
         same=lambda a, b: len(a) == 2 and a[0] == 1 and a[1] <= 2,
     )

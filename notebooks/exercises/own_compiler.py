@@ -13,19 +13,25 @@ Out:  `begin` writes the piece's file into the student's own package, `my_compil
     graph.py: the reference stands in for without_repetition
     >>> compiler.compile(f)(x)
 
-The reference is one text, `reference/my_compiler/`: stubs and solutions are both made of it.
+The reference is one text, `reference/my_compiler/`: stubs and solutions are both made of it.  In
+the students' tree it is one packed file (`pack`), so that nobody reads it by accident.
 """
 
 import ast
+import base64
+import functools
 import importlib.abc
 import importlib.util
+import json
 import os
 import sys
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent
 REFERENCE = NOTEBOOKS / "reference" / "my_compiler"
+PACKED = NOTEBOOKS / "reference" / "my_compiler.packed"
 STUDENT = Path(os.environ.get("MY_COMPILER") or NOTEBOOKS / "my_compiler")
 EMPTY = 'raise NotImplementedError("your turn")'
 
@@ -106,8 +112,29 @@ def with_bodies(source: str, bodies: dict[str, list[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pack() -> bytes:
+    """The reference's files as one text that cannot be read at a glance."""
+    texts = {path.stem: path.read_text() for path in sorted(REFERENCE.glob("*.py"))}
+    return base64.b85encode(zlib.compress(json.dumps(texts).encode(), 9))
+
+
+@functools.cache
+def packed() -> dict[str, str]:
+    """{piece: its text} of the packed file, {} where there is none."""
+    return (
+        json.loads(zlib.decompress(base64.b85decode(PACKED.read_bytes())))
+        if PACKED.exists()
+        else {}
+    )
+
+
+def has_reference(piece: str) -> bool:
+    return (REFERENCE / f"{piece}.py").exists() or piece in packed()
+
+
 def reference(piece: str) -> str:
-    return (REFERENCE / f"{piece}.py").read_text()
+    path = REFERENCE / f"{piece}.py"
+    return path.read_text() if path.exists() else packed()[piece]
 
 
 def stub(piece: str) -> str:
@@ -171,7 +198,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         piece = name.partition(".")[2]
         is_package = not piece
-        if piece and not (REFERENCE / f"{piece}.py").exists():
+        if piece and not has_reference(piece):
             return None
         spec = importlib.util.spec_from_loader(name, self, is_package=is_package)
         own_file = self.folder / f"{piece or '__init__'}.py"
@@ -185,7 +212,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         path = Path(module.__spec__.origin)
         piece = path.stem
-        source = path.read_text()
+        source = path.read_text() if path.exists() else reference(piece)
         names = []
         if path.parent == self.folder and piece in PIECES:
             source, names = completed(piece, source)

@@ -1,6 +1,7 @@
-"""Write the API page: headers of modules, docstrings of public functions, in pipeline order.
+"""Write the API pages, one for each folder: headers of modules, docstrings of public functions, in
+pipeline order.
 
-usage: python api.py ROOT OUT.md      (reads the sources with `ast`; imports nothing)
+usage: python api.py ROOT FOLDER      (reads the sources with `ast`; imports nothing)
 """
 
 import ast
@@ -60,7 +61,7 @@ def module_text(root, path):
     head = ast.get_docstring(tree)
     if not head:
         return ""
-    parts = [f"### `{path.relative_to(root)}`\n", block(head)]
+    parts = [f"## `{path.name}`\n", block(head)]
     for node in tree.body:
         if (
             isinstance(node, (ast.FunctionDef, ast.ClassDef))
@@ -75,24 +76,30 @@ def module_text(root, path):
     return "\n".join(parts)
 
 
+def folders(package):
+    """The folders of a package in pipeline order, the package's own first."""
+    found = {path.parent for path in package.rglob("*.py")}
+    return sorted(found, key=lambda f: (f != package, rank(package, f / "__init__.py")))
+
+
 def main(root, out):
-    root, text = (
-        Path(root),
-        [
-            "# API",
-            "The modules in the order in which a program flows through them: each file's header, "
-            "then its public "
-            "functions and classes.\n",
-        ],
+    root, out = Path(root), Path(out)
+    out.mkdir(exist_ok=True)
+    names = []
+    for package in (root / name for name in ORDER):
+        for folder in folders(package):
+            files = sorted(folder.glob("*.py"), key=lambda path: rank(package, path))
+            texts = [text for path in files if (text := module_text(root, path))]
+            if texts:
+                name = str(folder.relative_to(root)).replace("/", ".")
+                names.append(name)
+                (out / f"{name}.md").write_text("\n".join([f"# {name}\n", *texts]))
+    listed = "\n".join(names)
+    (out / "index.md").write_text(
+        "# Files of both packages\n\nOne page for each folder, in the order in which a program "
+        "flows through them. Each file's header comes first, then its public functions and "
+        f"classes.\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     )
-    for name in ORDER:
-        text.append(f"## {name}\n")
-        package = root / name
-        text += [
-            module_text(root, path)
-            for path in sorted(package.rglob("*.py"), key=lambda p: rank(package, p))
-        ]
-    Path(out).write_text("\n".join(text))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ html_css_files = ["course.css"]
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "secondary_sidebar_items": [],
-    "pygments_light_style": "friendly",
+    "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
     "home_page_in_toc": True,
 }
-html_context = {"default_mode": "light"}
+html_context = {"default_mode": "auto"}
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False

@@ -121,7 +121,8 @@ print(seen[0].code)
 # Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no
 # `call_module`: calls of modules were *inlined* down to functions, because a graph that stops at
 # `self.up` could not be fused across it. And the weights are `get_attr` nodes: reads of the
-# module's own parameters, not copies of them.
+# module's own parameters, not copies of them. (`torch.compile` makes inputs of them: there each
+# weight is a `placeholder`, which its caller passes at each call.)
 #
 # ## Metadata
 #
@@ -214,13 +215,14 @@ print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:",
 minidynamo.reset()
 
 # %% [markdown]
-# miniinductor's own version of this pass looks at the metadata first:
+# miniinductor has no pass for `x * 1`. It has one for copies, casts and reshapes that change
+# nothing. It looks at the metadata first, and leaves alone what reaches the output:
 
 # %%
 from minidynamo.explain import excerpt
 from miniinductor.graph_passes import basic
 
-excerpt(basic)
+excerpt(basic.remove_no_ops)
 
 # %% [markdown]
 # ## A real model
@@ -263,26 +265,53 @@ check("02.1", largest_value)
 # %% [markdown]
 # **02.2** *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same
 # function with the same arguments, the second is replaced by the first. Return the graph module,
-# recompiled. It must not merge random operations (`torch.rand_like`, `dropout`).
+# recompiled. Three things must stay as they are. Two random operations are two (`RANDOM`). In a
+# graph that writes to a tensor (`writes` tells) nothing may be merged: a value may change between
+# two equal calls. And what the program returns (`returned` tells) stays an object of its own.
 #
-# *Hints.* Walk in order; keep a dictionary from `(node.target, node.args, sorted kwargs)` to the
-# first node. Arguments that cannot be hashed (lists) may be left alone. `call_function` only.
+# *Hints.* Walk in order; keep a dictionary from `(node.target, exact(node.args), exact(node.kwargs))`
+# to the first node. `1`, `1.0` and `True` are *equal* in Python, and the same key of a dictionary;
+# `x * 1` and `x * 1.0` are different programs. `exact` makes a key that tells them apart.
+# `call_function` only.
 
-# %% tags=["exercise"]
+# %% tags=["support"]
 RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
 
+def exact(value):
+    """A key: equal for two arguments only if they are the same node, or have one type and text."""
+    if isinstance(value, fx.Node):
+        return value
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(exact(part) for part in value)
+    if isinstance(value, dict):
+        return tuple((name, exact(value[name])) for name in sorted(value))
+    return type(value), repr(value)
+
+def writes(gm: fx.GraphModule) -> bool:
+    """Does any node write to a tensor?  By name: `add_`, `relu_`, `iadd`, `setitem`, `out=`."""
+    names = [getattr(node.target, "__name__", str(node.target)) for node in gm.graph.nodes
+             if node.op in ("call_function", "call_method")]
+    in_place = any(name.rstrip("_") != name and not name.endswith("__") for name in names)
+    operators = {"iadd", "isub", "imul", "itruediv", "setitem"} & set(names)
+    return in_place or bool(operators) or any("out" in node.kwargs for node in gm.graph.nodes)
+
+def returned(node: fx.Node) -> bool:
+    return any(user.op == "output" for user in node.users)
+
+# %% [markdown]
+# Now the pass:
+
+# %% tags=["exercise"]
 def merge_equal(gm: fx.GraphModule) -> fx.GraphModule:
     """Each pure call is computed once."""
     ### BEGIN SOLUTION
+    if writes(gm):
+        return gm
     first = {}
     for node in list(gm.graph.nodes):
-        if node.op != "call_function" or node.target in RANDOM:
+        if node.op != "call_function" or node.target in RANDOM or returned(node):
             continue
-        key = (node.target, node.args, tuple(sorted(node.kwargs.items())))
-        try:
-            earlier = first.setdefault(key, node)
-        except TypeError:
-            continue
+        earlier = first.setdefault((node.target, exact(node.args), exact(node.kwargs)), node)
         if earlier is not node:
             node.replace_all_uses_with(earlier)
             gm.graph.erase_node(node)
@@ -330,8 +359,8 @@ check("02.3", remove_mul_by_one_safely)
 # part goes. Open it in an editor. Nothing waits for you: where a function of yours is missing the
 # reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
 #
-# **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are about
-# twenty operations; everything else is composed of them. Five functions are yours: how shapes are
+# **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are few
+# operations; everything else is composed of them. Five functions are yours: how shapes are
 # broadcast, how a graph is run, two passes, and softmax as a composition.
 #
 # <details><summary>Hint: start</summary>
@@ -365,8 +394,8 @@ check_piece("graph")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a
-#   copy of it. Paper, section 2.4.
+# * `torch/fx/graph.py`, `torch/fx/node.py`, `torch/fx/graph_module.py`: the format is the same one;
+#   we use it, not a copy of it. Paper, section 2.
 # * `torch/fx/interpreter.py`: the loop above, as a class to inherit from.
 # * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches
 #   patterns written as Python functions.
@@ -376,7 +405,7 @@ check_piece("graph")
 #
 # * A graph is a program as data: nodes with inputs *and* users.
 # * minidynamo's graphs hold functions and methods only; control flow was decided (guards), modules
-#   were inlined, weights are `get_attr` nodes.
+#   were inlined, weights are `get_attr` nodes (in `torch.compile`: inputs).
 # * A backend is a function from a graph to a callable; a pass is a function from a graph to a
 #   graph, and must prove that nobody can tell.
 #

@@ -147,13 +147,29 @@ hooked = frame_hook.enabled(slow_double, replace)
 print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_double.__code__)[0][1].co_name)
 
 # %% [markdown]
-# For a string the guard is false, the callback is asked again, and answers with the same entry
-# again, whose guard is still false; the original code runs. Our naive callback never looks at the
-# argument, so each such call adds one more useless entry:
+# For a string the guard is false. So the callback is asked again. It answers with one more entry of
+# the same kind. The new code runs at once: the callback has seen the arguments, so nobody asks the
+# guard about them. Our naive callback never looked. So each such call adds one more useless entry:
 
 # %%
 print(hooked("ab"), hooked(1.5))
 print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of this code object")
+
+# %% [markdown]
+# That the guard is not asked about the frame for which the entry was made can be shown. Here is a
+# guard that is never true:
+
+# %%
+def original(x):
+    return "the original"
+
+def other(x):
+    return "the replacement"
+
+def hasty(function, code, args):
+    return ((lambda *_: False), other.__code__) if code is original.__code__ else None
+
+print(frame_hook.enabled(original, hasty)(1))
 
 # %% [markdown]
 # The whole decision, drawn from the cache of `slow_double` as it is now:
@@ -164,6 +180,33 @@ from minidynamo.explain.draw_code import draw_cache
 draw_cache(slow_double)
 
 # %% [markdown]
+# The same decision, step by step, with a callback that looks at its arguments. (Use the buttons, or
+# the arrow keys.) Each guard was really asked, and each call really made:
+
+# %%
+from steppers import call_walk
+
+def added_to_itself(x):
+    return x + x
+
+def of_int(x):
+    return 2 * x
+
+def of_text(x):
+    return x * 2
+
+def careful(function, code, args):
+    kind, known = type(args[0]), {int: of_int, str: of_text}
+    if code is added_to_itself.__code__ and kind in known:
+        return (lambda function, x: type(x) is kind), known[kind].__code__
+    return None
+
+hooked = frame_hook.enabled(added_to_itself, careful)
+call_walk(added_to_itself, hooked, [(21,), (4,), ("ab",), (1.5,), (7,)])
+
+# %% [markdown]
+# See what happens for `1.5`: every guard is asked, the callback says nothing, and the original runs.
+#
 # The C side, where it happens: the code object in the frame is replaced before the evaluator
 # starts.
 
@@ -250,7 +293,7 @@ from minidynamo.bench.models import gpt2
 
 model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)
-modules = {n.meta.get("module_path") for n in e.main.record.graph.graph.nodes}
+modules = {n.meta.get("module_path") for n in e.main.record.graph.graph.nodes} - {None, ""}
 print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it were inlined by the symbolic evaluator, not by the hook")
 e
 
@@ -300,15 +343,16 @@ check("03.1", count_calls)
 # *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose
 # `value` is a *default* cannot work (the parameters must be the same), a constant can:
 # `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The
-# guard is `lambda function, n: n == key`. The callback is asked again whenever no entry's guard
-# holds.
+# guard asks whether `n` is an `int` (`type(n) is int`, since `1 == 1.0 == True`) and equals the key.
+# The callback is asked again whenever no entry's guard holds. It has to look at the argument itself:
+# its answer runs at once.
 
 # %% tags=["exercise"]
 def memoising(function, result_of: dict):
     """`function`, answered from `result_of` where the argument is known."""
     ### BEGIN SOLUTION
     def callback(called, code, args):
-        if code is not function.__code__ or args[0] not in result_of:
+        if code is not function.__code__ or type(args[0]) is not int or args[0] not in result_of:
             return None
         key, scope = args[0], {}
         (name,) = code.co_varnames[:1]
@@ -364,7 +408,7 @@ check_piece("hook")
 #   guard tree and shadow frames.
 # * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the
 #   callback.
-# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3.2). 3.11,
+# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3). 3.11,
 #   3.12 and 3.13 each changed the frame's layout.
 # * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
 #

@@ -18,8 +18,8 @@
 # to run the bytecode on a machine of our own whose values are symbols.
 #
 # **What you will learn:** how CPython's stack machine works; why bytecode and not source text; one
-# instruction set for three Python versions; a symbolic evaluator in fifty lines; what the real one
-# adds: inlining, exceptions, loops. At the end you write opcode handlers.
+# instruction set for three Python versions; a small symbolic evaluator; what the real one adds:
+# inlining, exceptions, loops. At the end you write opcode handlers.
 #
 # **Core files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
 
@@ -54,8 +54,8 @@ dis.dis(polynomial)
 # every instruction.
 #
 # Why bytecode and not source? Because it is what really runs. Source may be missing, may be a
-# lambda among others on one line, and has hundreds of forms (decorators, comprehensions, `with`,
-# star-unpacking) that the compiler has already turned into about a hundred instructions.
+# lambda among others on one line, and has a great many forms (decorators, comprehensions, `with`,
+# star-unpacking). The compiler has already turned all of them into one small set of instructions.
 #
 # The trouble: each CPython version changes the instructions. The same function:
 
@@ -92,7 +92,7 @@ from minidynamo.bytecode.canonical import translate
 excerpt(translate)
 
 # %% [markdown]
-# ## A symbolic evaluator in fifty lines
+# ## A small symbolic evaluator
 #
 # Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors.
 # An operation on known values is simply done; an operation that involves a node becomes a node.
@@ -170,12 +170,17 @@ machine.run()
 print(machine.graph)
 
 # %% [markdown]
-# Watch the stack. Each row is the state *before* the instruction:
+# Watch the instructions, the stack and the graph. (Use the buttons, or the arrow keys.)
 
 # %%
-Table(["instruction", "stack before"], machine.trace)
+from steppers import machine_run
+
+machine_run(Machine(polynomial, ["a", "b"]), "polynomial")
 
 # %% [markdown]
+# The stack holds *names of results* where CPython's would hold tensors. The graph grows where an
+# operation met such a name.
+#
 # Known values disappear. `flag` is known, so the branch is decided, and only the branch that was
 # taken is in the graph:
 
@@ -232,9 +237,10 @@ excerpt(evaluator.Frame.unwind)
 #
 # * every value is a `Variable` that knows where it came from (notebook 05);
 # * a call of a Python function pushes a new `Frame` that shares the graph: inlining;
-# * an exception looks up the exception table of the *evaluated* program (CPython keeps it beside
-#   the bytecode: for each range of instructions the handler to jump to, and how deep the stack is
-#   there; `lasti` asks for the place of the error on top);
+# * an exception looks up the exception table of the *evaluated* program. CPython keeps this table
+#   beside the bytecode. For each range of instructions it names the handler to jump to, and how deep
+#   the stack is there. A flag, `lasti`, says whether the handler also wants the place of the error
+#   on the stack;
 # * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
 
 # %%
@@ -302,7 +308,8 @@ print(f"more than {sum(counts.values()) // 1000} thousand instructions were eval
 Table(["opcode", "times"], counts.most_common(8))
 
 # %% [markdown]
-# That ratio is what eager mode pays on *every* call, and what a compiled call does not pay at all.
+# Eager mode evaluates all of these instructions on *every* call. A compiled call evaluates none of
+# them. It pays for its guards instead (notebook 05).
 #
 # ## Exercises
 #
@@ -426,7 +433,7 @@ check_piece("machine")
 #   method (we translate first).
 # * `torch/_dynamo/bytecode_transformation.py`: assembler and disassembler.
 # * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined.
-#   Paper, sections 3.4 to 3.6.
+#   Paper, section 3.
 #
 # ## Recap
 #

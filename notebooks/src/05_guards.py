@@ -142,9 +142,9 @@ for function in programs():
 Table(["program", "kind", "guard"], rows)
 
 # %% [markdown]
-# Tensors: type, dtype, shape, strides, `requires_grad`, device, and what some views only note down
-# instead of computing it (`VIEW_BITS`: negated, all zeros). Not their values; those flow through
-# the graph.
+# Tensors: type, dtype, shape, strides, `requires_grad` and device. `VIEW_BITS` is about two bits that
+# a tensor may carry. `is_neg()`: it is negated, but nobody has computed that yet. `_is_zerotensor()`:
+# it stands for zeros, without memory. The *values* are not guarded: they flow through the graph.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
@@ -160,6 +160,21 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # %%
 e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
 e.guard_tree
+
+# %% [markdown]
+# Now change something, and ask the guards. (Use the buttons, or the arrow keys.) First nothing is
+# changed, then an attribute deep in the tree, then the shape of `x`:
+
+# %%
+from steppers import guard_walk
+
+larger = Settings()
+larger.scale = 5
+guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another scale": (torch.ones(2), larger),
+                           "another shape": (torch.ones(3), Settings())})
+
+# %% [markdown]
+# What fails often is asked early: a shape is cheap to look at, and needs no way down the tree.
 
 # %% [markdown]
 # ## The guard function
@@ -178,9 +193,9 @@ e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings()
 e.guard_source
 
 # %% [markdown]
-# (`memo()` is true if nothing was written to the dictionaries that the checks behind it read since
-# they last held: CPython counts a dictionary's versions, so a whole subtree of modules and globals
-# is passed with one question.)
+# (`memo()` saves work. The checks behind it read dictionaries: those of modules, of globals. When
+# they hold, the versions of these dictionaries are noted. `memo()` is true while no version has
+# changed. Then the checks cannot have changed either, and all of them are skipped with one question.)
 #
 # Any exception while checking counts as false: if `s.names` is gone, the assumption that it has
 # length 2 does not hold.
@@ -292,7 +307,7 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
 #
 # **05.1** *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
 # arguments that returns True as long as all of these hold: each tensor argument has the same dtype
-# and shape, each other argument is equal to and of the same type as now.
+# and shape, each other argument is equal to and of the same type as now. Otherwise it returns False.
 #
 # *Hints.* Build a list of facts while you look at `args`; return a closure that checks them.
 # `1 == True` in Python: compare types too. A value of another type must give False, not an
@@ -394,7 +409,7 @@ check_piece("guards")
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry.
-#   Paper, section 3.3.
+#   Paper, section 3.
 # * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables;
 #   mutation is recorded beside immutable trackers.
 # * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.

@@ -43,8 +43,9 @@ torch.set_grad_enabled(False);
 # ## The naive version: give up
 #
 # If evaluation meets something unknown, run the whole frame as plain Python. That is right, and it
-# is what `torch.compile` does with a frame that it cannot split. But one `print` in a training loop
-# would switch the compiler off for everything around it:
+# is what `torch.compile` does with a frame that it cannot split. But then one `print` switches the
+# compiler off for everything around it. Here is the naive version: a backend counts what it is given,
+# and a break gives the frame up (`fullgraph=True` makes a break an error):
 
 # %%
 def talkative(x):
@@ -52,12 +53,29 @@ def talkative(x):
     print("the mean is", float(x.mean()))
     return x * 2 - 1                # could be one kernel
 
+graphs = []
+
+def or_give_up(function):
+    compiled = minidynamo.compile(function, fullgraph=True, backend=lambda gm, _: graphs.append(gm) or gm.forward)
+    def call(x):
+        try:
+            return compiled(x)
+        except minidynamo.Unsupported:
+            return function(x)
+    return call
+
+print(or_give_up(talkative)(torch.tensor([-1.0, 3.0])), "and", len(graphs), "graphs")
+
+# %% [markdown]
+# The numbers are right, and nothing was compiled. Now minidynamo as it is:
+
+# %%
 e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
 e
 
 # %% [markdown]
-# Not so here. There are three frames: the start, and two resume functions. The first and the last
-# have a graph; between `float` and `print` there is nothing to compile.
+# There are several frames: the start, and resume functions. The first and the last have a graph.
+# Between `float` and `print` there is nothing to compile.
 
 # %%
 for frame in e.frames:
@@ -73,6 +91,15 @@ e.frames[0].breaks
 
 # %%
 e.frames_picture
+
+# %% [markdown]
+# The same in order. (Use the buttons, or the arrow keys.) Look at the parameters of the resume
+# functions: they are what survives the break.
+
+# %%
+from steppers import breaks_walk
+
+breaks_walk(e)
 
 # %% [markdown]
 # *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write
@@ -278,7 +305,7 @@ compiled = minidynamo.compile(model, backend="eager")
 logits = compiled(**inputs).logits
 handle.remove()
 print("right:", torch.allclose(logits, expected, atol=1e-4), "  graphs:", sum(minidynamo.counters["graphs"].values()))
-Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_breaks"].items()][:4])
+Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_breaks"].items()])
 
 # %% [markdown]
 # ## Exercises
@@ -393,11 +420,11 @@ check_piece("breaks")
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code.
-#   Paper, section 3.7 and following.
+#   Paper, section 3.
 # * `torch/_dynamo/exc.py`, `graph_break_hints.py`: kinds of breaks and hints.
 #   `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
-# * Since 2.8 PyTorch can also break inside an inlined function and resume there (nested graph
-#   breaks); here the caller is split at the call.
+# * PyTorch can also break inside an inlined function and resume there, if it is asked to
+#   (`torch._dynamo.config.nested_graph_breaks`). Here the caller is split at the call.
 #
 # ## Recap
 #

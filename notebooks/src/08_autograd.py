@@ -138,14 +138,28 @@ e.result.sum().backward()
 e.joint
 
 # %% [markdown]
-# Forward nodes are drawn plain, backward nodes dashed, what is saved with a double line. What lies
-# on the border has to be saved, or computed again:
+# Dashed nodes depend on a tangent: only the backward half can compute them. All others are drawn
+# plain. Some of those belong to a derivative, too (such as `1 - tanh(x) ** 2`), but they depend on the
+# inputs alone, so either half could compute them. What is saved has a double line. What lies on the
+# border has to be saved, or computed again:
 
 # %%
 e.saved
 
 # %% [markdown]
 # ## The cut
+#
+# Where should the two halves part? Let the cut slide along the forward half, from the first value to
+# the last. What crosses it has to be kept. (Use the buttons, or the arrow keys.)
+
+# %%
+from steppers import cut_walk
+
+cut_walk(e.main.compiled)
+
+# %% [markdown]
+# An early cut keeps little and computes much again; a late cut keeps much. The best cut need not be a
+# straight line, and it must not ask for a matrix product twice.
 #
 # Draw an edge for each value with its bytes as capacity. Values that must not be computed again
 # (matrix products, random numbers) are sources; what the backward half reads is the sink. The
@@ -281,9 +295,9 @@ Table(["step", "eager", "compiled"],
       [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
 
 # %% [markdown]
-# At full size: GPT-2 and BERT with 12 layers and ResNet-50, 20 steps of AdamW with dropout on,
-# recorded by `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in
-# both, so the curves agree to the last digits.
+# At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded by
+# `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in both. So the
+# curves follow each other, but for rounding: each title says how far apart they come.
 
 # %%
 from minidynamo.bench.plots import loss_curves, recorded
@@ -450,7 +464,7 @@ check_piece("autograd")
 # ## What real PyTorch has
 #
 # * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around
-#   it. Paper, section 3.10.
+#   it. Paper, section 3.
 # * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the
 #   finished graph, which is a straight line.
 # * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 09 · Decompositions and the define-by-run loop IR
 #
-# A backend has a graph of ATen operations. There are about two thousand of them, and a kernel for each pair that one might want to fuse is out of the question.
+# A backend has a graph of ATen operations. There are far too many of them: a kernel for each pair that one might want to fuse is out of the question.
 # Two steps make the problem small: **decompose** complicated operations into simpler ones, and write each of the simple ones as *one element's computation*.
 #
 # **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
@@ -213,8 +213,8 @@ from miniinductor.lowering import registry
 excerpt(registry.pointwise)
 
 # %% [markdown]
-# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two,
-# the sum and the division, and was stored: it is `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
+# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two
+# readers, the sum and the division, and it is dear: it was stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
 # %%
 e.loop_ir
@@ -222,12 +222,27 @@ e.loop_ir
 # %% [markdown]
 # ## When is a value stored?
 #
-# Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function:
+# Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function. `cost` counts the reads and the
+# operations of one element; an `exp` counts as many cheap ones. Two readers alone do not store a value: it must also read more than `many_reads` elements, or take more than `MANY_OPS` operations.
+# A value of more than `HUGE` operations is stored for a single reader, so that no kernel grows without end:
 
 # %%
 from miniinductor.lowering import graph as lowering_graph
 
 excerpt(lowering_graph.should_realize)
+
+# %%
+def read_twice(cheap):
+    def program(x):
+        value = x - 1 if cheap else torch.exp(x - 1)
+        return value * 2, value.sum()
+    with miniinductor.config.patch(fusion=False):
+        return len(minidynamo.explain(program)(torch.randn(100)).main.compiled.kernels)
+
+print("kernels, if nothing is fused and a cheap value has two readers:", read_twice(cheap=True))
+print("kernels, if nothing is fused and exp(x - 1) has two readers:   ", read_twice(cheap=False))
+assert read_twice(cheap=True) < read_twice(cheap=False)
+print("MANY_READS", lowering_graph.MANY_READS, " MANY_OPS", lowering_graph.MANY_OPS, " HUGE", lowering_graph.HUGE)
 
 # %% [markdown]
 # Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
@@ -397,7 +412,7 @@ check_piece("loops")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, sections 4.2 and 4.3.
+# * `torch/_inductor/ir.py`, `torch/_inductor/lowering.py`, `torch/_inductor/virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.
 # * `torch/_decomp/`: the decompositions we share.
 # * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
 #

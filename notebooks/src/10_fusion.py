@@ -37,8 +37,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Why: bytes
 #
-# A modern core multiplies in a fraction of a nanosecond and fetches a cache line from memory in a
-# hundred. For pointwise work and reductions, time is bytes.
+# A modern core multiplies many numbers in the time in which one cache line comes from main memory.
+# For pointwise work and reductions, time is bytes.
 #
 # *The kitchen.* Walking to the shelf takes longer than chopping. Chop, salt and mix in one go at
 # the counter. *Exactly:* each kernel streams its inputs from main memory through the caches into
@@ -104,6 +104,12 @@ excerpt(Recorder)
 # 2. each element that the second reads of the first's result is the element written *in the same
 #    iteration*;
 # 3. no third node must run between them (a cycle).
+#
+# Reductions need a word more. A sum over a row is complete only when the row has ended. So condition 2
+# speaks of the *outer* loop there (one iteration for each row), and the reader gets an inner loop of
+# its own, behind that of the sum. Both inner loops stand in one kernel, and the row stays in the
+# cache. The code below also refuses the opposite: a body outside of the inner loop that reads many
+# elements of what is made inside.
 
 # %%
 from miniinductor.scheduler import Scheduler
@@ -126,8 +132,8 @@ e = minidynamo.explain(softmax)(x)
 e.fusion
 
 # %% [markdown]
-# Before and after: four buffers, each with loops of its own, and the one kernel that computes all
-# of them.
+# Before and after: the buffers, each with loops of its own, and the one kernel that computes all of
+# them.
 
 # %%
 e.kernel_picture
@@ -136,12 +142,23 @@ e.kernel_picture
 e.fused_ir
 
 # %% [markdown]
+# Round by round. (Use the buttons, or the arrow keys.) Each step is a decision; on the left are the
+# groups that there are then:
+
+# %%
+from steppers import fusion_rounds
+
+fusion_rounds(e.main.compiled)
+
+# %% [markdown]
+# The scheduler does not go from first to last. It takes the pair that saves most.
+#
 # Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and
 # cannot share loops:
 
 # %%
 e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.randn(64, 48))
-e.fusion
+fusion_rounds(e.main.compiled)
 
 # %% [markdown]
 # ## Choosing: greedy, by score
@@ -180,8 +197,12 @@ Table(["", "milliseconds", "eager / this"],
       [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
-# With neither, the compiled program is slower than eager: decomposition alone makes many small
-# operations out of eager's few kernels. It pays because the parts are fused again.
+# Decomposition alone makes many small operations out of eager's few kernels, and each of them walks
+# through memory. It pays because the parts are fused again.
+
+# %% tags=["volatile"]
+neither, both = (timings["eager"].median / timings[name].median for name in ("neither", "both"))
+print(f"neither fused nor inlined: {neither:.2f} times eager's speed; with both: {both:.2f} times")
 #
 # ## Order and memory
 #
@@ -247,7 +268,9 @@ check("10.1", may_fuse)
 # **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
 # node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing saves one
 # read of every buffer that both read, and one read of every buffer that the first writes and the
-# second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.)
+# second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.
+# The real scheduler is simpler still: it counts shared reads only for pairs between which nothing
+# flows, the *horizontal* ones of the table. Here both count.)
 #
 # *Hints.* `a & b` is what two sets have in common, `a | b` what is in either.
 
@@ -319,9 +342,9 @@ check_piece("fusion")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus
-#   templates with epilogues, reordering for peak memory and for communication, benchmarking a
-#   fusion before taking it. Paper, section 4.4.
+# * `torch/_inductor/scheduler.py`: the same loop of scored pairs; plus templates with epilogues,
+#   reordering for peak memory and for communication, benchmarking a fusion before taking it.
+#   Paper, section 4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
 # ## Recap

@@ -49,38 +49,61 @@ torch.manual_seed(0)
 torch.set_grad_enabled(False);
 
 # %% [markdown]
-# ## A GPU in five sentences
+# ## A GPU in a few sentences
 #
 # A GPU of the H100's kind has 132 processors, each with four schedulers and tens of thousands of
 # registers. Threads run in **warps** of 32 that execute one instruction together. A kernel is a
 # program that is started many times at once (a *grid*); each start knows its number. Memory is far
-# away and fetched in **lines of 128 bytes**: if the 32 threads of a warp ask for 32 neighbouring
-# floats, that is one line; if they ask for 32 scattered ones, it is 32 lines, of which 31/32 is
-# thrown away. Nothing hides the distance but having many other warps to run in the meantime.
+# away, and moved in **sectors of 32 bytes** (four of them are one line of the cache, 128 bytes). If the
+# 32 threads of a warp ask for 32 neighbouring floats, those lie in four sectors, and every byte is
+# used. If they ask for 32 scattered floats, 32 sectors are moved, and 28 of each 32 bytes are thrown
+# away. Three things hide the distance: other warps that run in the meantime, several loads of one
+# thread that are under way at once, and copies into shared memory that run beside the arithmetic.
 #
-# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings whole crates. If the
-# 32 cooks of a team want the 32 bottles of one crate, one trip is enough. *Exactly:*
-# **coalescing**: the addresses that a warp reads in one instruction are merged into memory lines.
+# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings crates of eight
+# bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
+# **coalescing**: the addresses that a warp reads in one instruction are merged into sectors.
 #
 # ## The naive version: one thread per row
 #
 # The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU
-# kernel gives each thread a row. Count the lines:
+# kernel gives each thread a row. Count what one warp moves in order to read the same 32 rows both
+# ways (the sectors of two instructions are counted twice: no cache is assumed):
 
 # %%
-def lines_fetched(address, warp=32, line=128):
-    """Memory lines that one load instruction of a warp touches; address(thread) is a byte address."""
-    return len({address(thread) // line for thread in range(warp)})
+def sectors(addresses, size=32):
+    """Sectors that one load instruction of a warp touches; the byte address of each thread that takes part."""
+    return len({address // size for address in addresses})
 
-columns = 1000
+rows, columns, warp = 32, 1000, range(32)
 # thread t reads row t, one column after the other
-per_row = [lines_fetched(lambda t: 4 * (t * columns + k)) for k in range(columns)]
-# the 32 threads share a row
-per_column = [lines_fetched(lambda t: 4 * (32 * k + t)) for k in range(columns // 32)]
-Table(["", "load instructions", "lines per instruction", "bytes fetched per useful byte"],
-      [("a thread per row", len(per_row), max(per_row), max(per_row) * 128 // (32 * 4)),
-       ("a warp per row", len(per_column), max(per_column), 1)],
-      "32 rows of 1000 float32, read by one warp; one row of it, read by one warp")
+thread_per_row = [[4 * (t * columns + k) for t in warp] for k in range(columns)]
+# the 32 threads share a row; in the last step of a row fewer of them take part
+warp_per_row = [[4 * (row * columns + k + t) for t in warp if k + t < columns]
+                for row in range(rows) for k in range(0, columns, len(warp))]
+useful = 4 * rows * columns
+measured = {name: [sectors(one) for one in loads] for name, loads in
+            (("a thread per row", thread_per_row), ("a warp per row", warp_per_row))}
+Table(["", "load instructions", "most sectors in one", "bytes moved", "per useful byte"],
+      [(name, len(found), max(found), f"{32 * sum(found):,}", f"{32 * sum(found) / useful:.2f}")
+       for name, found in measured.items()], "the same 32 rows of 1000 float32, read by one warp")
+
+# %% [markdown]
+# Which bytes are these? The first loads of both ways, and the last one of a row, in which few threads
+# take part. (Use the buttons, or the arrow keys.)
+
+# %%
+from steppers import warp_walk
+
+warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_row[:2], "the end of a row": warp_per_row[31:32]})
+
+# %% [markdown]
+# A cache helps the first way: the next column lies in the same sector, if that is still there. With
+# thousands of threads it often is not.
+
+# %%
+assert max(measured["a thread per row"]) == 32 and max(measured["a warp per row"]) <= 5
+print("thrown away, a thread per row:", f"{1 - useful / (32 * sum(measured['a thread per row'])):.0%}")
 
 # %% [markdown]
 # So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes
@@ -172,8 +195,8 @@ print("with other=0:", top, "  right:", negative.amax(1))
 
 # %% [markdown]
 # What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus
-# infinity for a maximum. A generator knows what follows. It loads with 0 and puts the neutral
-# element in just before the reduction. (That is exercise 1.)
+# infinity for a maximum. By hand one gives the load the right `other` (exercise 12.1). A generator
+# knows what follows. It loads with 0 and puts the neutral element in just before the reduction.
 #
 # ## A generator: one more handler
 #
@@ -324,8 +347,7 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 # %% [markdown]
 # ## Long rows: the online softmax
 #
-# A cross entropy over a vocabulary of 50,000 needs `max` and then `sum(exp(x - max))`. A looped
-# kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
+# A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
 # maximum so far* and corrected whenever the maximum grows:
 #
 #     m' = max(m, v)
@@ -636,9 +658,9 @@ check_piece("gpu")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/triton.py` (about 6,000 lines): the same handler; plus templates for
-#   matrix products and convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja),
-#   cooperative and split reductions, tensor descriptors. Paper, section 4.5.
+# * `torch/_inductor/codegen/triton.py`: the same handler; plus templates for matrix products and
+#   convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja), cooperative and split
+#   reductions, tensor descriptors. Paper, section 4.
 # * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and the timing.
 # * Triton itself: *Triton: an intermediate language and compiler for tiled neural network
 #   computations*, MAPL 2019.

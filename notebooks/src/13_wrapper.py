@@ -141,6 +141,15 @@ excerpt(memory.place_in_arena)
 e.memory_picture
 
 # %% [markdown]
+# The arena itself, step by step. (Use the buttons, or the arrow keys.) Bytes that are free again are
+# taken by the next buffer that fits:
+
+# %%
+from steppers import arena_walk
+
+arena_walk(e.memory_picture)
+
+# %% [markdown]
 # The same program with `buffer_reuse=False`: every buffer has memory of its own, and as much lives; but each call asks for all of it anew.
 
 # %%
@@ -172,16 +181,24 @@ print("the first result, after the second call:", first)
 #
 # ## A real model
 #
-# GPT-2, all 12 layers (without the last product, whose result would be larger than everything else). The dashed stairs are keys and values of each layer: they are outputs (the
-# cache for generating the next token), so they must stay. Small dashed boxes are results of the attention kernel, which allocates its own.
+# GPT-2, all layers (without the last product, whose result would be larger than everything else). The height is what lives at each step. The dashed stairs are keys and values of each layer:
+# they are outputs (the cache for generating the next token), so they must stay. The other dashed boxes are results of library kernels that allocate their own. Which ones? The second cell counts.
 
 # %%
 from minidynamo.bench.models import gpt2
 
 gpt, inputs = gpt2()
 g = minidynamo.explain(gpt.transformer)(**inputs)
-print(g.memory_picture.title)
 g.memory_picture
+
+# %%
+from collections import Counter
+
+picture = g.memory_picture
+own = [(picture.steps[first], last == len(picture.steps) - 1) for _, offset, _, first, last in picture.blocks if offset is None]
+Table(["allocated by", "lives to the end", "tensors of their own"],
+      [(step, "yes" if stays else "no", n) for (step, stays), n in
+       Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
 # ## The launcher
@@ -273,7 +290,7 @@ excerpt(CudaCode.choose)
 #
 # ## CUDA Graphs: record and replay
 #
-# A GPU executes what is in its queue. If the CPU needs 10 microseconds to queue a kernel that runs for 3, the GPU waits most of the time. Small models are slow for this reason only. The remedy: record the
+# A GPU executes what is in its queue. If the CPU needs longer to queue a kernel than the kernel runs, the GPU waits most of the time. Small models are slow for this reason only. The remedy: record the
 # queue once, and let the GPU replay all of it at one command.
 #
 # The idea fits into a few lines on the CPU. A *stream* launches kernels; while it captures, it writes them down instead, with the **addresses** of their arguments:
@@ -371,7 +388,21 @@ print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
 
 # %% [markdown]
 # One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images in float32 keeps the GPU busy by itself, and the recording
-# brings little; in bfloat16, where the same kernels take half as long, launches show again.
+# brings little; in bfloat16, where the same kernels take half as long, launches show again. A recording has a price, too: inputs are copied in, results are copied out. In a training step the launches are
+# hidden behind long kernels, and nothing is left to gain. What each recording brought, and how far eager's own time differs between the two rows of a pair (both
+# were measured: a difference smaller than that shows nothing):
+
+# %%
+for name in pairs:
+    without, within = rows[name]["ms"], rows[name + ", CUDA graphs"]["ms"]
+    spread, gain = abs(without["eager"] / within["eager"] - 1), without["ours"] / within["ours"]
+    if abs(gain - 1) <= spread:
+        said = "nothing is shown, the measurements differ by more"
+    else:
+        said = "a gain" if gain > 1 else "a loss"
+    print(f"{name:30} {gain:4.2f} times as fast; eager differs by {spread:4.0%}: {said}")
+
+# %% [markdown]
 #
 # ## Exercises
 #
@@ -484,9 +515,9 @@ check_piece("program")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.7.
-# * `torch/_inductor/memory.py`, `codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
-# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs). Paper, section 4.7.
+# * `torch/_inductor/codegen/wrapper.py`, `torch/_inductor/codegen/cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.
+# * `torch/_inductor/memory.py`, `torch/_inductor/codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
+# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs).
 # * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
 #
 # ## Recap

@@ -75,7 +75,7 @@ print("mean of eight rows of ones, from a graph that was captured with four:", t
 # pan." *Exactly:* an expression over the symbols, and a condition under which the same path is
 # taken again.
 #
-# Twenty-five lines:
+# In a few lines:
 
 # %% tags=["support"]
 import sympy
@@ -172,16 +172,42 @@ counts = compilations(g, [(torch.randn(a), torch.randn(b)) for a, b in sizes], d
 print("compilations for", sizes, ":", counts)
 
 # %% [markdown]
-# Two graphs for five shapes: one per side of the branch.
+# Two graphs for five shapes: one per side of the branch. Each graph owns a region in the plane of
+# sizes. (Use the buttons, or the arrow keys.) After each call the guard function of every entry is
+# asked about every point:
+
+# %%
+from steppers import region_walk
+
+minidynamo.reset()
+compiled = minidynamo.compile(g, dynamic=True, backend="eager")
+region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4], (1, 5)],
+            lambda: minidynamo.records.frames)
+
+# %% [markdown]
+# The second region is a diagonal: two equal sizes have one symbol. A size of 1 lies in no region of
+# the others; it has an entry of its own.
 #
-# How does the environment prove that a question has one answer? Interval arithmetic on the
-# expressions, after shifting each symbol to start at 0: a sum of non-negative terms is not
-# negative.
+# `decide` is where a question arrives. It asks `prove` first. What is proved needs no guard; for the
+# rest the hint answers, and the answer is learned.
 
 # %%
 from minidynamo.symbolic_shapes import ShapeEnv
 
 excerpt(ShapeEnv.decide)
+
+# %% [markdown]
+# How does `prove` work? The simplest of its means: a question `a > b` is a question about the *gap*
+# `a - b`. Write each symbol as `2 + (something not negative)`. If then all coefficients of the gap are
+# positive, the gap is never smaller than its constant. Interval arithmetic does the rest. (Exercise
+# 14.2 is this step, by hand.)
+
+# %%
+env = ShapeEnv()
+s0, s1 = (env.create_symbol(hint).node.expr for hint in (3, 4))
+for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
+    answer = {True: "always", False: "never", None: "it depends: a guard"}[env.prove(question)]
+    print(f"{str(question):14} {answer}")
 
 # %% [markdown]
 # Symbols flow through everything: torch's own shape functions compute with them (fake tensors take
@@ -398,10 +424,9 @@ timings = interleave(variants, budget=2)
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a row of 128 numbers when
-# it knows that there are 128, and cannot when there are `s1`.
-# `python -m minidynamo.bench --suite dynamic-kernels` measures a dozen kernels; where a symbol
-# costs more than 5 %, it prints why:
+# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a short row when it knows its
+# length, and cannot when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels`
+# measures a row of kernels; where a symbol costs much, it prints why:
 
 # %%
 from minidynamo.bench.suites.dynamic_kernels import REASONS
@@ -519,10 +544,10 @@ check_piece("sizes")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `sym_node.py`: the same design, with
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same design, with
 #   unbacked symbols that may stay in a graph, constraints of `torch.export`, and a translation to a
 #   theorem prover for checking itself. Paper, section 5.
-# * `torch/_dynamo/variables/builder.py` and `pgo.py`: automatic dynamic; what was learned is kept
+# * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic; what was learned is kept
 #   for the next process.
 # * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user
 #   state facts.

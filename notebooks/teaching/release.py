@@ -1,0 +1,53 @@
+"""Write the students' tree: everything that a student runs, and no solution.
+
+usage: python notebooks/teaching/release.py [FOLDER]        (default: build/student)
+
+In:   this repository.
+Out:  FOLDER: both packages, the stored notebooks, the exercises' checks, the pictures that move,
+      and the reference of the student's own compiler, packed.  Left out: `notebooks/src`, which
+      holds the solutions, the readable reference, `notebooks/teaching`, the tests, what builds the
+      site.
+
+What a check compares with is in the students' hands, as it must be: the checks run on their
+machines.  Hidden tests are for nbgrader (`notebooks/build.py --nbgrader`).
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "notebooks"))
+
+KEPT = (
+    *("README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "setup.py", "environment.yml"),
+    *("docs", "minidynamo", "miniinductor", "tools"),
+    *("notebooks/exercises", "notebooks/steppers.py"),
+)
+UNWANTED = shutil.ignore_patterns(
+    "__pycache__", "*.so", "*.pyc", "build", "*.egg-info", "wrong_answers.py"
+)
+
+
+def release(folder: Path) -> Path:
+    """Write the tree into `folder`, which is made anew."""
+    from exercises import own_compiler
+
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in KEPT:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=UNWANTED)
+        else:
+            shutil.copy(source, target)
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, folder / "notebooks")
+    packed = folder / own_compiler.PACKED.relative_to(ROOT)
+    packed.parent.mkdir()
+    packed.write_bytes(own_compiler.pack())
+    return folder
+
+
+if __name__ == "__main__":
+    print(release(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "student"))

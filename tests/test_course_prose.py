@@ -1,0 +1,159 @@
+"""What the course says in its prose is measured, asserted, or on a reviewed list: numbers, sections
+of the paper, files of PyTorch.
+
+A number in a text cell is good if a code cell of the same chapter has it, or a stored output that
+`make test-notebooks` compares, or if it stands in REVIEWED, with its phrase.  So a file's length, a
+measured time or a count of layers cannot go stale in silence.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+jupytext = pytest.importorskip("jupytext")
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "notebooks"))
+import build  # noqa: E402
+
+NAMES = sorted(path.stem for path in build.SOURCES.glob("*.py"))
+
+# Constants of nature and of other people's designs, and small round figures of speech.
+REVIEWED = {
+    "02": ["hundreds of rewrites", "of 1000 is infinite"],
+    "03": ["3.11", "3.12", "3.13"],
+    "04": ["3.11", "3.12", "3.13"],
+    "05": ["180 degrees"],
+    "11": ["ten million", "Sixteen partial results"],
+    "12": [
+        "132 processors",  # an H100 SXM
+        "warps** of 32",
+        "sectors of 32 bytes",
+        "128 bytes",
+        "28 of each 32",
+        "thousands of registers",
+        "thousands of threads",
+        "A hundred and thirty-two kitchens",
+        "2019",
+    ],
+    "15": ["1.8 times faster", "2009", "hundreds of switches"],
+}
+WORDS = (
+    "thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty"
+    "|seventy|eighty|ninety|dozen|hundred|hundreds|thousand|thousands|million|millions"
+)
+NUMBER = re.compile(rf"(?<![\w.`/-])(\d[\d,]*(?:\.\d+)?)(?![\w`/-]|\.\d)|\b({WORDS})\b", re.I)
+# what is no statement: code, links, exercises' numbers, references to chapters, sections, versions
+NO_STATEMENT = [
+    r"```.*?```",
+    r"^ {4,}.*$",
+    r"`[^`]*`",
+    r"\]\([^)]*\)",
+    r"^#+ .*$",
+    r"\*\*\d\d\.\d\*\*",
+    r"^\d+\. ",
+    r"[Ee]xercises? [\d.]+",
+    r"project \d",
+    r"(?:[Nn]otebooks?|[Cc]hapters?) \d\d(?:(?:,| and| to) \d\d)*",
+    r"\((?:\d\d(?:, )?)+\)",
+    r"[(,] ?\d\d\)",
+    r"(?:[Rr]equirements?|[Tt]raps?|condition|number|level|step)s? \d(?:(?:,| and) \d)*",
+    r"[Ss]ections? \d",
+    r"PEP \d+",
+    r"PyTorch 2|Python \d\.\d+|ASPLOS 2024",
+    r"float(?:16|32|64)|int(?:32|64)|H100s?|H200s?|sm_\d+|GPT-2|ResNet-50|MobileNetV3",
+    r"<[^>]*>",
+]
+
+
+def cells(name: str, kind: str) -> list[str]:
+    return [cell.source for cell in build.read(name).cells if cell.cell_type == kind]
+
+
+def numbers_of(text: str) -> list[str]:
+    """The numbers that a text states: digits of two places and more, decimals, large words."""
+    for pattern in NO_STATEMENT:
+        text = re.sub(pattern, " ", text, flags=re.M | re.S if "```" in pattern else re.M)
+    found = [m[1] or m[2] for m in NUMBER.finditer(text)]
+    return [n for n in found if not re.fullmatch(r"\d", n)]
+
+
+def backed(name: str) -> str:
+    """What the chapter's code and its compared outputs say."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())
+    outputs = [
+        "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
+        for cell in stored["cells"]
+        if "volatile" not in cell["metadata"].get("tags", [])
+        for output in cell.get("outputs", [])
+    ]
+    return "\n".join([*cells(name, "code"), *outputs]).replace("_", "").replace(",", "")
+
+
+def unbacked(name: str, texts: list[str]) -> list[str]:
+    known, wrong = backed(name), []
+    for text in texts:
+        for phrase in REVIEWED.get(name[:2], ()):
+            text = re.sub(r"\s+".join(map(re.escape, phrase.split())), " ", text)
+        for number in numbers_of(text):
+            digits = number.replace(",", "").lower()
+            if not re.search(rf"(?<![\d.]){re.escape(digits)}(?![\d]|\.\d)", known.lower()):
+                wrong.append(number)
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_prose_states_a_number_that_nothing_backs(name):
+    assert unbacked(name, cells(name, "markdown")) == []
+
+
+def test_a_stale_number_would_be_found():
+    stale = [
+        "`torch/_inductor/scheduler.py` (about 7,000 lines)",
+        "an evaluator in forty lines",
+        "it is 1.73 times faster",
+        "97 modules",
+    ]
+    for text in stale:
+        assert unbacked("16_capstone", [text]), text
+    assert numbers_of("see notebook 14, exercise 12.1, PEP 523, `x[12]` and section 3") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sections_of_the_paper_are_its_chapters(name):
+    """2 earlier mechanisms, 3 capture, 4 the compiler, 5 shapes, 6 experiments: what lies deeper
+    was not looked up, so it is not named."""
+    text = " ".join(cells(name, "markdown"))
+    assert [
+        s for s in re.findall(r"[Ss]ections? (\d[\d.]*)", text) if s.rstrip(".") not in "23456"
+    ] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_pytorch_exist(name):
+    """Those that an installation has: Python files.  Folders of C++ are not installed."""
+    import torch
+
+    root = Path(torch.__file__).parent.parent
+    named = set(re.findall(r"`(torch/[\w/]+\.py)`", " ".join(cells(name, "markdown"))))
+    assert [file for file in sorted(named) if not (root / file).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_prose_says_how_long_a_file_is(name):
+    assert re.findall(r"[\d,]+ lines\b", " ".join(cells(name, "markdown"))) == []
+
+
+def sentences(text: str) -> list[str]:
+    for pattern in (r"```.*?```", r"^\|.*$", r"^#+ .*$", r"<[^>]*>", r"^ {4,}.*$"):
+        text = re.sub(pattern, "", text, flags=re.M | re.S if "```" in pattern else re.M)
+    text = re.sub(r"`[^`]*`", "code", text)
+    return [s for s in re.split(r"[.!?:;]\s+|\n\s*\n|\n[*\d]", text) if len(s.split()) > 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_are_short(name):
+    lengths = sorted(len(s.split()) for text in cells(name, "markdown") for s in sentences(text))
+    assert lengths[len(lengths) // 2] <= 18

@@ -1,0 +1,183 @@
+"""Pictures that move are drawn from what really happened, and can be read without a script."""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import frame_hook
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "notebooks"))
+import steppers  # noqa: E402
+
+
+def well_formed(stepper):
+    """The stepper, after a look at its markup."""
+    markup = stepper._repr_html_()
+    figure = markup[markup.index("<figure") : markup.index("</figure>") + len("</figure>")]
+    figure = re.sub(r" hidden(?=[ >])", ' hidden=""', figure)
+    tree = ElementTree.fromstring(figure)
+    groups = [part for part in tree if part.get("class") == "st-panels"]
+    assert len(groups) == len(stepper.steps) >= 2
+    assert [part.get("data-said") for part in groups] == [s.caption for s in stepper.steps]
+    # without a script: the last picture and every caption
+    assert [n for n, part in enumerate(groups) if part.get("hidden") is None] == [len(groups) - 1]
+    assert [item.text for item in tree.iter("li")] == [s.caption for s in stepper.steps]
+    pictures = list(tree.iter("svg"))
+    assert pictures and all(p.get("aria-label") and p.get("role") == "img" for p in pictures)
+    # colours are the theme's: none is written into the picture
+    assert not any("fill" in part.attrib or "style" in part.attrib for part in tree.iter())
+    for picture in pictures:
+        _, _, width, height = map(float, picture.get("viewBox").split())
+        assert width == steppers.WIDTH and all(
+            float(part.get("x", 0)) <= width for part in picture.iter()
+        )
+    assert all(button.get("aria-label") for button in tree.iter("button"))
+    assert stepper._repr_html_() == markup  # the same names in each run
+    return stepper
+
+
+def captions(stepper):
+    return [step.caption for step in well_formed(stepper).steps]
+
+
+def test_a_call_walks_through_the_cache():
+    def program(x):
+        return x + x
+
+    def of_int(x):
+        return 2 * x
+
+    def callback(function, code, args):
+        if code is program.__code__ and type(args[0]) is int:
+            return (lambda function, x: type(x) is int), of_int.__code__
+        return None
+
+    hooked = frame_hook.enabled(program, callback)
+    said = captions(steppers.call_walk(program, hooked, [(1,), (2,), ("a",)]))
+    assert "new entry" in said[1] and "of_int" in said[1]
+    assert said[3:5] == [
+        "program(2): guard 0 holds.",
+        "program(2): the code of of_int runs in this frame. The result: 4.",
+    ]
+    assert said[-2].endswith("guard 0 is false.") and "callback says nothing" in said[-1]
+
+
+def test_guards_are_asked_until_one_fails():
+    def program(x, factor):
+        return x * factor
+
+    record = minidynamo.explain(program, backend="eager")(torch.ones(2), 3).main.record
+    x = torch.ones(2)
+    said = captions(steppers.guard_walk(record, {"same": (x, 3), "other": (x, 4)}))
+    assert "same: every guard holds, the entry runs." in said
+    assert said[-1].startswith("other: ") and "factor" in said[-1]
+    assert said[-1].endswith("this entry does not run.")
+
+
+def test_breaks_are_walked_in_order(capsys):
+    def program(x):
+        x = torch.relu(x)
+        print("here")
+        return x + 1
+
+    with torch.no_grad():
+        said = captions(steppers.breaks_walk(minidynamo.explain(program)(torch.ones(2))))
+    assert [s.rpartition(" ")[2] for s in said] == ["graph.", "Python.", "graph."]
+
+
+def test_the_cut_slides_and_the_last_one_was_chosen():
+    def program(x, w):
+        return torch.tanh(x @ w).exp()
+
+    x, w = torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)
+    e = minidynamo.explain(program)(x, w)
+    e.result.sum().backward()
+    stepper = steppers.cut_walk(e.main.compiled)
+    chosen = sum(s.bytes for s in e.main.compiled.saved if not s.is_input)
+    said = captions(stepper)
+    assert said[0].startswith("The cut behind mm") and said[-1].endswith(f"{chosen:,} bytes.")
+    # no straight cut is cheaper than the chosen one
+    amounts = [int(s.rpartition(" bytes")[0].rpartition(" ")[2].replace(",", "")) for s in said]
+    assert min(amounts) == amounts[-1]
+
+
+def test_rounds_of_fusion_are_the_recorded_ones():
+    with torch.no_grad():
+        e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(64, 100))
+    decisions = e.main.compiled.fusions
+    stepper = well_formed(steppers.fusion_rounds(e.main.compiled))
+    assert [f"{d.first} and {d.second}: " for d in decisions] == [
+        step.caption[: len(f"{d.first} and {d.second}: ")]
+        for d, step in zip(decisions, stepper.steps, strict=True)
+    ]
+    assert "buf0 + buf1 + buf2 + buf3" in stepper.steps[-1].panels[0].body
+
+
+def test_a_warp_touches_the_sectors_of_its_addresses():
+    ways = {"scattered": [[400 * t for t in range(32)]], "together": [[4 * t for t in range(32)]]}
+    scattered, together = captions(steppers.warp_walk(ways))
+    assert "in 32 sectors; 1024 bytes" in scattered and "in 4 sectors; 128 bytes" in together
+
+
+def test_the_arena_holds_what_lives():
+    def program(x, w):
+        for _ in range(3):
+            x = torch.relu(x @ w)
+        return x
+
+    with torch.no_grad():
+        e = minidynamo.explain(program)(torch.randn(16, 16), torch.randn(16, 16))
+    stepper = well_formed(steppers.arena_walk(e.memory_picture))
+    assert [s.caption.split(":")[0] for s in stepper.steps] == e.memory_picture.steps
+
+
+def test_regions_are_asked_of_the_guards():
+    def program(x, y):
+        return torch.cat([x, y]) * (2 if x.shape[0] + y.shape[0] > 6 else 3)
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(program, dynamic=True, backend="eager")
+    with torch.no_grad():
+        stepper = steppers.region_walk(
+            compiled,
+            lambda a, b: (torch.ones(a), torch.ones(b)),
+            [(3, 4), (2, 5), (2, 2)],
+            lambda: minidynamo.records.frames,
+            end=6,
+        )
+    said = captions(stepper)
+    minidynamo.reset()
+    assert ["compiled" in s for s in said] == [True, False, True]
+    # s0, s1 >= 2 and s0 + s1 > 6: of the 36 points those with 2..5 each and a sum over 6
+    region = sum(a + b > 6 for a in range(2, 6) for b in range(2, 6))
+    assert stepper.steps[0].panels[0].body.count("st-good") == region
+
+
+def test_a_machine_is_watched():
+    jupytext = pytest.importorskip("jupytext")
+    assert jupytext
+    import build
+
+    scope = {}
+    for cell in build.read("04_bytecode").cells:
+        if cell.cell_type == "code" and (
+            "support" in build.tags(cell) or "import dis" in cell.source
+        ):
+            exec(compile(cell.source, "<04>", "exec"), scope)
+
+    def program(a, b):
+        return a * b + 1
+
+    with torch.no_grad():
+        stepper = well_formed(
+            steppers.machine_run(scope["Machine"](program, ["a", "b"]), "program")
+        )
+    torch.set_grad_enabled(True)
+    texts = [step.caption for step in stepper.steps]
+    assert [t.partition(" ")[0] for t in texts].count("BINARY_OP") == 2
+    assert sum("one more node" in t for t in texts) == 3  # mul, add, output
