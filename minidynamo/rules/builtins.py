@@ -17,9 +17,8 @@ import torch
 
 from ..exceptions import Break, ObservedException
 from ..symbolic_eval.calls import computed
-from ..symbolic_eval.opcodes import slice_of
 from ..symbolic_eval.operations import Operations, on_host
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS
 from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
 from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
@@ -34,10 +33,12 @@ from ..variables.more.iterators import EnumerateVar, ZipVar
 from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
+from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
+from .unary_operators import UNARY
 
 EMPTY = TupleVar([])
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)

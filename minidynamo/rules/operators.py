@@ -17,7 +17,6 @@ from ..exceptions import Break
 from ..symbolic_eval.operators import (
     COMPARISONS,
     OPERATORS,
-    UNARY,
     Operator,
     binary,
     compare,
@@ -29,7 +28,6 @@ from ..symbolic_eval.operators import (
     left_operand,
     pinned,
     right_operand,
-    unary_operand,
 )
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
@@ -49,6 +47,7 @@ from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
+from .unary_operators import UNARY, unary_operand
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too

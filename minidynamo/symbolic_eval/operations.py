@@ -26,7 +26,7 @@ from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import SymVar, data_dependent
+from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -52,6 +52,9 @@ class Operations:
     run_c: Callable
     sorted: Callable
     has_attr: Callable
+    unary: Callable
+    same: Callable
+    same_or_equal: Callable
     listed_fast: Callable
     text_of: Callable
 
@@ -97,48 +100,8 @@ class Operations:
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
 
-    # ---- identity
-    def same(self, a: Variable, b: Variable) -> bool:
-        """a is b."""
-        symbols = SymVar in (type(a), type(b)) and a is not b
-        if symbols and a.python_type() is b.python_type():  # are both one object in this run?
-            a, b = operators.pinned(a), operators.pinned(b)
-        first, second = a.identity(), b.identity()
-        self.guard_same(a, b, first, second)
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            if first is not second and type(first) is type(second) and first == second:
-                asked = f"are two equal constants ({first!r:.50}) one object?"
-                raise Break("identity", asked, "compare with ==")
-        return first is second
-
-    def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
-        """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
-        `a` and `b` do where they differ."""
-        sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
-        if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
-            return
-        if a.python_type() is not b.python_type():
-            return
-        word = "is" if first is second else "is not"
-        if len(sources) == 2:
-            self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
-            return
-        other = second if a.source is sources[0] else first
-        if not isinstance(other, Variable):  # an object made in this frame is never the one outside
-            self.output.guard(sources[0], ("SAME", id(other)), f"{{0}} {word} {{pin}}", other)
-
-    def equal(self: Any, a: Variable, b: Variable) -> bool:
-        """bool(a == b) on the host."""
-        return self.compare("==", a, b).truth(self)
-
-    def same_or_equal(self, a: Variable, b: Variable) -> bool:
-        """As containers compare: `a is b or a == b`."""
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            return a.value is b.value or self.equal(a, b)
-        return self.same(a, b) or self.equal(a, b)
-
     # ---- operators
-    binary, compare, unary = operators.binary, operators.compare, operators.unary
+    binary, compare = operators.binary, operators.compare
 
     # ---- iteration
     def iter_of(self: Any, variable: Any) -> Any:

@@ -119,9 +119,6 @@ class ConstantVar(RealVar):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.fold(lambda: self.value[key.as_constant()])
 
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        return tx.fold(lambda: item.as_constant() in self.value).value
-
     def __repr__(self) -> str:
         if type(self.value) is int and self.value.bit_length() > 10_000:  # which has no text
             return f"constant int of {self.value.bit_length()} bits"

@@ -27,6 +27,9 @@ from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
 
 
+INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
+
+
 class Container(Variable):
     """The base of all: more/container_methods.py gives it the special methods by name."""
 
@@ -78,7 +81,7 @@ class SequenceVar(Container):
         return ListVar([]) if isinstance(self, ListVar) else TupleVar([])
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
-        if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
+        if not key.is_constant() and type(key) not in INDICES:
             raise Break(
                 "item", f"an index that is not a constant ({key})", "index with a Python int"
             )
@@ -283,13 +286,6 @@ class DictVar(Container):
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         self.store(tx, key, value)
 
-    def contains(self, tx: Frame, key: Variable) -> bool:
-        found = self.items.get(key.hash_key(tx))
-        if found is not None and type(found[1]) is Lazy and self.source is not None:
-            self.guard_key(tx, "PRESENT", key.hash_key(tx))
-            return True
-        return found is not None or self.get(tx, key) is not None
-
     def as_constant(self) -> Any:
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
         if self.cls is not collections.defaultdict:
@@ -363,27 +359,5 @@ class DictViewVar(Container):
     def truth(self, tx: Frame) -> bool:
         return self.dict.truth(tx)
 
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
-
-
-class SliceVar(Variable):
-    """A slice with parts that are not constants (x[: tensor])."""
-
-    parts: list[Variable]
-    cls = slice
-    shared = True
-
-    def argument(self, part: Callable[[Variable], Any]) -> Any:
-        return slice(*map(part, self.parts))
-
-    def as_constant(self) -> Any:
-        return slice(*[part.as_constant() for part in self.parts])
-
-    def reconstruct(self, cg: Codegen) -> None:
-        for part in self.parts:
-            cg.value(part)
-        cg.emit("BUILD_SLICE", 3, effect=-2)

@@ -33,10 +33,11 @@ from ...reconstruct import BY_CALL
 from ...sources import KINDS
 from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
 from ..constant import NUMPY, ConstantVar
-from ..containers import ListVar, SequenceVar, SliceVar, TupleVar
+from ..containers import ListVar, SequenceVar, TupleVar
 from ..functions import MethodVar
 from ..registry import SHARED
 from ..tensor import TensorVar
+from .slices import SliceVar
 from ..wrap_tensors import wrap_input
 
 try:
