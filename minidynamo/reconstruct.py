@@ -241,13 +241,6 @@ class Codegen:
             self.value(value)
         self.emit(op, len(values), 1 - len(values))
 
-    def mapping(self, items: dict[Any, tuple[Variable, Any]]) -> None:
-        """Push a dict: host key -> (key, value)."""
-        for key, value in items.values():
-            self.value(key)
-            self.value(value)
-        self.emit("BUILD_MAP", len(items), 1 - 2 * len(items))
-
     # ---- side effects
     def commit(self, op: str, arg: Any = None) -> None:
         """Note that `op` writes what was just pushed; `mutations` emits it, once the operands of

@@ -15,14 +15,13 @@ import enum
 import math
 import struct
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
+from .base import Frame, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE
 
 try:
@@ -94,30 +93,8 @@ class ConstantVar(RealVar):
     def truth(self, tx: Frame) -> bool:
         return bool(self.value)
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if isinstance(self.value, enum.Enum):  # its attributes can be written
-            raise Break("attribute", f".{name} of {self}")
-        return tx.fold(getattr, self.value, name)
-
-    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        """A method of an immutable object is called now."""
-        if name in ("__enter__", "__exit__"):
-            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        if isinstance(self.value, enum.Enum):
-            raise Break("constant", f"the method .{name}() of {self}")
-        values = [value.as_constant() for value in args]
-        named = {key: value.as_constant() for key, value in kwargs.items()}
-        tx.check_size(name, self.value, *values)
-        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return tx.fold(lambda: self.value[key.as_constant()])
 
     def __repr__(self) -> str:
         if type(self.value) is int and self.value.bit_length() > 10_000:  # which has no text

@@ -33,6 +33,7 @@ from ..functions import (
 from ..lookup import trusted
 from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED
+from .dictionaries import mapping
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -123,9 +124,9 @@ class FunctionAttributes(FunctionVar):
                 new_function,
                 cg.emitter(self._made),
                 TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
-                functools.partial(cg.mapping, named(self.kwdefaults)),
+                functools.partial(mapping, cg, named(self.kwdefaults)),
                 ConstantVar(self.name),
-                functools.partial(cg.mapping, attributes),
+                functools.partial(mapping, cg, attributes),
                 self.annotations or ConstantVar(None),
             )
         cg.remember(self)

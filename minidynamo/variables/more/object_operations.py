@@ -21,6 +21,7 @@ from ..containers import TupleVar, named
 from ..functions import BoundMethodVar, CallableVar
 from ..lookup import MISSING, lookup, type_text
 from ..objects import ObjectVar
+from .dictionaries import mapping
 from .descriptors import Descriptors
 
 
@@ -159,13 +160,13 @@ class ObjectOperations(Descriptors):
             new_object,
             functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
-            functools.partial(cg.mapping, named(slots)),
+            functools.partial(mapping, cg, named(slots)),
             ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
         )
 
     def push_fields(self, cg: Codegen) -> Callable[[], None]:
         """What pushes a dict of its `__dict__`."""
-        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+        return functools.partial(mapping, cg, {} if self.fields is None else self.fields.items)
 
     def replay(self, cg: Codegen) -> None:
         if not self.mutated or self.source is None:
