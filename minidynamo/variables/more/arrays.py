@@ -38,6 +38,7 @@ from ..functions import MethodVar
 from ..registry import SHARED
 from ..tensor import TensorVar
 from .slices import SliceVar
+from .tensor_methods import TensorMethods
 from ..wrap_tensors import wrap_input
 
 try:
@@ -343,7 +344,7 @@ if numpy is not None:
 
 
 @extends(TensorVar)
-class ToNumpy(TensorVar):
+class ToNumpy(TensorMethods):
     def method_numpy(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
         fake = self.fake
         known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
