@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
+TARGETS: list[Callable[[Any], Any]] = []  # what `compile` was given -> what is compiled for it
 # (read, put back) of what compiling may change for this thread, see convert_frame.CompilingState
 THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 # the frame is evaluated within these

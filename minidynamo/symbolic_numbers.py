@@ -149,9 +149,6 @@ class SymNode:
     def wrap_int(self, n: int) -> "SymNode":
         return self.new(sympy.Integer(n), int, n)
 
-    def wrap_float(self, x: float) -> "SymNode":
-        return self.new(sympy.Float(x), float, x)
-
     def wrap_bool(self, b: bool) -> "SymNode":
         return self.new(sympy.true if b else sympy.false, bool, b)
 
@@ -164,9 +161,6 @@ class SymNode:
 
     guard_float = guard_int
     bool_, int_ = guard_bool, guard_int
-
-    def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
-        return self.shape_env.prove(self.expr) is True
 
     def _or(self, default: bool) -> bool:
         """What holds for all sizes, if that is known; else what holds in this run, with a guard;
@@ -183,9 +177,6 @@ class SymNode:
         return self._or(False)
 
     guard_size_oblivious = guard_or_false
-
-    def guard_or_true(self, file: Text = "", line: int = 0) -> Any:
-        return self._or(True)
 
     def expect_true(self, file: Text = "", line: int = 0) -> bool:
         return self.guard_bool()
@@ -206,9 +197,6 @@ class SymNode:
     def check_domain(self, name: Text, *others: "SymNode") -> None:
         """Where the program's own floats are symbols (variables/more/floats.py), the operation must
         not raise for any of them."""
-
-    def sym_not(self) -> "SymNode":
-        return self.new(sympy.Not(self.expr), bool, computed(operator.not_, self))
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -243,11 +231,6 @@ class SymNode:
             return result if function is FloorDiv else result.neg()
         expr = _cached(function, self.expr, other.expr)
         return self.new(expr, int, computed(compute, self, other))
-
-    def pow_by_natural(self, other: "SymNode") -> "SymNode":
-        exponent = other.guard_int()
-        hint = None if self.hint is None else self.hint**exponent
-        return self.new(self.expr**exponent, int, hint)
 
 
 def computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
