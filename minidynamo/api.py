@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 
-from . import frame_hook, hooks, records
+from . import frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
-from .skipping import skip_reason
 
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
@@ -67,11 +66,7 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        code = fn_or_module.__code__
-        compiler.compiled_by_name[id(code)] = code
-        if reason := skip_reason(code):
-            place = f"{code.co_filename}:{code.co_firstlineno}"
-            records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
     if isinstance(fn_or_module, frame_hook.Switched):  # compiled already, or disabled
         fn_or_module = fn_or_module.__wrapped__
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
