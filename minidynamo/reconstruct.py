@@ -203,18 +203,8 @@ class Codegen:
         self.emit("BINARY_SUBSCR", None, -1)
 
     def pinned(self, value: Any) -> None:
-        """An object that the entry holds; a stateless module made in the frame is made anew in each
-        call, once."""
-        maker = self.output.makers.get(id(value))
-        if maker is None:
-            self.load_const(value)
-        elif id(value) in self.variable_temps:
-            self.load_fast(self.variable_temps[id(value)][0])
-        else:
-            self.call_object(maker)
-            self.variable_temps[id(value)] = self.temp(), value
-            self.emit("COPY", 1, 1)
-            self.store_fast(self.variable_temps[id(value)][0])
+        """An object that the entry holds."""
+        self.load_const(value)
 
     def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:

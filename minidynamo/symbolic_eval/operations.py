@@ -10,7 +10,6 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -18,20 +17,16 @@ from typing import Any, NoReturn
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
-from ..variables.base import Variable
+from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
-from ..variables.objects import ObjectVar, method_of_class
+from ..variables.lookup import MISSING, in_c_or_library, lookup, type_text
+from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
 from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
-
-# The type of the descriptors `first` and `second`; each knows the index of its item.
-FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 
 
 def on_host(
@@ -66,6 +61,11 @@ class Operations:
 
     def raise_var(self, kind: type, args: Any) -> NoReturn:
         raise Break("exception", f"a {kind.__name__} is raised")
+
+    def wrong_arguments(self, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
+        """They do not fit the function's parameters (minidynamo/rules/wrong_arguments.py asks
+        CPython what it says of that)."""
+        raise Break("arguments", f"the arguments of {function.name}()")
 
     def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call now.  The program's exception if it raises."""
@@ -142,19 +142,12 @@ class Operations:
         if found is MISSING:
             text = f"'{type_text(kind)}' object has no attribute '{name}'"
             self.raise_(AttributeError, text)
-        if type(found) is FIELD and isinstance(variable, TupleVar):
-            _, (index, _) = found.__reduce__()
-            return variable.item(self, index)
         native = in_c_or_library(found) and hasattr(variable, "method_" + name)
         if native or isinstance(variable, TensorVar):
             return MethodVar(variable, name)
-        if isinstance(found, METHODS):  # of a named tuple's class
-            cls = self.output.wrap_pinned(kind)
-            return method_of_class(self, owner, found, name, variable, cls)
-        if isinstance(found, property) and found.fget is not None:
-            return self.output.wrap_pinned(found.fget).call(self, [variable], {})
-        if hasattr(type(found), "__set__"):
-            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-        if hasattr(type(found), "__get__"):
-            return MethodVar(variable, name)
-        return self.output.wrap_class_attribute(owner, found, name)
+        return self.class_attribute(variable, owner, found, name)
+
+    def class_attribute(self, variable: Variable, owner: type, found: Any, name: str) -> Variable:
+        """What an attribute of a class of C gives that the variable does not implement
+        (minidynamo/rules/class_attributes.py knows them)."""
+        raise Break("attribute", f"{owner.__name__}.{name} of {variable}")

@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
 from ..foreign import ours
-from .base import Args, Codegen, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
+from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar, is_constant_value
 from .registry import BY_VALUE, PINNED
 
@@ -57,16 +56,8 @@ class FunctionVar(Variable):
     def identity(self) -> Any:
         return self if self.fn is None else self.fn
 
-    def real(self) -> Any:
-        if self.fn is None or self.attrs is not None and self.attrs.mutated:
-            raise Break("constant", f"{self} was made or changed in this frame")
-        return self.fn
-
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.real())
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
@@ -99,10 +90,6 @@ class MethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.instance)
-        cg.load_attr(self.name)
-
     def __repr__(self) -> str:
         return f"the method .{self.name} of {self.instance}"
 
@@ -110,9 +97,6 @@ class MethodVar(Variable):
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
     rules decide."""
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return tx.fold_pinned(getattr, self.value, name)
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)

@@ -14,9 +14,10 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-from ..base import Codegen, Frame, Variable, current, extends
+from ..base import Codegen, Frame, OutputGraph, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, DictViewVar
+from ..registry import RESULTS
 
 plain_replay = DictVar.replay
 
@@ -106,3 +107,9 @@ class Views(DictViewVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
+
+
+@RESULTS.rule(dict)
+def result_of_call(output: OutputGraph, value: dict) -> DictVar:
+    pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
+    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})

@@ -82,6 +82,11 @@ NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked o
 
 @extends(FunctionVar)
 class FunctionAttributes(FunctionVar):
+    def real(self) -> Any:
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
+            raise Break("constant", f"{self} was made or changed in this frame")
+        return self.fn
+
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.attrs, DictVar) and name in self.attrs.items:
             return self.attrs.get(tx, ConstantVar(name))
@@ -258,6 +263,10 @@ class MethodAttributes(BoundMethodVar):
 
 @extends(MethodVar)
 class NativeMethods(MethodVar):
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.instance)
+        cg.load_attr(self.name)
+
     given = None  # the object itself, where it came from outside
 
     def identity(self) -> Any:
@@ -288,6 +297,9 @@ class NativeMethods(MethodVar):
 
 @extends(CallableVar)
 class CallableMethods(CallableVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        return tx.fold_pinned(getattr, self.value, name)
+
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
         return tx.fold_pinned(lambda: self.value[key.real()])
 
