@@ -21,6 +21,11 @@ from ..records import internal_error, note_error
 from . import torch_backends  # noqa: F401  (what is registered last is outermost)
 
 
+def is_own(backend: object) -> bool:
+    """Is it one of those in backends.py, and not one that the user wrote?"""
+    return getattr(backend, "__module__", None) == backends.__name__
+
+
 @hooks.BACKENDS.append
 def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[..., Any]:
     """The backend, which gives the graph itself where it fails."""
@@ -45,7 +50,7 @@ def note_backend_error(conversion: Conversion, error: Exception) -> None:
     otherwise."""
     compiler, record = conversion.compiler, conversion.record
     name = compiler.backend_name
-    if backends.is_own(compiler.backend):
+    if is_own(compiler.backend):
         internal_error(error, record, f"backend {name}", conversion.user_line())
     elif config.suppress_backend_errors:
         note_error(error, record, f"backend {name}", conversion.user_line())
@@ -62,4 +67,4 @@ def backend_faults(conversion: Conversion) -> Any:
     ours, what a fault of a compiler looks like; of the user's, all that it raises itself, and
     no signal handler.  Both functions look at the exception that is being handled, so this is
     called in the `except` clause."""
-    return faults() if backends.is_own(conversion.compiler.backend) else ours(Exception)
+    return faults() if is_own(conversion.compiler.backend) else ours(Exception)

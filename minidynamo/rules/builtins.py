@@ -25,7 +25,8 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import HostIterator, SequenceIterator
-from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.lookup import MISSING, lookup
+from ..variables.more.type_names import type_text
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.constants import EnumVar
 from ..variables.more.deques import DequeVar

@@ -16,7 +16,8 @@ from ..symbolic_eval.operations import Operations
 from ..variables.base import Variable, extends
 from ..variables.containers import TupleVar
 from ..variables.functions import MethodVar
-from ..variables.lookup import METHODS
+from ..variables.lookup import METHODS, MISSING
+from ..variables.more.type_names import type_text
 from ..variables.objects import method_of_class
 
 # The type of the descriptors `first` and `second`; each knows the index of its item.
@@ -25,7 +26,10 @@ FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 
 @extends(Operations)
 class ClassAttributes(Operations):
-    def class_attribute(self: Any, variable: Any, owner: type, found: Any, name: str) -> Variable:
+    def class_attribute(self: Any, variable: Any, owner: Any, found: Any, name: str) -> Variable:
+        if found is MISSING:
+            text = f"'{type_text(variable.python_type())}' object has no attribute '{name}'"
+            self.raise_(AttributeError, text)
         if type(found) is FIELD and isinstance(variable, TupleVar):
             _, (index, _) = found.__reduce__()
             return variable.item(self, index)

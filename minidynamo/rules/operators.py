@@ -31,7 +31,8 @@ from ..symbolic_eval.operators import (
 )
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import ConstantVar
+from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import (
     Container,
     DictVar,
@@ -42,7 +43,8 @@ from ..variables.containers import (
     sequence_of,
 )
 from ..variables.functions import BoundMethodVar, MethodVar
-from ..variables.lookup import lookup, type_text
+from ..variables.lookup import lookup
+from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..variables.base import NULL, Lazy, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
+from ..variables.containers import ListVar, SequenceVar, TupleVar
 from ..variables.functions import CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
 
@@ -146,17 +146,6 @@ def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
     return container.getitem(frame, key)
 
 
-def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
-    made = DictVar({})
-    for key, value in zip(keys, values):
-        made.store(frame, key, value)
-    return made
-
-
-def dict_of_pairs(frame: Frame, keys_and_values: list[Variable]) -> DictVar:
-    return dict_of(frame, keys_and_values[::2], keys_and_values[1::2])
-
-
 # ---- what pushes nothing, what pushes one value, and what jumps
 EFFECTS: dict[str, Handler] = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
@@ -175,10 +164,6 @@ PUSHES = {
     "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
-    "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
-    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
-        frame, frame.stack.pop().iterate(frame), frame.popn(n)
-    ),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
@@ -277,22 +262,25 @@ def MAKE_FUNCTION(frame: Frame, flags: int) -> None:
     frame.stack.append(made)
 
 
+def set_closure(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.closure = tuple(value.items)
+
+
+# what lies below the code -> what makes it a part of the function
+FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {CLOSURE: set_closure}
+
+
+def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
+    if bit not in FUNCTION_PARTS:
+        raise Break("function", "a function with defaults or annotations is made")
+    FUNCTION_PARTS[bit](frame, made, value)
+
+
 @opcode
 def SET_FUNCTION_ATTRIBUTE(frame: Frame, bit: int) -> None:
     made = frame.stack.pop()
     function_attribute(frame, made, bit, frame.stack.pop())
     frame.stack.append(made)
-
-
-def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
-    if bit == DEFAULTS:
-        made.defaults = tuple(value.iterate(frame))
-    elif bit == NAMED_DEFAULTS:
-        made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
-    elif bit == ANNOTATIONS:
-        made.annotations = dict_of_pairs(frame, list(value.iterate(frame)))
-    else:
-        made.closure = tuple(value.items)
 
 
 # ---- control flow

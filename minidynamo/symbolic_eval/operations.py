@@ -21,7 +21,7 @@ from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.lookup import MISSING, in_c_or_library, lookup, type_text
+from ..variables.lookup import in_c_or_library, lookup
 from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
 from ..variables.symbolic import data_dependent
@@ -137,17 +137,13 @@ class Operations:
         itself (`method_append`), or what its class and their bases define."""
         if name == "__class__":
             return self.output.wrap_pinned(variable.python_type())
-        kind = variable.python_type()
-        owner, found = lookup(kind, name)
-        if found is MISSING:
-            text = f"'{type_text(kind)}' object has no attribute '{name}'"
-            self.raise_(AttributeError, text)
+        owner, found = lookup(variable.python_type(), name)
         native = in_c_or_library(found) and hasattr(variable, "method_" + name)
         if native or isinstance(variable, TensorVar):
             return MethodVar(variable, name)
         return self.class_attribute(variable, owner, found, name)
 
-    def class_attribute(self, variable: Variable, owner: type, found: Any, name: str) -> Variable:
-        """What an attribute of a class of C gives that the variable does not implement
+    def class_attribute(self, variable: Variable, owner: Any, found: Any, name: str) -> Variable:
+        """What an attribute gives that the variable does not implement, or that there is not
         (minidynamo/rules/class_attributes.py knows them)."""
-        raise Break("attribute", f"{owner.__name__}.{name} of {variable}")
+        raise Break("attribute", f".{name} of {variable}")

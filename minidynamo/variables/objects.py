@@ -26,7 +26,7 @@ from ..exceptions import Break, ObservedException
 from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
-from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup, type_text
+from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
 from .wrap_containers import dict_of, list_of, tuple_of
 
 
@@ -106,7 +106,7 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx: Frame, name: str) -> NoReturn:
-        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
+        raise Break("attribute", f".{name} of {self}")
 
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""

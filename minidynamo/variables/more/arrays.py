@@ -32,7 +32,8 @@ from ...guards import NAMES
 from ...reconstruct import BY_CALL
 from ...sources import KINDS
 from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
-from ..constant import NUMPY, ConstantVar
+from ..constant import ConstantVar
+from .numpy_numbers import NUMPY
 from ..containers import ListVar, SequenceVar, TupleVar
 from ..functions import MethodVar
 from ..registry import SHARED

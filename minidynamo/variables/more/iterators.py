@@ -21,7 +21,7 @@ from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
-from ..lookup import type_text
+from .type_names import type_text
 
 
 def iterator_at(sequence: Any, index: int | None, step: int) -> Any:

@@ -19,7 +19,8 @@ from ..base import Args, Codegen, Frame, Named, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
 from ..functions import BoundMethodVar, CallableVar
-from ..lookup import MISSING, lookup, type_text
+from ..lookup import MISSING, lookup
+from .type_names import type_text
 from ..objects import ObjectVar
 from .dictionaries import mapping
 from .descriptors import Descriptors

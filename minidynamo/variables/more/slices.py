@@ -16,7 +16,7 @@ from typing import Any
 
 from ...symbolic_eval.opcodes import pushes
 from ..base import Codegen, Variable
-from ..constant import ConstantVar
+from ..constant import ARGUMENTS, ConstantVar, argument_of
 from ..containers import INDICES
 
 
@@ -46,5 +46,10 @@ def slice_of(parts: list[Any]) -> Variable:
     return SliceVar(parts)
 
 
+def slice_argument(value: slice) -> slice:
+    return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
+
+
 INDICES.add(SliceVar)
+ARGUMENTS[slice] = slice_argument
 pushes({"BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n))})
