@@ -29,7 +29,7 @@ from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .records import FrameRecord, debug, internal_error
+from .records import FrameRecord, debug
 from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
@@ -119,18 +119,17 @@ class FrameCompiler:
             raise
         except ours(SkipFrame, RecursionError) as skipped:
             # RecursionError: the program has a container that contains itself
-            self.skip(code, record, str(skipped))
-            for tell in hooks.SKIPPED:
-                tell(conversion, skipped)
+            self.skip(conversion, str(skipped), skipped)
             return None
         except faults() as error:
-            internal_error(error, record, records.OURS, conversion.user_line())
-            self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
+            if config.raise_internal_errors:
+                raise
+            self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
             return None
         finally:
             conversion.forget()
         if entry is None:
-            self.skip(code, record, "no tensor operation to compile")
+            self.skip(conversion, "no tensor operation to compile")
             return None
         records.remember(record)
         CODES[id(code)] = code
@@ -158,14 +157,18 @@ class FrameCompiler:
         debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
         return True
 
-    def skip(self, code: types.CodeType, record: FrameRecord, reason: str) -> None:
-        """Frames of this code run as plain Python from now on."""
+    def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
+        """Frames of this code run as plain Python from now on; `error`: what was raised."""
+        code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
         records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+        if error is not None:
+            for tell in hooks.SKIPPED:
+                tell(conversion, error)
 
 
 class CompilingState(ThreadState):

@@ -17,7 +17,7 @@ from .. import backends, config, hooks
 from ..conversion import Conversion
 from ..exceptions import BackendError
 from ..foreign import faults, ours
-from ..records import internal_error, note_error
+from .told import internal_error, note_error
 from . import torch_backends  # noqa: F401  (what is registered last is outermost)
 
 

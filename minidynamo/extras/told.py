@@ -8,13 +8,14 @@ Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr.
 Mirrors what torch/_dynamo/convert_frame.py logs.
 """
 
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from .. import config, hooks, records
 from ..conversion import Conversion
 from ..entries import CacheEntry
-from ..exceptions import Break, NoTensors, Unsupported
+from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
 from ..records import FrameRecord, debug
 from ..skipping import skip_reason
 
@@ -58,6 +59,35 @@ def give_up(
 
 
 @hooks.SKIPPED.append
+def tell_of_frame(conversion: Conversion, error: Exception) -> None:
+    """A frame is given up, or the compiler has failed."""
+    if isinstance(error, (SkipFrame, RecursionError)):
+        tell_skipped(conversion, error)
+    else:
+        note_error(error, conversion.record, records.OURS, conversion.user_line())
+
+
+def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write a fault of the compiler's own down, or raise it where the tests want that.
+
+    where: the part of the compiler; line: of the user's."""
+    if config.raise_internal_errors:
+        raise error
+    note_error(error, record, where, line)
+
+
+def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
+    record.error = "".join(traceback.format_exception(error))
+    text = f"{type(error).__name__}: {error}"
+    records.counters["errors"][f"{where}: {text}" if where != records.OURS else text] += 1
+    records.tell(
+        (where, line),
+        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
+        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
+    )
+
+
 def tell_skipped(conversion: Conversion, skipped: Exception) -> None:
     """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
     record, line = conversion.record, conversion.user_line()

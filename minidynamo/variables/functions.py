@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from ..foreign import ours
 from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar, is_constant_value
 from .registry import BY_VALUE, PINNED
@@ -151,22 +150,9 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     for name, value in (fn.__kwdefaults__ or {}).items():
         kwdefaults[name] = Lazy(value, source.attr("__kwdefaults__").item(name))
     for n, cell in enumerate(fn.__closure__ or ()):
-        closure.append(cell_of(builder, cell, source.child("closure", n)))
+        closure.append(builder.wrap_cell(cell, source.child("closure", n)))
     parts = fn.__code__, fn.__globals__, fn.__qualname__
     return FunctionVar(fn, *parts, tuple(defaults), kwdefaults, tuple(closure), source=source)
-
-
-def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
-    """The variable of a closure cell, one however many functions share it."""
-    known = builder.memo.get(id(cell))
-    if known is None:
-        try:
-            content = Lazy(cell.cell_contents, source.child("cell"))
-        except ours(ValueError):
-            builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
-            content = None
-        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
-    return known[0]
 
 
 @PINNED.rule(types.FunctionType)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, cast
 
-from ..exceptions import SkipFrame
+from ..exceptions import Break, SkipFrame
 from .base import Frame, Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar
@@ -30,7 +30,7 @@ def iterator_of(tx: Frame, variable: Variable) -> Variable:
         made = ITERATORS.get(kind)
         if made is not None:
             return made(tx, variable)
-    return HostIterator(variable.iterate(tx), IteratorVar.cls)
+    raise Break("iteration", f"iterating over {variable}")
 
 
 class IteratorVar(Variable):
@@ -70,17 +70,6 @@ class SequenceIterator(IteratorVar):
             return None
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)
-
-
-class HostIterator(IteratorVar):
-    """Over values that are known: those of a tensor, of a reversed dictionary (`more/iterators.py`
-    rebuilds what is left)."""
-
-    left: Iterator[Variable]
-    cls: type
-
-    def next(self, tx: Frame) -> Variable | None:
-        return next(self.left, None)
 
 
 class KeysIterator(IteratorVar):

@@ -17,7 +17,8 @@ from ...exceptions import Break
 from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
 from ..constant import ConstantVar
-from ..iterators import ITERATORS, HostIterator
+from ..iterators import ITERATORS
+from .iterators import HostIterator
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED

@@ -17,7 +17,8 @@ from typing import Any
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
+from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable, extends
+from ..builder import Builder
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..functions import (
@@ -27,7 +28,6 @@ from ..functions import (
     CellVar,
     FunctionVar,
     MethodVar,
-    cell_of,
     pinned_callable,
 )
 from ..lookup import trusted
@@ -305,6 +305,24 @@ class CallableMethods(CallableVar):
 
     def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return BoundMethodVar(self, instance)
+
+
+def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
+    """The variable of a closure cell, one however many functions share it."""
+    known = builder.memo.get(id(cell))
+    if known is None:
+        try:
+            content = Lazy(cell.cell_contents, source.child("cell"))
+        except ours(ValueError):
+            builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
+            content = None
+        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
+    return known[0]
+
+
+@extends(Builder)
+class Cells(Builder):
+    wrap_cell = cell_of
 
 
 @SHARED.rule(types.CellType)

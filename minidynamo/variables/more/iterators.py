@@ -20,7 +20,7 @@ from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
+from ..iterators import ITERATORS, IteratorVar, KeysIterator, SequenceIterator
 from .type_names import type_text
 
 
@@ -66,6 +66,24 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
 
 
 ITERATORS[ConstantVar] = iterator_of_constant
+
+
+class HostIterator(IteratorVar):
+    """Over values that are known: those of a tensor, of a reversed dictionary (`more/iterators.py`
+    rebuilds what is left)."""
+
+    left: Iterator[Variable]
+    cls: type
+
+    def next(self, tx: Frame) -> Variable | None:
+        return next(self.left, None)
+
+
+def over_values(tx: Frame, variable: Variable) -> HostIterator:
+    return HostIterator(variable.iterate(tx), IteratorVar.cls)
+
+
+ITERATORS[Variable] = over_values  # where no nearer class of the variable says
 
 
 class ItemIterator(IteratorVar):
