@@ -60,11 +60,6 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
 # method -> the opaque function that stands for it where sympy must not compute: on floats, for
 # fractions, for bits
 OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
-# operators that have no integer expression at all -> the same on numbers
-FRACTIONS: dict[str, Callable] = {
-    **dict.fromkeys(("truediv", "int_truediv", "float_truediv"), operator.truediv),
-    **dict.fromkeys(("pow", "float_pow"), operator.pow),
-}
 IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
@@ -257,8 +252,6 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
 
 for _name, _row in OPERATORS.items():
     _install(_name, *_row)
-for _name, _compute in FRACTIONS.items():
-    setattr(SymNode, _name, functools.partialmethod(SymNode.opaque, _name, _compute))
 
 
 def hint_of(n: Any) -> Any:

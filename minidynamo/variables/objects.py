@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, NoReturn
 
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import Args, Frame, Named, OutputGraph, Source, Variable
+from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
 from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
@@ -166,12 +165,6 @@ class ObjectVar(Variable):
         if isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
             return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        return self.getattr(tx, name).call(tx, args, kwargs)
 
     def __repr__(self) -> str:
         where = "" if self.source is None or self.pinned else f" {self.source.name()}"

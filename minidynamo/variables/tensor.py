@@ -45,12 +45,6 @@ class TensorVar(Variable):
     cls: type = torch.Tensor
     value: torch.Tensor | None = None
 
-    def real(self) -> Any:
-        raise Break("constant", "a tensor where a constant is needed")
-
-    def hash_key(self, tx: Frame) -> Any:
-        return self
-
     def truth(self, tx: Frame) -> bool:
         hint = "use torch.where, or keep the test outside"
         return self._value_of(tx, bool, "a branch on a tensor's value", hint)

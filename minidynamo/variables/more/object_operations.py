@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...exceptions import Break
@@ -63,6 +63,12 @@ def truth_by_methods(tx: Frame, variable: Any) -> bool:
 
 @extends(ObjectVar)
 class ObjectOperations(Descriptors):
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:

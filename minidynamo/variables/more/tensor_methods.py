@@ -34,6 +34,12 @@ VALUE_METHODS = frozenset(
 
 @extends(TensorVar)
 class TensorMethods(Metadata):
+    def real(self) -> Any:
+        raise Break("constant", "a tensor where a constant is needed")
+
+    def hash_key(self, tx: Frame) -> Any:
+        return self
+
     def python_value(self, tx: Frame, name: str) -> Variable:
         """item() and the like: known of a constant that was made in the frame."""
         hint = "the value leaves the graph; keep it a tensor"
