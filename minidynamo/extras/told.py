@@ -18,6 +18,7 @@ from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
 from ..records import FrameRecord, debug
 from ..skipping import skip_reason
+from . import guard_values  # noqa: F401  (what it advises is told here, so it judges first)
 
 
 def tell(message: str, record: FrameRecord) -> None:
