@@ -5,7 +5,10 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(
-            "minidynamo._frame_hook", ["minidynamo/frame_hook.c"], extra_compile_args=["-O2"]
+            "minidynamo._frame_hook",
+            ["minidynamo/frame_hook.c"],
+            extra_compile_args=["-O2"],
+            depends=[f"minidynamo/extras/{name}.h" for name in ("other_evaluators", "full_stacks")],
         ),
         Extension(
             "minidynamo.extras._guard_memo",

@@ -1,5 +1,7 @@
-"""The public functions: compile, disable, graph_break, is_compiling, mark_dynamic, mark_static.
-(`reset` lies in convert_frame.py.)
+"""`compile`: a function or module in, one that is compiled when it is called out.
+
+(`reset` lies in convert_frame.py; disable, graph_break, is_compiling, mark_dynamic and mark_static,
+by which a program tells the compiler what to do, in extras/directions.py.)
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
@@ -7,17 +9,13 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 
 import functools
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from . import frame_hook, records
+from . import frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
-from .skipping import skip_reason
-from .symbolic_eval import registry, torch_rules
-from .variables.constant import ConstantVar
 
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
@@ -63,22 +61,15 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"compile() takes a function or a module, not {type(fn_or_module).__name__}"
         )
-    if torch_rules.is_leaf(fn_or_module):
-        fn_or_module = framed(fn_or_module)
+    for prepare in hooks.TARGETS:
+        fn_or_module = prepare(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        code = fn_or_module.__code__
-        compiler.compiled_by_name[id(code)] = code
-        if reason := skip_reason(code):
-            place = f"{code.co_filename}:{code.co_firstlineno}"
-            records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
-    target = fn_or_module
-    if isinstance(
-        target, frame_hook.Switched
-    ):  # compiled already, or disabled: compile what it is of
-        target = target.__wrapped__
-    return named_like(target, frame_hook.enabled(target, compiler))
+        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+    if isinstance(fn_or_module, frame_hook.Switched):  # compiled already, or disabled
+        fn_or_module = fn_or_module.__wrapped__
+    return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
 
 def named_like(fn: Any, made: Any) -> Any:
@@ -91,34 +82,8 @@ def named_like(fn: Any, made: Any) -> Any:
     return made
 
 
-@functools.lru_cache(None)
-def framed(function: Any) -> Callable[..., Any]:
-    """A Python function that only calls `function`, for functions of torch's own (F.gelu,
-    torch.softmax): the hook leaves their frames alone, and compiles the frame of this one."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    call.__code__ = call.__code__.replace(
-        co_name=function.__name__, co_filename=f"<{function.__module__}>"
-    )
-    return call
-
-
-def options_of(compiler: FrameCompiler) -> dict[str, Any]:
-    """What `compile` was given."""
-    return dict(
-        # a backend that was given itself is found again as pickle finds functions
-        backend=compiler.backend_name if compiler.registered else compiler.backend,
-        fullgraph=compiler.fullgraph,
-        dynamic=compiler.dynamic,
-        mode=compiler.mode,
-    )
-
-
 # attributes of a `CompiledModule` that are not the original's
-OWN = set("_orig_mod _run _compiler __class__ __call__ __reduce_ex__ __dict__".split())
+OWN = set("_orig_mod _run _compiler __class__ __call__ __dict__".split())
 
 
 class CompiledModule(torch.nn.Module):
@@ -138,55 +103,3 @@ class CompiledModule(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._orig_mod, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return functools.partial(compile, **options_of(self._compiler)), (self._orig_mod,)
-
-    def __repr__(self) -> str:
-        return f"CompiledModule({self._orig_mod!r})"
-
-
-def disable(fn: Any) -> Any:
-    """`fn`, run as plain Python with everything it calls."""
-    return named_like(fn, frame_hook.disabled(fn))
-
-
-def graph_break() -> None:
-    """Ask for a graph break here; nothing in plain Python."""
-
-
-def is_compiling() -> bool:
-    """True while the caller is being traced."""
-    return False
-
-
-def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
-    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
-    SpecializationError where its number is needed."""
-    if not -tensor.dim() <= dim < tensor.dim():
-        raise IndexError(
-            f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}"
-        )
-    dim %= tensor.dim()
-    tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
-
-
-def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
-    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
-    dynamic=True."""
-    tensor.__dict__.setdefault("_minidynamo_static", set()).update(
-        range(tensor.dim()) if dim is None else [dim % tensor.dim()]
-    )
-
-
-registry.rules(
-    {
-        graph_break: registry.refused(
-            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
-        ),
-        is_compiling: lambda tx: ConstantVar(True),
-    }
-)

@@ -58,11 +58,6 @@ def identity(backend: object) -> Any:
     return id(backend)
 
 
-def is_own(backend: object) -> bool:
-    """Is it one of the three below, and not one that the user wrote?"""
-    return getattr(backend, "__module__", None) == __name__
-
-
 @register_backend(name="eager")
 def eager(
     gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import backends, config, frame_hook, hooks, records
+from . import config, frame_hook, hooks, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of, watch
 from .entry_guards import entry_guards, pinned_sizes
-from .exceptions import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
-from .foreign import faults, ours
+from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
+from .foreign import ours
 from .graph_capture import OutputGraph
 from .guards import Guard
 from .reconstruct import Codegen
-from .records import BreakRecord, FrameRecord, internal_error, note_error
+from .records import BreakRecord, FrameRecord
 from .replacement import GraphCall, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
@@ -184,52 +184,21 @@ class Conversion:
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any]
     ) -> Callable[..., Any]:
-        """What the backend makes of the graph; the graph itself where it fails."""
+        """What the backend makes of the graph."""
         compiler = self.compiler
         # a callable of the user's need not take a mode
         with_mode = compiler.registered and compiler.mode is not None
         options = {"mode": compiler.mode} if with_mode else {}
         backend = compiler.backend
         for prepare in hooks.BACKENDS:
-            backend = prepare(backend)
-        try:
-            compiled = backend(gm, example_inputs, **options)
-            if not callable(compiled):
-                raise TypeError(
-                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
-                )
-        except self.backend_faults() as error:
-            self.note_backend_error(error)
-            return gm.forward
-        return compiled
-
-    def note_backend_error(self, error: Exception) -> None:
-        """The backend failed.  Raises BackendError where it is the user's, unless they want it
-        otherwise."""
-        name, record = self.compiler.backend_name, self.record
-        if backends.is_own(self.compiler.backend):
-            internal_error(error, record, f"backend {name}", self.user_line())
-        elif config.suppress_backend_errors:
-            note_error(error, record, f"backend {name}", self.user_line())
-        else:
-            raise BackendError(
-                f"the backend {name!r} failed for {record.function} at {self.user_line()}: "
-                f"{type(error).__name__}: {error}\n"
-                "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
-            ) from error
+            backend = prepare(self, backend)
+        return backend(gm, example_inputs, **options)
 
     def user_line(self) -> str:
         """The line of the frame at which tracing has arrived."""
         root = getattr(self.attempts[-1], "root", None) if self.attempts else None
         line = root.line if root is not None else self.code.co_firstlineno
         return f"{self.code.co_filename}:{line}"
-
-    def backend_faults(self) -> Any:
-        """The exceptions of the backend that are answered by running the graph as it is: of one of
-        ours, what a fault of a compiler looks like; of the user's, all that it raises itself, and
-        no signal handler.  Both functions look at the exception that is being handled, so this is
-        called in the `except` clause."""
-        return faults() if backends.is_own(self.compiler.backend) else ours(Exception)
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

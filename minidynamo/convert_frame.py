@@ -27,9 +27,9 @@ from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
 from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
-from .exceptions import BackendError, Break, NoTensors, SkipFrame, Unsupported
+from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
-from .records import FrameRecord, debug, internal_error, tell
+from .records import FrameRecord, debug
 from .resume import is_resume_code
 from .skipping import runs_unhooked, skip_reason
 
@@ -100,13 +100,6 @@ class FrameCompiler:
     def note_death(self, code: types.CodeType, record: FrameRecord) -> None:
         """The module that an entry was made for has died."""
 
-    def tell(self, message: str, record: FrameRecord) -> None:
-        """Say, once, why frames of some code run as plain Python."""
-        tell(message, message + record.advice)
-        records.counters["skipped"][message] += 1
-        record.skipped = message
-        records.remember(record)
-
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any]
     ) -> CacheEntry | None:
@@ -126,24 +119,22 @@ class FrameCompiler:
             raise
         except ours(SkipFrame, RecursionError) as skipped:
             # RecursionError: the program has a container that contains itself
-            self.skip(code, record, str(skipped))
-            if not isinstance(skipped, NoTensors) or id(code) in self.compiled_by_name:
-                tell_skipped(record, skipped, conversion.user_line())
+            self.skip(conversion, str(skipped), skipped)
             return None
         except faults() as error:
-            internal_error(error, record, records.OURS, conversion.user_line())
-            self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
+            if config.raise_internal_errors:
+                raise
+            self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
             return None
         finally:
             conversion.forget()
         if entry is None:
-            self.skip(code, record, "no tensor operation to compile")
+            self.skip(conversion, "no tensor operation to compile")
             return None
         records.remember(record)
         CODES[id(code)] = code
         for note in hooks.COMPILED:
-            note(code)
-        show(record)
+            note(entry)
         return entry
 
     def may_recompile(
@@ -161,53 +152,23 @@ class FrameCompiler:
         for judge in hooks.RECOMPILING:
             judge(record, before, function, args)
         if len(before) >= config.recompile_limit:
-            self.give_up(code, len(before), record)
             return False
         records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
         debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
         return True
 
-    def give_up(self, code: types.CodeType, count: int, record: FrameRecord) -> None:
-        """There are too many entries: say so, and compile no more of them."""
-        place = f"{code.co_filename}:{code.co_firstlineno}"
-        message = (
-            f"{code.co_name} ({place}) was compiled {count} times "
-            f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
-            f"Last guard that failed: {record.recompile_reason}"
-        )
-        self.tell(message, record)
-        if self.fullgraph:
-            raise Unsupported(message)
-
-    def skip(self, code: types.CodeType, record: FrameRecord, reason: str) -> None:
-        """Frames of this code run as plain Python from now on."""
+    def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
+        """Frames of this code run as plain Python from now on; `error`: what was raised."""
+        code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
         records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
-
-
-def tell_skipped(record: FrameRecord, skipped: Exception, line: str) -> None:
-    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
-    cause, hint = skipped.__cause__, ""
-    if isinstance(cause, Break):
-        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
-        if cause.stack:
-            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
-    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    tell(("skipped", record.function, line), text)
-
-
-def show(record: FrameRecord) -> None:
-    """Print what `config.debug` asks for."""
-    for found in record.graph_breaks:
-        debug(1, f"graph break: {found}")
-    if config.debug >= 2:  # what is printed takes a while to make
-        if record.graph is not None:
-            debug(2, record.graph.print_readable(print_output=False))
-        debug(2, record.guard_function.source)
+        if error is not None:
+            for tell in hooks.SKIPPED:
+                tell(conversion, error)
 
 
 class CompilingState(ThreadState):

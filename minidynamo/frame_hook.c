@@ -11,9 +11,8 @@
  * Left out: Python 3.14, generators and coroutines (their frames run as they are).
  */
 #define PY_SSIZE_T_CLEAN
-#define _GNU_SOURCE                         /* dladdr */
+#define _GNU_SOURCE                         /* dladdr: extras/other_evaluators.h */
 #include <Python.h>
-#include <dlfcn.h>
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #  error "minidynamo's frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
 #endif
@@ -54,8 +53,6 @@ typedef _PyInterpreterFrame Frame;
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
 static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
-static PyObject *return_code;               /* the single instruction RETURN_VALUE, see call_instead */
-static PyObject *empty_function;            /* a Python function that does nothing, see is_reached */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
@@ -63,10 +60,6 @@ static _Thread_local PyObject *moved;       /* list of arguments that the next f
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
-static PyObject *call_alone;                /* NULL, or what calls a function with torch.compile off, see set_alone */
-static _Thread_local PyObject *alone;       /* what `call_alone` has been given and has not called yet */
-static _Thread_local Frame *passed_on;      /* the frame that `previous` has been given last */
-static _Thread_local int reached;           /* see is_reached */
 
 /* The slot holds: NULL = never seen, None = always run as is, Ellipsis = so, with the hook off in all it calls,
  * list = [(guard, replacement code, ...), ...] */
@@ -189,83 +182,35 @@ compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObj
     return co;
 }
 
-/* ---- Other tools that have a frame evaluator: torch.compile, the trampolines of `python -X perf`, tracers --------- */
-/* Run a frame as it would run without us: the evaluator that was there when ours was installed gets it.
- * Two tools that were installed in turns may each hold the other for its predecessor: what comes back to us goes to
- * Python. */
 static PyObject *eval_frame(PyThreadState *ts, Frame *frame, int throwflag);
-
-static PyObject *
-run_frame(PyThreadState *ts, Frame *frame, int throwflag)
-{
-    if (previous == _PyEval_EvalFrameDefault || passed_on == frame)
-        return _PyEval_EvalFrameDefault(ts, frame, throwflag);
-    Frame *before = passed_on;
-    passed_on = frame;
-    PyObject *result = previous(ts, frame, throwflag);
-    passed_on = before;
-    return result;
-}
-
-/* Another tool's evaluator is installed.  Does it pass its frames on to ours? */
-static int
-is_reached(void)
-{
-    reached = 0;
-    PyObject *result = PyObject_CallNoArgs(empty_function);
-    if (!result)
-        PyErr_Clear();                      /* the other tool's answer to a function of ours */
-    Py_XDECREF(result);
-    return reached;
-}
-
-/* May torch.compile be at work in this thread?  It would compile what compiled calls run, and our compiler. */
-static int
-is_torch_installed(void)
-{
-    Dl_info info;
-    _PyFrameEvalFunction evaluator = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
-    if (evaluator == eval_frame)
-        evaluator = previous;
-    return evaluator != _PyEval_EvalFrameDefault && dladdr((void *)evaluator, &info) && info.dli_fname
-        && strstr(info.dli_fname, "libtorch");
-}
-
-/* Rare: the frame cannot grow in place, its data stack chunk being full.  Call the replacement as a function of the
- * bound parameters, then let the old frame return (or raise) the outcome: its code becomes the single instruction
- * RETURN_VALUE and its stack holds the result. */
-static PyObject *
-call_instead(PyThreadState *ts, Frame *frame, PyCodeObject *co, int n)
-{
-    PyFunctionObject *old = (PyFunctionObject *)frame_func(frame);
-    PyObject *result = NULL, *func = PyFunction_New((PyObject *)co, old->func_globals);
-    if (func && (!old->func_closure || PyFunction_SetClosure(func, old->func_closure) == 0))
-        result = PyObject_Vectorcall(func, frame->localsplus, n, NULL);
-    Py_XDECREF(func);
-    Py_DECREF(co);
-#if PY_VERSION_HEX >= 0x030C0000            /* 3.11: the caller clears the frame */
-    PyCodeObject *code = frame_code(frame);
-    for (int i = 0; i < frame->stacktop; i++)
-        Py_CLEAR(frame->localsplus[i]);
-    frame->stacktop = result != NULL;
-    frame->localsplus[0] = result;
-    swap_code(frame, (PyCodeObject *)Py_NewRef(return_code));
-    ts->datastack_top = (PyObject **)frame + frame_slots(frame_code(frame));
-    Py_DECREF(code);
-    return run_frame(ts, frame, result == NULL);
-#endif
-    return result;
-}
-
 static void switch_to(PyObject *cb);
 static PyObject *switch_back(PyObject *old, PyObject *result);
+
+/* ---- what lies beside the core ---------------------------------------------------------------------------------- */
+#if __has_include("extras/other_evaluators.h")
+#  include "extras/other_evaluators.h"      /* torch.compile, `python -X perf`, tracers */
+#else
+#  define run_frame                 _PyEval_EvalFrameDefault
+#  define start_others()            0
+#  define note_reached()
+#  define is_reached()              0
+#  define calls_alone(self, hooked) 0
+#  define called_alone(self, args, nargsf, kwnames) NULL
+#  define OTHERS_METHODS
+#endif
+#if __has_include("extras/full_stacks.h")
+#  include "extras/full_stacks.h"           /* call_instead: the frame cannot grow in place */
+#else
+#  define start_full_stacks()            0
+#  define call_instead(ts, frame, co, n) (Py_DECREF(co), run_frame(ts, frame, 0))
+#endif
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
-    reached = 1;
+    note_reached();
     if (moved) {                            /* this frame holds its arguments now: empty the caller's list */
         PyObject *list = moved;
         moved = NULL;
@@ -367,13 +312,6 @@ get_callback(PyObject *m, PyObject *unused)
 }
 
 static PyObject *
-set_alone(PyObject *m, PyObject *function)
-{
-    Py_XSETREF(call_alone, function == Py_None ? NULL : Py_NewRef(function));
-    Py_RETURN_NONE;
-}
-
-static PyObject *
 get_cache(PyObject *m, PyObject *code)
 {
     if (!PyCode_Check(code))
@@ -433,15 +371,8 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
     PyObject *old = callback;               /* its reference stays with us while another is installed */
     if (old == s->cb)
         return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-    if (s->cb && call_alone && alone != self && is_torch_installed()) {
-        PyObject *bound = PyMethod_New(call_alone, self);
-        alone = self;
-        PyObject *result = bound ? PyObject_Vectorcall(bound, args, nargsf, kwnames) : NULL;
-        alone = NULL;
-        Py_XDECREF(bound);
-        return result;
-    }
-    alone = NULL;
+    if (calls_alone(self, s->cb != NULL))
+        return called_alone(self, args, nargsf, kwnames);
     Py_INCREF(s);
     switch_to(Py_XNewRef(s->cb));
     PyObject *result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
@@ -547,7 +478,7 @@ static PyTypeObject SwitchedType = {
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
-    {"set_alone", set_alone, METH_O, "set_alone(call or None): call(function, *args, **kwargs) calls it with torch.compile off in this thread"},
+    OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
     {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
@@ -563,17 +494,7 @@ PyInit__frame_hook(void)
         PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
         return NULL;
     }
-    unsigned char ret[] = {RETURN_VALUE, 0};
-    PyCodeObject *empty = PyCode_NewEmpty("<frame hook>", "return", 1);
-    PyObject *replace = empty ? PyObject_GetAttrString((PyObject *)empty, "replace") : NULL;
-    PyObject *kw = Py_BuildValue("{s:y#,s:y,s:i}", "co_code", ret, (Py_ssize_t)2, "co_exceptiontable", "",
-                                 "co_stacksize", 1);
-    return_code = replace && kw ? PyObject_VectorcallDict(replace, NULL, 0, kw) : NULL;
-    Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(kw);
-    PyObject *names = PyDict_New();
-    empty_function = names ? PyRun_String("lambda: None", Py_eval_input, names, names) : NULL;
-    Py_XDECREF(names);
-    if (!return_code || !empty_function)
+    if (start_others() < 0 || start_full_stacks() < 0)
         return NULL;
     PyObject *m = PyModule_Create(&module);
     tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);

@@ -15,8 +15,8 @@ raise.  The code object that runs instead must take the same parameters, all pos
 same free variables.
 
 Another tool's frame evaluator that is installed gets the frames, too (after ours has swapped their
-code), and is there again afterwards.  `set_alone` names what calls a compiled function where
-torch.compile may be at work in this thread (extras/torch_compile.py).
+code), and is there again afterwards.  `_frame_hook.set_alone` names what calls a compiled function
+where torch.compile may be at work in this thread (extras/torch_compile.py).
 
 An entry whose third item is callable belongs to that callback: other callbacks pass it over.
 The cache of a code object is a plain list of entries that one may print and edit.
@@ -32,7 +32,6 @@ try:
         get_cache,
         get_callback,
         hand_over,
-        set_alone,
         set_cache,
         set_callback,
         tail_call,
@@ -50,7 +49,6 @@ __all__ = [
     "get_cache",
     "get_callback",
     "hand_over",
-    "set_alone",
     "set_cache",
     "set_callback",
     "tail_call",

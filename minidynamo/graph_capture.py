@@ -220,12 +220,6 @@ class OutputGraph(Builder):
             if getattr(table, name):
                 raise Break("module", "global module hooks are installed")
 
-    def nothing_handled(self) -> bool:
-        """Does the frame run outside of all `except` blocks?  Guarded if so."""
-        if not self.handling:
-            self.guard(self.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
-        return not self.handling
-
     def calls_replaced(self, function: Any, goes_on: Callable[[Any], bool]) -> bool:
         """Does torch's `function`, which the graph would call whole, find something of the
         program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""

@@ -11,8 +11,6 @@ Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py
 import builtins
 import functools
 import keyword
-import linecache
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +41,6 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
         look(made)
-    weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [
@@ -83,9 +80,3 @@ def attributes_of(output: "OutputGraph") -> torch.nn.Module:
         else:
             root.register_buffer(name, tensor)
     return root
-
-
-def forget_source(file: str) -> None:
-    """torch.fx keeps the text of every GraphModule that ever was, for tracebacks."""
-    linecache.cache.pop(file, None)
-    torch.fx.graph_module._loader.eval_cache.pop(file, None)

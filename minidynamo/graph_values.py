@@ -17,7 +17,7 @@ import torch.fx
 from .exceptions import Break
 from .variables.base import Variable
 from .variables.constant import ConstantVar, is_constant_value
-from .variables.containers import DictVar, ListVar, TupleVar
+from .variables.containers import ListVar, TupleVar
 from .variables.registry import RESULTS
 from .variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
 from .variables.tensor import TensorVar
@@ -90,9 +90,6 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
         return TupleVar([output.wrap_result(item) for item in value], kind)
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])
-    if kind is dict:
-        pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
-        return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
     rule = RESULTS.of(value)
     if rule is not None:
         return rule(output, value)

@@ -27,18 +27,21 @@ if TYPE_CHECKING:
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
+TARGETS: list[Callable[[Any], Any]] = []  # what `compile` was given -> what is compiled for it
 # (read, put back) of what compiling may change for this thread, see convert_frame.CompilingState
 THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# called with (record, entries that did not fit, function, arguments) before one more is made
+# called with (record, entries that did not fit, function, arguments) before one more is made; or is
+# not, because there are `config.recompile_limit` of them
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
 # (conversion): fullgraph=True forbids the break that was met; is there another way?
 WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 
-COMPILED: list[Callable[[types.CodeType], None]] = []  # told of a code that gets an entry
+COMPILED: "list[Callable[[CacheEntry], None]]" = []  # told of each entry that is made
+SKIPPED: "list[Callable[[Conversion, Exception], None]]" = []  # told why a frame was given up
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------
@@ -58,8 +61,8 @@ ANSWERS: list[Callable[..., Any]] = []
 # what torch.fx has made of the graph
 GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]
-# backend -> the same backend, as a graph is given to it
-BACKENDS: list[Callable[[Any], Any]] = []
+# (conversion, backend) -> the same backend, as a graph is given to it; the last one is outermost
+BACKENDS: "list[Callable[[Conversion, Any], Any]]" = []
 # (compiled graph, output, its results) -> what is called instead
 ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []
 

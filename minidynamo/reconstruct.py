@@ -203,18 +203,8 @@ class Codegen:
         self.emit("BINARY_SUBSCR", None, -1)
 
     def pinned(self, value: Any) -> None:
-        """An object that the entry holds; a stateless module made in the frame is made anew in each
-        call, once."""
-        maker = self.output.makers.get(id(value))
-        if maker is None:
-            self.load_const(value)
-        elif id(value) in self.variable_temps:
-            self.load_fast(self.variable_temps[id(value)][0])
-        else:
-            self.call_object(maker)
-            self.variable_temps[id(value)] = self.temp(), value
-            self.emit("COPY", 1, 1)
-            self.store_fast(self.variable_temps[id(value)][0])
+        """An object that the entry holds."""
+        self.load_const(value)
 
     def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:
@@ -240,13 +230,6 @@ class Codegen:
         for value in values:
             self.value(value)
         self.emit(op, len(values), 1 - len(values))
-
-    def mapping(self, items: dict[Any, tuple[Variable, Any]]) -> None:
-        """Push a dict: host key -> (key, value)."""
-        for key, value in items.values():
-            self.value(key)
-            self.value(value)
-        self.emit("BUILD_MAP", len(items), 1 - 2 * len(items))
 
     # ---- side effects
     def commit(self, op: str, arg: Any = None) -> None:

@@ -13,7 +13,6 @@ import itertools
 import logging
 import sys
 import time
-import traceback
 import types
 import weakref
 from collections.abc import Iterator
@@ -153,27 +152,6 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
-
-
-def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
-    """Write a fault of the compiler's own down, or raise it where the tests want that.
-
-    where: the part of the compiler; line: of the user's."""
-    if config.raise_internal_errors:
-        raise error
-    note_error(error, record, where, line)
-
-
-def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
-    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
-    record.error = "".join(traceback.format_exception(error))
-    text = f"{type(error).__name__}: {error}"
-    counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
-    tell(
-        (where, line),
-        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
-        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
-    )
 
 
 def tell(about: Any, text: str) -> None:

@@ -130,7 +130,10 @@ def call_graph(
 # ---- the state at a graph break
 def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> None:
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
-    check_cells(frame, position)
+    for name in frame.code.co_cellvars:
+        if CELL_CHECKS[-1](frame, position, name):
+            # it would be a free variable of the continuation, where reading it raises another error
+            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     begin_handling = push_stack(tail, frame)
     frame.kept = frozenset(
         name
@@ -146,6 +149,14 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
     begin_handling()
 
 
+def may_be_unbound(frame: "evaluator.RootFrame", position: int, name: str) -> bool:
+    """May the cell variable `name` be unbound where somebody reads it, from `position` on?"""
+    return frame.info.deletes(name) or name in frame.cells and frame.cells[name].content is None
+
+
+CELL_CHECKS = [may_be_unbound]  # the last one is used
+
+
 def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None]:
     """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in
     locals, and pushed by what this gives."""
@@ -156,16 +167,6 @@ def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None
     if not hooks.HANDLING:
         raise SkipFrame("a graph break where an exception is handled")
     return hooks.HANDLING[-1](tail, frame)
-
-
-def check_cells(frame: "evaluator.RootFrame", position: int) -> None:
-    """Raise SkipFrame where a cell of the frame may be unbound.  It would be a free variable of the
-    continuation, where reading it raises another error."""
-    for name in frame.code.co_cellvars:
-        empty = name in frame.cells and frame.cells[name].content is None
-        unbound = empty and frame.info.may_be_unbound(position, name)
-        if unbound or frame.info.may_be_deleted(position, name):
-            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
 
 def push_locals(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> list[str]:

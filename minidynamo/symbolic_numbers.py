@@ -60,11 +60,6 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
 # method -> the opaque function that stands for it where sympy must not compute: on floats, for
 # fractions, for bits
 OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
-# operators that have no integer expression at all -> the same on numbers
-FRACTIONS: dict[str, Callable] = {
-    **dict.fromkeys(("truediv", "int_truediv", "float_truediv"), operator.truediv),
-    **dict.fromkeys(("pow", "float_pow"), operator.pow),
-}
 IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
@@ -149,9 +144,6 @@ class SymNode:
     def wrap_int(self, n: int) -> "SymNode":
         return self.new(sympy.Integer(n), int, n)
 
-    def wrap_float(self, x: float) -> "SymNode":
-        return self.new(sympy.Float(x), float, x)
-
     def wrap_bool(self, b: bool) -> "SymNode":
         return self.new(sympy.true if b else sympy.false, bool, b)
 
@@ -164,9 +156,6 @@ class SymNode:
 
     guard_float = guard_int
     bool_, int_ = guard_bool, guard_int
-
-    def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
-        return self.shape_env.prove(self.expr) is True
 
     def _or(self, default: bool) -> bool:
         """What holds for all sizes, if that is known; else what holds in this run, with a guard;
@@ -183,9 +172,6 @@ class SymNode:
         return self._or(False)
 
     guard_size_oblivious = guard_or_false
-
-    def guard_or_true(self, file: Text = "", line: int = 0) -> Any:
-        return self._or(True)
 
     def expect_true(self, file: Text = "", line: int = 0) -> bool:
         return self.guard_bool()
@@ -206,9 +192,6 @@ class SymNode:
     def check_domain(self, name: Text, *others: "SymNode") -> None:
         """Where the program's own floats are symbols (variables/more/floats.py), the operation must
         not raise for any of them."""
-
-    def sym_not(self) -> "SymNode":
-        return self.new(sympy.Not(self.expr), bool, computed(operator.not_, self))
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -244,11 +227,6 @@ class SymNode:
         expr = _cached(function, self.expr, other.expr)
         return self.new(expr, int, computed(compute, self, other))
 
-    def pow_by_natural(self, other: "SymNode") -> "SymNode":
-        exponent = other.guard_int()
-        hint = None if self.hint is None else self.hint**exponent
-        return self.new(self.expr**exponent, int, hint)
-
 
 def computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
     """compute(hints), or None where one is not known."""
@@ -274,8 +252,6 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
 
 for _name, _row in OPERATORS.items():
     _install(_name, *_row)
-for _name, _compute in FRACTIONS.items():
-    setattr(SymNode, _name, functools.partialmethod(SymNode.opaque, _name, _compute))
 
 
 def hint_of(n: Any) -> Any:

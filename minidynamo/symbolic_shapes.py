@@ -162,10 +162,8 @@ class ShapeEnv(Facts):
         """The questions of this frame have cost too much, see extras/size_budget.py."""
 
     def _origin(self, expr: sympy.Expr) -> str:
-        """Which unbacked symbols it depends on, and the operations that made them."""
-        rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
-        unknown = [row for row in rows if row.hint is None]
-        return ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
+        """What the symbols that only the run knows are, see extras/unbacked_sizes.py."""
+        return "what only the run knows"
 
     # ---- the guards
     def guards(self) -> list[Guard]:

@@ -28,6 +28,7 @@ import torch
 from .. import api, frame_hook
 from ..convert_frame import FrameCompiler, reset
 from ..foreign import ours
+from .directions import disable
 
 # methods of torch.nn.Module that return the module itself
 RETURN_THEMSELVES = """apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_
@@ -55,6 +56,10 @@ for _name in RETURN_THEMSELVES:
 api.OWN.update(RETURN_THEMSELVES)
 
 
+def shown(module: torch.nn.Module) -> str:
+    return f"CompiledModule({module!r})"
+
+
 def of_the_module(name: str) -> Callable[..., Any]:
     """A special method, which Python looks for in the class: the module's own."""
     return lambda self, *args: getattr(operator, name)(self._orig_mod, *args)
@@ -62,8 +67,28 @@ def of_the_module(name: str) -> Callable[..., Any]:
 
 for _name in ("__getitem__", "__setitem__", "__delitem__", "__contains__"):
     setattr(api.CompiledModule, _name, of_the_module(_name))
-for _name, _function in (("__len__", len), ("__iter__", iter)):
+setattr(api.CompiledModule, "__delattr__", lambda self, name: delattr(self._orig_mod, name))
+for _name, _function in (("__len__", len), ("__iter__", iter), ("__repr__", shown)):
     setattr(api.CompiledModule, _name, lambda self, of=_function: of(self._orig_mod))
+
+
+def options_of(compiler: FrameCompiler) -> dict[str, Any]:
+    """What `compile` was given."""
+    return dict(
+        # a backend that was given itself is found again as pickle finds functions
+        backend=compiler.backend_name if compiler.registered else compiler.backend,
+        fullgraph=compiler.fullgraph,
+        dynamic=compiler.dynamic,
+        mode=compiler.mode,
+    )
+
+
+def module_reduced(module: api.CompiledModule) -> tuple[Any, ...]:
+    """What `copy` and `pickle` ask for."""
+    return functools.partial(api.compile, **options_of(module._compiler)), (module._orig_mod,)
+
+
+copyreg.pickle(api.CompiledModule, module_reduced)
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -83,10 +108,10 @@ def reduced(function: frame_hook.Switched) -> str | tuple[Any, ...]:
         return function.__qualname__
     compiler = function.__callback__
     if compiler is None:
-        return api.disable, (function.__wrapped__,)
+        return disable, (function.__wrapped__,)
     if not isinstance(compiler, FrameCompiler):
         raise TypeError(f"cannot copy or pickle {function!r}: its callback is {compiler!r}")
-    again = functools.partial(api.compile, **api.options_of(compiler))
+    again = functools.partial(api.compile, **options_of(compiler))
     return again, (function.__wrapped__,), function.__dict__ or None
 
 

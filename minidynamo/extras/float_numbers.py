@@ -115,7 +115,22 @@ def shifted_right(node: SymNode, places: SymNode) -> SymNode:
     return node.floordiv(node.wrap_int(2 ** places.guard_int()))
 
 
+def power(node: SymNode, other: SymNode) -> SymNode:
+    exponent = other.guard_int()
+    hint = None if node.hint is None else node.hint**exponent
+    return node.new(node.expr**exponent, int, hint)
+
+
+def inverted(node: SymNode) -> SymNode:
+    return node.new(sympy.Not(node.expr), bool, computed(operator.not_, node))
+
+
 METHODS: dict[str, Any] = {
+    "wrap_float": lambda node, x: node.new(sympy.Float(x), float, x),
+    "statically_known_true": lambda node, file="", line=0: node.shape_env.prove(node.expr) is True,
+    "guard_or_true": lambda node, file="", line=0: node._or(True),
+    "sym_not": inverted,
+    "pow_by_natural": power,
     "pos": lambda node: node,
     "abs": absolute,
     "floor": whole("floor"),

@@ -19,6 +19,7 @@ from ..convert_frame import FrameCompiler
 from ..entries import entries_before
 from ..records import FrameRecord
 from ..variables.base import extends
+from .told import tell
 
 # (id of a compiler, id of a code object, owner) -> the code object of which there are too many
 # entries
@@ -51,7 +52,7 @@ class Judging:
         if UNUSED[id(code)] == config.recompile_limit:
             # not that of the entry: the graph of the dead module goes with it
             told = FrameRecord(weakref.ref(code), record.function, backend=record.backend)
-            frame_hook.disabled(self.tell)(
+            frame_hook.disabled(tell)(
                 f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
                 f"{config.recompile_limit} modules that died before a second call: modules of this "
                 f"kind run as plain Python from now on",

@@ -20,6 +20,7 @@ import types
 import weakref
 
 from .. import frame_hook, hooks, records
+from ..entries import CacheEntry
 
 MOST = 32  # code objects of one line that keep their entries
 
@@ -27,8 +28,10 @@ Place = tuple[str, int, str]
 BY_PLACE: dict[Place, "collections.deque[weakref.ref[types.CodeType]]"] = {}
 
 
-def forget_old(code: types.CodeType) -> None:
-    """`code` has got an entry: the oldest of its place loses its own, if there are too many."""
+def forget_old(entry: CacheEntry) -> None:
+    """A code has got an entry: the oldest of its place loses its own, if there are too many."""
+    code = entry.record.code
+    assert code is not None
     place = code.co_filename, code.co_firstlineno, code.co_qualname
     codes = BY_PLACE.setdefault(place, collections.deque())
     if any(other() is code for other in codes):

@@ -33,6 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._sympy.printers import PythonPrinter
 
 from .. import hooks
+from ..conversion import Conversion
 from ..graph_capture import OutputGraph
 from ..symbolic_shapes import can_be_symbolic
 from .torch_sizes import Border, NoWay, copied
@@ -136,7 +137,7 @@ def is_torchs(backend: Any) -> bool:
 
 
 @hooks.BACKENDS.append
-def prepared(backend: Any) -> Any:
+def prepared(conversion: Conversion, backend: Any) -> Any:
     return TorchBackend(backend) if is_torchs(backend) else backend
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .. import frame_hook
+from .._frame_hook import set_alone
 
 
 def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -32,4 +32,4 @@ def call_alone(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     return DISABLED[0](function, *args, **kwargs)
 
 
-frame_hook.set_alone(call_alone)
+set_alone(call_alone)

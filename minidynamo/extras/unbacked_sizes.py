@@ -113,3 +113,13 @@ for _name, _value in FOR_FAKE_TENSORS.items():
     setattr(ShapeEnv, _name, _value)
 OutputGraph.add_unbacked = add_unbacked
 hooks.WAYS_ON.append(capture_after_all)
+
+
+def _origin(env: ShapeEnv, expr: sympy.Expr) -> str:
+    """Which unbacked symbols it depends on, and the operations that made them."""
+    rows = [env.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+    unknown = [row for row in rows if row.hint is None]
+    return ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
+
+
+ShapeEnv._origin = _origin

@@ -21,13 +21,11 @@ from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.operators import (
     COMPARISONS,
     OPERATORS,
-    UNARY,
     Operator,
     comparison,
     in_place,
     left_operand,
     right_operand,
-    unary_operand,
 )
 from ..symbolic_eval.registry import rule
 from ..variables.base import Args, Frame, Named, Variable
@@ -35,6 +33,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar
 from ..variables.more.arrays import HINT, ArrayVar, check_worth, compute, constant_tensor, numpy
 from ..variables.tensor import TensorVar
+from .unary_operators import UNARY, unary_operand
 
 LARGEST = 1 << 20  # bytes of an array that is a constant of a graph
 # They tell something of the types and sizes of arrays.

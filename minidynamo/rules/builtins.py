@@ -8,6 +8,7 @@ In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.
 
 import collections
 import functools
+import math
 import operator
 import sys
 import types
@@ -17,29 +18,42 @@ import torch
 
 from ..exceptions import Break, ObservedException
 from ..symbolic_eval.calls import computed
-from ..symbolic_eval.opcodes import slice_of
 from ..symbolic_eval.operations import Operations, on_host
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS
 from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
 from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import HostIterator, SequenceIterator
-from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.iterators import SequenceIterator
+from ..variables.lookup import MISSING, lookup
+from ..variables.more.type_names import type_text
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.constants import EnumVar
 from ..variables.more.deques import DequeVar
-from ..variables.more.iterators import EnumerateVar, ZipVar
+from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
 from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
+from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
+from .unary_operators import UNARY
 
 EMPTY = TupleVar([])
+CALLS.update(
+    {
+        **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
+        float: torch.sym_float,
+        int: lambda n: torch.SymInt(n.node.sym_int()),
+        min: torch.sym_min,
+        max: torch.sym_max,
+        math.prod: None,
+        math.isqrt: None,
+    }
+)
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
 
 

@@ -16,7 +16,7 @@ from ..variables.base import Handled, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
-from ..variables.more.exceptions import ExceptionVar, TracebackVar
+from ..variables.more.exceptions import ExceptionVar, TracebackVar, nothing_handled
 from ..variables.objects import ObjectVar
 from .torch_state import ContextVar
 
@@ -64,7 +64,7 @@ class Raising(Operations):
 def RAISE_VARARGS(frame: Any, n: int) -> None:
     if n == 0:
         handled = frame.handling()
-        if handled is None and frame.output.nothing_handled():
+        if handled is None and nothing_handled(frame.output):
             frame.raise_(RuntimeError, "No active exception to reraise")
         if not frame.handled:
             raise Break("exception", "a bare `raise` of what a caller handles")
@@ -136,7 +136,7 @@ def exc_info(frame: Any, raised: Any) -> list[Any]:
 
 def _exception(tx):
     handled = tx.handling()
-    if handled is None and not tx.output.nothing_handled():
+    if handled is None and not nothing_handled(tx.output):
         raise Break("exception", "what is being handled around this frame")
     return handled
 

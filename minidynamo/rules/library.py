@@ -27,10 +27,12 @@ from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import callable_of_type, refused, rule, rules
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
-from ..variables.constant import NUMPY, ConstantVar, is_constant_value
+from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
-from ..variables.lookup import DOTTED, lookup, trusted
+from ..variables.lookup import lookup, trusted
+from ..variables.more.type_names import DOTTED
 from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar

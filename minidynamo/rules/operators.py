@@ -17,7 +17,6 @@ from ..exceptions import Break
 from ..symbolic_eval.operators import (
     COMPARISONS,
     OPERATORS,
-    UNARY,
     Operator,
     binary,
     compare,
@@ -29,11 +28,11 @@ from ..symbolic_eval.operators import (
     left_operand,
     pinned,
     right_operand,
-    unary_operand,
 )
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import ConstantVar
+from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import (
     Container,
     DictVar,
@@ -44,11 +43,13 @@ from ..variables.containers import (
     sequence_of,
 )
 from ..variables.functions import BoundMethodVar, MethodVar
-from ..variables.lookup import lookup, type_text
+from ..variables.lookup import lookup
+from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
+from .unary_operators import UNARY, unary_operand
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too

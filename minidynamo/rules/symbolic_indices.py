@@ -16,7 +16,8 @@ import torch
 from .. import hooks
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import SliceVar, TupleVar
+from ..variables.containers import TupleVar
+from ..variables.more.slices import SliceVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 

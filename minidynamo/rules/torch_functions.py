@@ -16,7 +16,8 @@ from ..extras.thread_state import call_state
 from ..guards import constant_check
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..symbolic_eval.torch_rules import call_leaf
-from ..variables.constant import NUMPY, ConstantVar, is_constant_value
+from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import beside, is_float

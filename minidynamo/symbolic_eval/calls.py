@@ -20,7 +20,6 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
-from ..variables.constant import NUMPY
 from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
@@ -44,7 +43,7 @@ IMPURE = """
     print input open exec eval compile globals locals vars dir id __import__ breakpoint
     __build_class__
     """.split()
-CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, *NUMPY}
+CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
 

@@ -84,19 +84,9 @@ class CodeInfo:
             position += 1
         return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
-    def may_be_unbound(self, position: int, name: str) -> bool:
-        """May an instruction from `position` on read the cell variable `name` before it is
-        written?"""
-        return name in liveness(self.operations, CELL_READS, CELL_WRITES)[position]
-
-    def may_be_deleted(self, position: int, name: str) -> bool:
-        """May an instruction from `position` on delete the cell variable `name`, so that another
-        one finds it unbound?"""
-        delete = "DELETE_DEREF"
-        places = [n for n, op in enumerate(self.operations) if (op.op, op.arg) == (delete, name)]
-        if not any(self.may_be_unbound(n + 1, name) for n in places):
-            return False
-        return name in liveness(self.operations, {delete}, frozenset())[position]
+    def deletes(self, name: str) -> bool:
+        """Does any instruction delete the cell variable `name`?"""
+        return any((op.op, op.arg) == ("DELETE_DEREF", name) for op in self.operations)
 
 
 def successors(operation: CanonicalOp, n: int) -> list[int]:
@@ -112,7 +102,6 @@ def successors(operation: CanonicalOp, n: int) -> list[int]:
 
 LOCAL_READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
 LOCAL_WRITES = {"STORE_FAST", "DELETE_FAST"}
-CELL_READS, CELL_WRITES = {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"}
 
 
 def liveness(

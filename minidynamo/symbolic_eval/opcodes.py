@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..variables.base import NULL, Lazy, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, SequenceVar, SliceVar, TupleVar
+from ..variables.containers import ListVar, SequenceVar, TupleVar
 from ..variables.functions import CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
 
@@ -142,30 +142,8 @@ def push_callable(frame: Frame, found: Variable) -> None:
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
-def slice_of(parts: list[Any]) -> Variable:
-    parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
-    if all(type(part) is ConstantVar for part in parts):
-        return ConstantVar(slice(*[part.value for part in parts]))
-    return SliceVar(parts)
-
-
 def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
     return container.getitem(frame, key)
-
-
-def contains(frame: Frame, item: Variable, container: Variable) -> bool:
-    return container.contains(frame, item)
-
-
-def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
-    made = DictVar({})
-    for key, value in zip(keys, values):
-        made.store(frame, key, value)
-    return made
-
-
-def dict_of_pairs(frame: Frame, keys_and_values: list[Variable]) -> DictVar:
-    return dict_of(frame, keys_and_values[::2], keys_and_values[1::2])
 
 
 # ---- what pushes nothing, what pushes one value, and what jumps
@@ -180,23 +158,12 @@ PUSHES = {
     "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
     "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
     "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
-    "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
-    "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
-    "CONTAINS_OP": lambda frame, invert: ConstantVar(
-        contains(frame, *frame.popn(2)) != bool(invert)
-    ),
-    "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
-    "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
-    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
-        frame, frame.stack.pop().iterate(frame), frame.popn(n)
-    ),
-    "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
@@ -242,28 +209,6 @@ def STORE_SUBSCR(frame: Frame, _: Any) -> None:
 
 
 # ---- containers
-def _into(op: str, method: str, count: int = 1, needed: str = "") -> None:
-    """An opcode that puts the `count` values on top of the stack into the container `n` below them,
-    as a call of its `method` does.  Values without the method `needed` break the graph: CPython
-    complains of them in words that the method does not use."""
-
-    def handler(frame: Frame, n: int) -> None:
-        values = frame.popn(count)
-        if needed and not hasattr(values[0].python_type(), needed):
-            raise Break("arguments", f"{op} of {values[0]}")
-        frame.stack[-n].call_method(frame, method, values, {})
-
-    HANDLERS[op] = handler
-
-
-_into("LIST_APPEND", "append")
-_into("SET_ADD", "add")
-_into("MAP_ADD", "__setitem__", 2)
-_into("LIST_EXTEND", "extend", needed="__iter__")
-_into("SET_UPDATE", "update")
-_into("DICT_UPDATE", "update", needed="keys")
-
-
 @opcode
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
@@ -304,14 +249,6 @@ def CALL_KW(frame: Frame, n: int) -> None:
     frame.stack.append(function.call(frame, args, kwargs))
 
 
-@opcode
-def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
-    named = frame.stack.pop().pairs(frame) if flags & 1 else ()
-    kwargs = {key.as_constant(): value for key, value in named}
-    function, args = callee(frame, frame.listed(frame.stack.pop()))
-    frame.stack.append(function.call(frame, args, kwargs))
-
-
 DEFAULTS, NAMED_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8  # what lies below the code
 
 
@@ -325,22 +262,25 @@ def MAKE_FUNCTION(frame: Frame, flags: int) -> None:
     frame.stack.append(made)
 
 
+def set_closure(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.closure = tuple(value.items)
+
+
+# what lies below the code -> what makes it a part of the function
+FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {CLOSURE: set_closure}
+
+
+def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
+    if bit not in FUNCTION_PARTS:
+        raise Break("function", "a function with defaults or annotations is made")
+    FUNCTION_PARTS[bit](frame, made, value)
+
+
 @opcode
 def SET_FUNCTION_ATTRIBUTE(frame: Frame, bit: int) -> None:
     made = frame.stack.pop()
     function_attribute(frame, made, bit, frame.stack.pop())
     frame.stack.append(made)
-
-
-def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
-    if bit == DEFAULTS:
-        made.defaults = tuple(value.iterate(frame))
-    elif bit == NAMED_DEFAULTS:
-        made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
-    elif bit == ANNOTATIONS:
-        made.annotations = dict_of_pairs(frame, list(value.iterate(frame)))
-    else:
-        made.closure = tuple(value.items)
 
 
 # ---- control flow

@@ -10,7 +10,6 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -18,20 +17,16 @@ from typing import Any, NoReturn
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_shapes import DataDependentDecision
-from ..variables.base import Variable
+from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
-from ..variables.objects import ObjectVar, method_of_class
+from ..variables.lookup import in_c_or_library, lookup
+from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import SymVar, data_dependent
+from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
-
-# The type of the descriptors `first` and `second`; each knows the index of its item.
-FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 
 
 def on_host(
@@ -52,6 +47,9 @@ class Operations:
     run_c: Callable
     sorted: Callable
     has_attr: Callable
+    unary: Callable
+    same: Callable
+    same_or_equal: Callable
     listed_fast: Callable
     text_of: Callable
 
@@ -63,6 +61,11 @@ class Operations:
 
     def raise_var(self, kind: type, args: Any) -> NoReturn:
         raise Break("exception", f"a {kind.__name__} is raised")
+
+    def wrong_arguments(self, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
+        """They do not fit the function's parameters (minidynamo/rules/wrong_arguments.py asks
+        CPython what it says of that)."""
+        raise Break("arguments", f"the arguments of {function.name}()")
 
     def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call now.  The program's exception if it raises."""
@@ -97,48 +100,8 @@ class Operations:
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
 
-    # ---- identity
-    def same(self, a: Variable, b: Variable) -> bool:
-        """a is b."""
-        symbols = SymVar in (type(a), type(b)) and a is not b
-        if symbols and a.python_type() is b.python_type():  # are both one object in this run?
-            a, b = operators.pinned(a), operators.pinned(b)
-        first, second = a.identity(), b.identity()
-        self.guard_same(a, b, first, second)
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            if first is not second and type(first) is type(second) and first == second:
-                asked = f"are two equal constants ({first!r:.50}) one object?"
-                raise Break("identity", asked, "compare with ==")
-        return first is second
-
-    def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
-        """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
-        `a` and `b` do where they differ."""
-        sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
-        if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
-            return
-        if a.python_type() is not b.python_type():
-            return
-        word = "is" if first is second else "is not"
-        if len(sources) == 2:
-            self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
-            return
-        other = second if a.source is sources[0] else first
-        if not isinstance(other, Variable):  # an object made in this frame is never the one outside
-            self.output.guard(sources[0], ("SAME", id(other)), f"{{0}} {word} {{pin}}", other)
-
-    def equal(self: Any, a: Variable, b: Variable) -> bool:
-        """bool(a == b) on the host."""
-        return self.compare("==", a, b).truth(self)
-
-    def same_or_equal(self, a: Variable, b: Variable) -> bool:
-        """As containers compare: `a is b or a == b`."""
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            return a.value is b.value or self.equal(a, b)
-        return self.same(a, b) or self.equal(a, b)
-
     # ---- operators
-    binary, compare, unary = operators.binary, operators.compare, operators.unary
+    binary, compare = operators.binary, operators.compare
 
     # ---- iteration
     def iter_of(self: Any, variable: Any) -> Any:
@@ -174,24 +137,13 @@ class Operations:
         itself (`method_append`), or what its class and their bases define."""
         if name == "__class__":
             return self.output.wrap_pinned(variable.python_type())
-        kind = variable.python_type()
-        owner, found = lookup(kind, name)
-        if found is MISSING:
-            text = f"'{type_text(kind)}' object has no attribute '{name}'"
-            self.raise_(AttributeError, text)
-        if type(found) is FIELD and isinstance(variable, TupleVar):
-            _, (index, _) = found.__reduce__()
-            return variable.item(self, index)
+        owner, found = lookup(variable.python_type(), name)
         native = in_c_or_library(found) and hasattr(variable, "method_" + name)
         if native or isinstance(variable, TensorVar):
             return MethodVar(variable, name)
-        if isinstance(found, METHODS):  # of a named tuple's class
-            cls = self.output.wrap_pinned(kind)
-            return method_of_class(self, owner, found, name, variable, cls)
-        if isinstance(found, property) and found.fget is not None:
-            return self.output.wrap_pinned(found.fget).call(self, [variable], {})
-        if hasattr(type(found), "__set__"):
-            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-        if hasattr(type(found), "__get__"):
-            return MethodVar(variable, name)
-        return self.output.wrap_class_attribute(owner, found, name)
+        return self.class_attribute(variable, owner, found, name)
+
+    def class_attribute(self, variable: Variable, owner: Any, found: Any, name: str) -> Variable:
+        """What an attribute gives that the variable does not implement, or that there is not
+        (minidynamo/rules/class_attributes.py knows them)."""
+        raise Break("attribute", f".{name} of {variable}")

@@ -47,13 +47,10 @@ for _plain, _name in zip(SYMBOLS, NAMES):
     OPERATORS[_plain + "="] = Operator(_plain + "=", _plain, _name, _updating, True)
 COMPARISONS: dict[str, Callable] = {"<": host.lt, "<=": host.le, "==": host.eq}
 COMPARISONS |= {"!=": host.ne, ">": host.gt, ">=": host.ge}
-UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "not": host.not_}
-
 # Binary operators: handler(tx, operator, a, b)
 left_operand, right_operand, in_place, last_operand = ByClass(), ByClass(), ByClass(), ByClass()
 # Comparisons: handler(tx, symbol, a, b); `a` or `b` is of the class
 comparison, last_comparison = ByClass(), ByClass()
-unary_operand = ByClass()  # handler(tx, symbol, a)
 
 
 # ---- who is asked
@@ -86,16 +83,6 @@ def compare(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
 
 def compared_by_identity(variable: Variable) -> bool:
     return lookup(variable.python_type(), "__eq__")[1] is object.__eq__
-
-
-def unary(tx: "Frame", symbol: str, a: Variable) -> Variable:
-    """`-a`, `not a`..."""
-    if symbol == "not":
-        return ConstantVar(not a.truth(tx))
-    result = unary_operand.ask(type(a), tx, symbol, a)
-    if result is None:
-        return tx.fold(UNARY[symbol], a.as_constant())
-    return result
 
 
 # ---- constants: computed now
@@ -138,12 +125,6 @@ def _compare_symbols(tx, symbol, a, b):
     return apply(tx, COMPARISONS[symbol], a, b)
 
 
-@unary_operand(SymVar)
-def _unary_symbol(tx, symbol, a):
-    result = apply(tx, UNARY[symbol], a)
-    return unary(tx, symbol, a.constant()) if result is None else result
-
-
 # ---- tensors: nodes of the graph
 @left_operand(TensorVar)
 def _tensor_left(tx, operator, a, b):
@@ -166,8 +147,3 @@ def _compare_tensors(tx, symbol, a, b):
     if symbol in ("==", "!=") and (not comparable or other.identity() is None):
         return ConstantVar(symbol == "!=")  # `tensor == None` is False
     return tx.node(COMPARISONS[symbol], [a, b])
-
-
-@unary_operand(TensorVar)
-def _unary_tensor(tx, symbol, a):
-    return tx.node(UNARY[symbol], [a])

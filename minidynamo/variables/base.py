@@ -145,10 +145,7 @@ class Variable(Fields):
         raise Break("item", f"del {self}[...] is not traced")
 
     def contains(self, tx: Frame, item: Variable) -> bool:
-        for value in self.iterate(tx):
-            if tx.same_or_equal(value, item):
-                return True
-        return False
+        raise Break("item", f"... in {self} is not traced")
 
     # ---- in the graph
     def argument(self, part: Callable[[Variable], Any]) -> Any:

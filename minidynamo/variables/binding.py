@@ -9,11 +9,8 @@ Out:  parameter name -> variable; or the TypeError of the traced program, in CPy
 from __future__ import annotations
 
 import inspect
-import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from ..exceptions import Break
-from ..foreign import ours
 from .base import Args, Frame, Named
 from .containers import DictVar, TupleVar, named
 
@@ -49,18 +46,5 @@ def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[st
         if name not in bound and name in defaults:
             bound[name] = defaults[name]
     if not given_once or extra or rest or not bound.keys() >= {*parameters}:
-        refuse(tx, function, args, kwargs)
+        tx.wrong_arguments(function, args, kwargs)
     return bound
-
-
-def refuse(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
-    """CPython says what is wrong with the arguments: it is asked to call a function that has these
-    parameters with them, and finds that out before any code runs."""
-    code, cells = function.code, tuple(types.CellType() for _ in function.code.co_freevars)
-    like = types.FunctionType(code, {}, function.name, function.defaults, cells)
-    like.__kwdefaults__, like.__qualname__ = function.kwdefaults, function.name
-    try:
-        like(*args, **kwargs)
-    except ours(TypeError) as error:
-        tx.raise_(TypeError, *error.args)
-    raise Break("arguments", f"the arguments of {function.name}()")

@@ -109,6 +109,9 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
+    def wrap_cell(self, cell: Any, source: Source) -> Variable:
+        raise Break("function", "the closure of a function from outside")
+
     def fields_of(self, value: Any, source: Source) -> Any:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")

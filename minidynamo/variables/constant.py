@@ -15,26 +15,18 @@ import enum
 import math
 import struct
 import types
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
+from .base import Frame, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE
 
-try:
-    import numpy
-
-    kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
-    NUMBERS = {getattr(numpy, name) for name in kinds.split()}
-    NUMPY = NUMBERS | {numpy.bool_}
-except ImportError:  # torch works without it
-    NUMBERS = NUMPY = set()
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
-CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend, *NUMPY}
+CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}
 CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
 CONSTANT_TYPES |= {torch.finfo, torch.iinfo}
 
@@ -48,16 +40,19 @@ def is_constant_value(value: Any) -> bool:
 
 
 def argument_of(value: Any) -> Any:
-    """The constant as torch's functions take it: NumPy's numbers as Python's."""
-    if type(value) is slice:
-        return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
-    if type(value) in NUMBERS:
-        return value.item()
-    if type(value) in NUMPY:  # a bool of NumPy's is no bool to torch
-        raise Break("argument", f"NumPy's {type(value).__name__} as an argument of torch")
-    if type(value) in (float, complex) and not has_text(value):
+    """The constant as torch's functions take it."""
+    convert = ARGUMENTS.get(type(value))
+    return value if convert is None else convert(value)
+
+
+def with_text(value: Any) -> Any:
+    if not has_text(value):
         raise Break("argument", f"the number {value!r}, whose signs the graph's text would lose")
     return value
+
+
+# type -> what makes an argument of torch's functions of such a constant; else it is one itself
+ARGUMENTS: dict[type, Callable[[Any], Any]] = {float: with_text, complex: with_text}
 
 
 def has_text(value: Any) -> bool:
@@ -94,33 +89,8 @@ class ConstantVar(RealVar):
     def truth(self, tx: Frame) -> bool:
         return bool(self.value)
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if isinstance(self.value, enum.Enum):  # its attributes can be written
-            raise Break("attribute", f".{name} of {self}")
-        return tx.fold(getattr, self.value, name)
-
-    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        """A method of an immutable object is called now."""
-        if name in ("__enter__", "__exit__"):
-            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        if isinstance(self.value, enum.Enum):
-            raise Break("constant", f"the method .{name}() of {self}")
-        values = [value.as_constant() for value in args]
-        named = {key: value.as_constant() for key, value in kwargs.items()}
-        tx.check_size(name, self.value, *values)
-        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return tx.fold(lambda: self.value[key.as_constant()])
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        return tx.fold(lambda: item.as_constant() in self.value).value
 
     def __repr__(self) -> str:
         if type(self.value) is int and self.value.bit_length() > 10_000:  # which has no text

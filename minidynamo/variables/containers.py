@@ -19,12 +19,14 @@ from typing import Any
 
 import torch
 
-from .. import runtime
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Codegen, Frame, Lazy, Variable, current, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
+
+
+INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
 
 
 class Container(Variable):
@@ -78,7 +80,7 @@ class SequenceVar(Container):
         return ListVar([]) if isinstance(self, ListVar) else TupleVar([])
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
-        if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
+        if not key.is_constant() and type(key) not in INDICES:
             raise Break(
                 "item", f"an index that is not a constant ({key})", "index with a Python int"
             )
@@ -95,11 +97,6 @@ class SequenceVar(Container):
         if self.cls is tuple and found == self.items:
             return self  # CPython makes no copy
         return sequence_of(self.cls, found)
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
-            return self.item(tx, self.cls.__match_args__.index(name))
-        return super().getattr(tx, name)
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = [part(item) for item in self.iterate(current())]
@@ -138,11 +135,8 @@ class TupleVar(SequenceVar):
             cg.load_const(cg.constants.setdefault(self, self.as_constant()))
         elif self.cls is tuple:
             self.contents(cg)
-        elif hasattr(self.cls, "_fields"):
-            cls = functools.partial(cg.pinned, self.cls)
-            cg.call_object(tuple.__new__, cls, cg.emitter(self.contents))
         else:
-            cg.call_object(self.cls, cg.emitter(self.contents))
+            super().reconstruct(cg)
 
 
 class ListVar(SequenceVar):
@@ -253,13 +247,6 @@ class DictVar(Container):
             self.written[host] = key
         self.mutated = True
 
-    def truth(self, tx: Frame) -> bool:
-        return self.length(tx) > 0
-
-    def length(self, tx: Frame) -> int:
-        self.guard_keys(tx)
-        return len(self.items)
-
     def keys(self, tx: Frame) -> list[Variable]:
         self.guard_keys(tx)
         return [pair[0].realize(tx) for pair in self.items.values()]
@@ -270,25 +257,8 @@ class DictVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return iter(self.keys(tx))
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        value = self.get(tx, key)
-        if value is None:
-            if self.factory is not None and self.factory.realize(tx).identity() is not None:
-                value = self.factory.realize(tx).call(tx, [], {})
-                self.store(tx, key, value)
-                return value
-            tx.raise_var(KeyError, [key])
-        return value
-
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         self.store(tx, key, value)
-
-    def contains(self, tx: Frame, key: Variable) -> bool:
-        found = self.items.get(key.hash_key(tx))
-        if found is not None and type(found[1]) is Lazy and self.source is not None:
-            self.guard_key(tx, "PRESENT", key.hash_key(tx))
-            return True
-        return found is not None or self.get(tx, key) is not None
 
     def as_constant(self) -> Any:
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
@@ -297,39 +267,10 @@ class DictVar(Container):
         factory: Any = self.factory and self.factory.as_constant()
         return self.cls(factory, pairs)
 
-    def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
-        value = self.get(tx, key)
-        return default if value is None else value
-
-    def method_keys(self, tx: Frame) -> Any:
-        return DictViewVar(self, "keys")
-
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")
 
-    def method_items(self, tx: Frame) -> Any:
-        return DictViewVar(self, "items")
-
-    def argument(self, part: Callable[[Variable], Any]) -> Any:
-        return {key.as_constant(): part(value) for key, value in self.pairs(current())}
-
-    def contents(self, cg: Codegen) -> None:
-        """Push a dict of the items."""
-        cg.mapping(self.items)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is dict:
-            self.contents(cg)
-        elif self.cls is collections.defaultdict:
-            factory = self.factory or ConstantVar(None)
-            cg.call_object(self.cls, factory, cg.emitter(self.contents))
-        else:
-            cg.call_object(self.cls, cg.emitter(self.contents))
-
     def replay(self, cg: Codegen) -> None:
-        if self.rewritten:
-            cg.commit_call(runtime.replace_dict, self, cg.emitter(self.contents))
-            return
         # What is pushed last is stored first: so new keys come in their order.
         for host, key in reversed(self.written.items()):
             cg.commit_item(self, key, self.items[host][1])
@@ -347,43 +288,8 @@ class DictViewVar(Container):
     dict: DictVar
     kind: str
 
-    @property
-    def cls(self) -> type:
-        return type(getattr({}, self.kind)())
-
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         if self.kind == "keys":
             return iter(self.dict.keys(tx))
         pairs = (TupleVar([key, self.dict.get(tx, key)]) for key in self.dict.keys(tx))
         return pairs if self.kind == "items" else (pair.items[1] for pair in pairs)
-
-    def length(self, tx: Frame) -> int:
-        return self.dict.length(tx)
-
-    def truth(self, tx: Frame) -> bool:
-        return self.dict.truth(tx)
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
-
-
-class SliceVar(Variable):
-    """A slice with parts that are not constants (x[: tensor])."""
-
-    parts: list[Variable]
-    cls = slice
-    shared = True
-
-    def argument(self, part: Callable[[Variable], Any]) -> Any:
-        return slice(*map(part, self.parts))
-
-    def as_constant(self) -> Any:
-        return slice(*[part.as_constant() for part in self.parts])
-
-    def reconstruct(self, cg: Codegen) -> None:
-        for part in self.parts:
-            cg.value(part)
-        cg.emit("BUILD_SLICE", 3, effect=-2)

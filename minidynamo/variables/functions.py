@@ -17,9 +17,7 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
-from ..foreign import ours
-from .base import Args, Codegen, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
+from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
 from .constant import ConstantVar, is_constant_value
 from .registry import BY_VALUE, PINNED
 
@@ -57,16 +55,8 @@ class FunctionVar(Variable):
     def identity(self) -> Any:
         return self if self.fn is None else self.fn
 
-    def real(self) -> Any:
-        if self.fn is None or self.attrs is not None and self.attrs.mutated:
-            raise Break("constant", f"{self} was made or changed in this frame")
-        return self.fn
-
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.real())
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
@@ -99,10 +89,6 @@ class MethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.instance)
-        cg.load_attr(self.name)
-
     def __repr__(self) -> str:
         return f"the method .{self.name} of {self.instance}"
 
@@ -110,9 +96,6 @@ class MethodVar(Variable):
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
     rules decide."""
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return tx.fold_pinned(getattr, self.value, name)
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
@@ -167,22 +150,9 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     for name, value in (fn.__kwdefaults__ or {}).items():
         kwdefaults[name] = Lazy(value, source.attr("__kwdefaults__").item(name))
     for n, cell in enumerate(fn.__closure__ or ()):
-        closure.append(cell_of(builder, cell, source.child("closure", n)))
+        closure.append(builder.wrap_cell(cell, source.child("closure", n)))
     parts = fn.__code__, fn.__globals__, fn.__qualname__
     return FunctionVar(fn, *parts, tuple(defaults), kwdefaults, tuple(closure), source=source)
-
-
-def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
-    """The variable of a closure cell, one however many functions share it."""
-    known = builder.memo.get(id(cell))
-    if known is None:
-        try:
-            content = Lazy(cell.cell_contents, source.child("cell"))
-        except ours(ValueError):
-            builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
-            content = None
-        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
-    return known[0]
 
 
 @PINNED.rule(types.FunctionType)

@@ -10,15 +10,13 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import collections
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, cast
 
-from .. import runtime
 from ..exceptions import Break, SkipFrame
-from .base import Codegen, Frame, Variable
+from .base import Frame, Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar
 from .objects import ObjectVar
@@ -32,7 +30,7 @@ def iterator_of(tx: Frame, variable: Variable) -> Variable:
         made = ITERATORS.get(kind)
         if made is not None:
             return made(tx, variable)
-    return HostIterator(variable.iterate(tx), IteratorVar.cls)
+    raise Break("iteration", f"iterating over {variable}")
 
 
 class IteratorVar(Variable):
@@ -51,15 +49,6 @@ class IteratorVar(Variable):
             yield value
 
     iterate = rest
-
-    def method___next__(self, tx: Frame) -> Variable:
-        value = self.next(tx)
-        if value is None:
-            tx.raise_(StopIteration)
-        return value
-
-    def method___iter__(self, tx: Frame) -> Variable:
-        return self
 
 
 class SequenceIterator(IteratorVar):
@@ -82,68 +71,18 @@ class SequenceIterator(IteratorVar):
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)
 
-    def python_type(self) -> type:
-        empty = self.sequence.cls.__new__(self.sequence.cls)
-        return type(iter(empty) if self.step > 0 else reversed(empty))
-
-
-class ConstantIterator(IteratorVar):
-    """Over text, bytes or a range: `index` comes next."""
-
-    values: Any
-    index: int = 0
-
-    def next(self, tx: Frame) -> Variable | None:
-        found = self.values[self.index : self.index + 1]
-        if not found:
-            return None
-        self.index += 1
-        return ConstantVar(found[0])
-
-    def python_type(self) -> type:
-        return type(iter(self.values))
-
-    def reconstruct(self, cg: Codegen) -> None:
-        parts = self.values, self.index, 1
-        cg.call_object(runtime.iterator_at, *map(ConstantVar, parts))
-
-
-def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
-    if not hasattr(type(constant.value), "__iter__"):
-        tx.raise_(TypeError, f"{type(constant.value).__name__!r} object is not iterable")
-    if not isinstance(constant.value, (str, bytes, range)):
-        raise Break("iteration", f"iterating over a {type(constant.value).__name__}")
-    return ConstantIterator(constant.value)
-
-
-class HostIterator(IteratorVar):
-    """Over values that are known: those of a tensor, of a reversed dictionary (`more/iterators.py`
-    rebuilds what is left)."""
-
-    left: Iterator[Variable]
-    cls: type
-
-    def next(self, tx: Frame) -> Variable | None:
-        return next(self.left, None)
-
 
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
 
+    cls = cast(Any, None)
+
     def __init__(self, tx: Frame, walked: Any) -> None:
         self.walked = walked
+        self.ended = False
         self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
         self.before = self.state()
-        self.cls = type(iter(self.empty()))
-
-    def empty(self) -> Any:
-        """An object of the kind that is walked, without items."""
-        if self.owner().cls in (set, frozenset):
-            return set()
-        like: Any = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
-        kind = getattr(self.walked, "kind", "keys")
-        return getattr(like, kind)()
 
     def owner(self) -> Any:
         return getattr(self.walked, "dict", self.walked)
@@ -156,14 +95,13 @@ class KeysIterator(IteratorVar):
         raise SkipFrame("a dictionary or set that changes while it is walked")
 
     def next(self, tx: Frame) -> Variable | None:
-        if self.walked is None:  # it was at the end already
+        if self.ended:
             return None
         if self.state() != self.before:
             self.changed(tx)
         value = next(self.left, None)
         self.taken += 1
-        if value is None:
-            self.walked = None
+        self.ended = value is None
         return value
 
 
@@ -171,7 +109,6 @@ ITERATORS.update(
     {
         IteratorVar: lambda tx, iterator: iterator,
         SequenceVar: lambda tx, sequence: SequenceIterator(sequence),
-        ConstantVar: iterator_of_constant,
         ObjectVar: lambda tx, instance: tx.iter_of_object(instance),
         DictVar: KeysIterator,
         DictViewVar: KeysIterator,

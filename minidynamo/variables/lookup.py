@@ -42,9 +42,6 @@ DESCRIPTORS_OF_C = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-# Types of C that look like classes made in Python; but messages name their module, too.  The
-# types themselves are coverage.
-DOTTED: set[type] = set()
 
 
 def trusted(module_name: str | None) -> bool:
@@ -70,14 +67,6 @@ def in_c_or_library(found: object) -> bool:
 def can_change(cls: type) -> bool:
     """May a program write attributes of this class?  Those of C may not be written."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
-
-
-def type_text(cls: type) -> str:
-    """A type as CPython's messages name it: those written in C with their module."""
-    made_in_python = cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__
-    if cls.__module__ == "builtins" or made_in_python and cls not in DOTTED:
-        return cls.__name__
-    return f"{cls.__module__}.{cls.__name__}"
 
 
 class Lookups:

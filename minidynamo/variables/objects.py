@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, NoReturn
 
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import Args, Frame, Named, OutputGraph, Source, Variable
+from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
-from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup, type_text
+from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
 from .wrap_containers import dict_of, list_of, tuple_of
 
 
@@ -106,7 +105,7 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx: Frame, name: str) -> NoReturn:
-        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
+        raise Break("attribute", f".{name} of {self}")
 
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
@@ -166,12 +165,6 @@ class ObjectVar(Variable):
         if isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
             return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        return self.getattr(tx, name).call(tx, args, kwargs)
 
     def __repr__(self) -> str:
         where = "" if self.source is None or self.pinned else f" {self.source.name()}"

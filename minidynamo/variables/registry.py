@@ -63,5 +63,7 @@ SHARED = Registry()
 RESULTS = Registry()
 # Asked before a call is folded, with (its name, its constant arguments): may raise `Break`.
 BEFORE_FOLDING: list[Callable[[str, tuple], None]] = []
+# Keys of dictionaries that are no constants: rules take (builder, key).
+KEYS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()

@@ -14,7 +14,6 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,15 +29,7 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-CALLS: dict[Any, Any] = {  # builtins and math functions that stay symbolic
-    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
-    float: torch.sym_float,
-    int: lambda n: torch.SymInt(n.node.sym_int()),
-    min: torch.sym_min,
-    max: torch.sym_max,
-    math.prod: None,
-    math.isqrt: None,
-}
+CALLS: dict[Any, Any] = {}  # builtins and math functions that stay symbolic -> what computes them
 
 
 # operator -> the function that computes it for symbolic numbers; else the operator itself

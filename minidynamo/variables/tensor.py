@@ -24,27 +24,9 @@ from ..foreign import ours
 from ..guards import LAYOUT
 from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable
-from .constant import ConstantVar
 from .lookup import lookup
 from .objects import method_of_class
 
-METADATA = frozenset(
-    """
-    dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
-    is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
-    is_ipu is_xla is_vulkan is_maia retains_grad
-    """.split()
-)
-METADATA_METHODS = {"dim", "ndimension", "numel", "nelement", "stride"}
-# Not among the guards of every input: guarded when they are read.
-UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "names"}
-HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
-VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-VALUE_METHODS = frozenset(
-    """
-    item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__ cpu_numpy
-    """.split()
-)
 BREAKING_METHODS = frozenset(
     """
     backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
@@ -63,12 +45,6 @@ class TensorVar(Variable):
     cls: type = torch.Tensor
     value: torch.Tensor | None = None
 
-    def real(self) -> Any:
-        raise Break("constant", "a tensor where a constant is needed")
-
-    def hash_key(self, tx: Frame) -> Any:
-        return self
-
     def truth(self, tx: Frame) -> bool:
         hint = "use torch.where, or keep the test outside"
         return self._value_of(tx, bool, "a branch on a tensor's value", hint)
@@ -84,11 +60,6 @@ class TensorVar(Variable):
     def describe(self) -> str:
         return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
 
-    def length(self, tx: Frame) -> Any:
-        if not self.fake.dim():
-            tx.raise_(TypeError, "len() of a 0-d tensor")
-        return self.fake.shape[0]
-
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.node(operator.getitem, [self, key])
 
@@ -102,10 +73,6 @@ class TensorVar(Variable):
         special = getattr(self, "get_" + name, None)
         if special is not None:
             return special(tx)
-        if name in METADATA:
-            return self._metadata(tx, name)
-        if name in VIEWS:
-            return tx.node(getattr, [self, ConstantVar(name)])
         return self._other_attribute(tx, name)
 
     def get_shape(self, tx: Frame) -> Variable:
@@ -114,15 +81,6 @@ class TensorVar(Variable):
 
     def get___class__(self, tx: Frame) -> Variable:
         return tx.output.wrap_pinned(self.cls)
-
-    def _metadata(self, tx: Frame, name: str) -> Variable:
-        """An attribute that the fake tensor has, too: no node."""
-        if name in UNGUARDED and self.value is not None:
-            found = getattr(self.value, name)
-            tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", found)
-            if name == "retains_grad":  # fake tensors do not carry it
-                return ConstantVar(found)
-        return tx.output.wrap_result(self.of_fake(tx, name))
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         """A method, or what the program has put on the tensor."""
@@ -139,16 +97,6 @@ class TensorVar(Variable):
         if not callable(found):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
-
-    def of_fake(self, tx: Frame, name: str) -> Any:
-        """The fake tensor's attribute; of a view that was written in another mode, autograd may
-        refuse to tell it."""
-        if id(self.fake) in tx.output.untold and name in HISTORY:
-            raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
-        try:
-            return getattr(self.fake, name)
-        except ours(RuntimeError) as error:
-            raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
@@ -180,11 +128,6 @@ class TensorVar(Variable):
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
-        if name in METADATA_METHODS:
-            values = [value.as_constant() for value in (*args, *kwargs.values())]
-            return tx.fold(getattr(self.fake, name), *values)
-        if name in VALUE_METHODS:
-            return self.python_value(tx, name)
         if name in BREAKING_METHODS:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
         if not callable(
@@ -192,24 +135,6 @@ class TensorVar(Variable):
         ):  # an attribute of its own, or a property
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
-
-    def python_value(self, tx: Frame, name: str) -> Variable:
-        """item() and the like: known of a constant that was made in the frame."""
-        hint = "the value leaves the graph; keep it a tensor"
-        value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
-        if type(value) not in (int, float, bool, complex):
-            raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
-        return ConstantVar(value)
-
-    # ---- metadata that needs no node
-    def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
-        self.guard_shape(tx)
-        if dim is not None and dim.identity() is not None:
-            return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return self.get_shape(tx)
-
-    def method___len__(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.length(tx))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_graph_output(self)

@@ -11,8 +11,6 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 from __future__ import annotations
 
 import collections
-import types
-import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +19,9 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, OutputGraph, Source, Variable
-from .constant import LITERALS, ConstantVar, is_constant_value
+from .constant import ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, TupleVar
-from .registry import SHARED
+from .registry import KEYS, SHARED
 
 
 def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:
@@ -80,30 +78,14 @@ def pairs_of(value: Any) -> list[tuple[Any, Any]]:
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
 
 
-HASHED_BY_IDENTITY = (
-    *(type, types.FunctionType, types.BuiltinFunctionType),
-    *(types.GenericAlias, types.UnionType, typing._Final),
-)
-
-
 def wrap_key(builder: OutputGraph, key: Any) -> Variable:
-    """The variable of a key of a dictionary: those that hash by their value or as an object."""
+    """The variable of a key of a dictionary."""
     if is_constant_value(key):
         return ConstantVar(key)
-    if type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
-        known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
-        if known is not None and variable.source.kind != "pinned":
-            builder.guard(variable.source, "ID", "{0} is {pin}", key)
-        return variable
-    if isinstance(key, HASHED_BY_IDENTITY) or is_tuple_of_constants(key):
-        return builder.wrap_result(key)
-    raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-
-
-def is_tuple_of_constants(key: Any) -> bool:
-    return isinstance(key, tuple) and all(
-        type(part) in LITERALS or isinstance(part, type) for part in key
-    )
+    rule = KEYS.of(key)
+    if rule is None:
+        raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+    return rule(builder, key)
 
 
 def wrapped(build: Callable) -> Callable:

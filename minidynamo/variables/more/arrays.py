@@ -32,11 +32,14 @@ from ...guards import NAMES
 from ...reconstruct import BY_CALL
 from ...sources import KINDS
 from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
-from ..constant import NUMPY, ConstantVar
-from ..containers import ListVar, SequenceVar, SliceVar, TupleVar
+from ..constant import ConstantVar
+from .numpy_numbers import NUMPY
+from ..containers import ListVar, SequenceVar, TupleVar
 from ..functions import MethodVar
 from ..registry import SHARED
 from ..tensor import TensorVar
+from .slices import SliceVar
+from .tensor_methods import TensorMethods
 from ..wrap_tensors import wrap_input
 
 try:
@@ -342,7 +345,7 @@ if numpy is not None:
 
 
 @extends(TensorVar)
-class ToNumpy(TensorVar):
+class ToNumpy(TensorMethods):
     def method_numpy(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
         fake = self.fake
         known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided

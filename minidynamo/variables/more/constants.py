@@ -17,7 +17,8 @@ from ...exceptions import Break
 from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
 from ..constant import ConstantVar
-from ..iterators import ITERATORS, HostIterator
+from ..iterators import ITERATORS
+from .iterators import HostIterator
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
 from ..registry import PINNED
@@ -91,17 +92,15 @@ def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     return known
 
 
-plain_attribute, plain_method = ConstantVar.getattr, ConstantVar.call_method
-
-
 @extends(ConstantVar)
 class ConstantMethods(ConstantVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.value, enum.Enum):
             return wrap_member(tx.output, self.value).getattr(tx, name)
-        return plain_attribute(self, tx, name)
+        return tx.fold(getattr, self.value, name)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        """A method of an immutable object is called now."""
         if isinstance(self.value, enum.Enum):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if type(self.value) is str and name == "join" and len(args) == 1:
@@ -113,4 +112,15 @@ class ConstantMethods(ConstantVar):
             named = {key: tx.text_of(value) for key, value in kwargs.items()}
             tx.check_size("format", self.value, *values, *named.values())
             return tx.fold(self.value.format, *values, **named)
-        return plain_method(self, tx, name, args, kwargs)
+        if name in ("__enter__", "__exit__"):
+            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
+        values = [value.as_constant() for value in args]
+        named = {key: value.as_constant() for key, value in kwargs.items()}
+        tx.check_size(name, self.value, *values)
+        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        return tx.fold(lambda: self.value[key.as_constant()])

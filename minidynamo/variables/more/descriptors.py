@@ -18,7 +18,8 @@ from ...exceptions import Break
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
-from ..lookup import HEAP_TYPE, lookup, type_text
+from ..lookup import HEAP_TYPE, lookup
+from .type_names import type_text
 from ..objects import ObjectVar
 from .functions import bound_descriptor
 

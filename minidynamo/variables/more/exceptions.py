@@ -11,6 +11,7 @@ Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from typing import Any
 
@@ -42,6 +43,13 @@ def new_exception(
     return made
 
 
+def nothing_handled(output: OutputGraph) -> bool:
+    """Does the frame run outside of all `except` blocks?  Guarded if so."""
+    if not output.handling:
+        output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
+    return not output.handling
+
+
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the
     real one can tell more."""
@@ -65,7 +73,7 @@ class ExceptionVar(ObjectOperations):
             if name == "args" and self.init_args is not None:
                 return TupleVar(list(self.init_args))
             raised = "__traceback__" in self.slots
-            if name == "__context__" and raised and not tx.output.nothing_handled():
+            if name == "__context__" and raised and not nothing_handled(tx.output):
                 raise Break("exception", "what else is being handled, around this frame")
             if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
                 return ConstantVar(None)

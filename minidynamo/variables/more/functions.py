@@ -17,7 +17,8 @@ from typing import Any
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
+from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable, extends
+from ..builder import Builder
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..functions import (
@@ -27,12 +28,12 @@ from ..functions import (
     CellVar,
     FunctionVar,
     MethodVar,
-    cell_of,
     pinned_callable,
 )
 from ..lookup import trusted
 from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED
+from .dictionaries import mapping
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -81,6 +82,11 @@ NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked o
 
 @extends(FunctionVar)
 class FunctionAttributes(FunctionVar):
+    def real(self) -> Any:
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
+            raise Break("constant", f"{self} was made or changed in this frame")
+        return self.fn
+
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.attrs, DictVar) and name in self.attrs.items:
             return self.attrs.get(tx, ConstantVar(name))
@@ -123,9 +129,9 @@ class FunctionAttributes(FunctionVar):
                 new_function,
                 cg.emitter(self._made),
                 TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
-                functools.partial(cg.mapping, named(self.kwdefaults)),
+                functools.partial(mapping, cg, named(self.kwdefaults)),
                 ConstantVar(self.name),
-                functools.partial(cg.mapping, attributes),
+                functools.partial(mapping, cg, attributes),
                 self.annotations or ConstantVar(None),
             )
         cg.remember(self)
@@ -257,6 +263,10 @@ class MethodAttributes(BoundMethodVar):
 
 @extends(MethodVar)
 class NativeMethods(MethodVar):
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.instance)
+        cg.load_attr(self.name)
+
     given = None  # the object itself, where it came from outside
 
     def identity(self) -> Any:
@@ -287,11 +297,32 @@ class NativeMethods(MethodVar):
 
 @extends(CallableVar)
 class CallableMethods(CallableVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        return tx.fold_pinned(getattr, self.value, name)
+
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
         return tx.fold_pinned(lambda: self.value[key.real()])
 
     def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return BoundMethodVar(self, instance)
+
+
+def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
+    """The variable of a closure cell, one however many functions share it."""
+    known = builder.memo.get(id(cell))
+    if known is None:
+        try:
+            content = Lazy(cell.cell_contents, source.child("cell"))
+        except ours(ValueError):
+            builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
+            content = None
+        known = builder.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
+    return known[0]
+
+
+@extends(Builder)
+class Cells(Builder):
+    wrap_cell = cell_of
 
 
 @SHARED.rule(types.CellType)

@@ -12,7 +12,7 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ... import hooks, runtime
+from ... import hooks
 from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
@@ -20,8 +20,70 @@ from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, HostIterator, IteratorVar, KeysIterator, SequenceIterator
-from ..lookup import type_text
+from ..iterators import ITERATORS, IteratorVar, KeysIterator, SequenceIterator
+from .type_names import type_text
+
+
+def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
+    """iter(sequence), or reversed(sequence) for step -1, with item `index` to come next; it goes on
+    to look at the live sequence.  index None: `more/iterators.py` positions it later."""
+    made: Any = iter(sequence) if step > 0 else reversed(sequence)
+    if index is not None and hasattr(made, "__setstate__"):
+        made.__setstate__(index)
+    elif index is not None:  # a deque's
+        for _ in range(index if step > 0 else len(sequence) - 1 - index):
+            next(made, None)
+    return made
+
+
+class ConstantIterator(IteratorVar):
+    """Over text, bytes or a range: `index` comes next."""
+
+    values: Any
+    index: int = 0
+
+    def next(self, tx: Frame) -> Variable | None:
+        found = self.values[self.index : self.index + 1]
+        if not found:
+            return None
+        self.index += 1
+        return ConstantVar(found[0])
+
+    def python_type(self) -> type:
+        return type(iter(self.values))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        parts = self.values, self.index, 1
+        cg.call_object(iterator_at, *map(ConstantVar, parts))
+
+
+def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
+    if not hasattr(type(constant.value), "__iter__"):
+        tx.raise_(TypeError, f"{type(constant.value).__name__!r} object is not iterable")
+    if not isinstance(constant.value, (str, bytes, range)):
+        raise Break("iteration", f"iterating over a {type(constant.value).__name__}")
+    return ConstantIterator(constant.value)
+
+
+ITERATORS[ConstantVar] = iterator_of_constant
+
+
+class HostIterator(IteratorVar):
+    """Over values that are known: those of a tensor, of a reversed dictionary (`more/iterators.py`
+    rebuilds what is left)."""
+
+    left: Iterator[Variable]
+    cls: type
+
+    def next(self, tx: Frame) -> Variable | None:
+        return next(self.left, None)
+
+
+def over_values(tx: Frame, variable: Variable) -> HostIterator:
+    return HostIterator(variable.iterate(tx), IteratorVar.cls)
+
+
+ITERATORS[Variable] = over_values  # where no nearer class of the variable says
 
 
 class ItemIterator(IteratorVar):
@@ -43,7 +105,7 @@ class ItemIterator(IteratorVar):
         return value
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
+        cg.call_object(iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
 
 
 class EnumerateVar(IteratorVar):
@@ -283,13 +345,37 @@ def position_late(cg: Codegen) -> None:
 hooks.AFTER_WRITES.append(position_late)
 
 
+@extends(IteratorVar)
+class IteratorMethods(IteratorVar):
+    def method___next__(self, tx: Frame) -> Variable:
+        value = self.next(tx)
+        if value is None:
+            tx.raise_(StopIteration)
+        return value
+
+    def method___iter__(self, tx: Frame) -> Variable:
+        return self
+
+
 @extends(KeysIterator)
 class KeysWalking(KeysIterator):
+    @property
+    def cls(self) -> type:
+        return type(iter(self.empty()))
+
+    def empty(self) -> Any:
+        """An object of the kind that is walked, without items."""
+        if self.owner().cls in (set, frozenset):
+            return set()
+        like: Any = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
+        kind = getattr(self.walked, "kind", "keys")
+        return getattr(like, kind)()
+
     def changed(self, tx: Frame) -> None:
         kind, size = self.owner().cls, self.before[0]
         if kind is collections.OrderedDict:
             if self.taken < size:  # its end is known before
-                self.walked = None
+                self.ended = True
                 tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
         elif len(self.owner().items) != size:
             self.before = -1, 0
@@ -300,7 +386,7 @@ class KeysWalking(KeysIterator):
 
     def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()
-        if self.walked is None:
+        if self.ended:
             cg.call_object(iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
             return
         if owner.source is not None:
@@ -316,6 +402,10 @@ class KeysWalking(KeysIterator):
 
 @extends(SequenceIterator)
 class SequenceWalking(SequenceIterator):
+    def python_type(self) -> type:
+        empty = self.sequence.cls.__new__(self.sequence.cls)
+        return type(iter(empty) if self.step > 0 else reversed(empty))
+
     def reconstruct(self, cg: Codegen) -> None:
         late = self.sequence.mutated and (
             self.sequence.source is not None
@@ -327,7 +417,7 @@ class SequenceWalking(SequenceIterator):
                 raise Break("reconstruct", "an iterator of a deque that this frame writes")
             cg.late.append(self)
         cg.call_object(
-            runtime.iterator_at,
+            iterator_at,
             self.sequence,
             ConstantVar(None if late else self.index),
             ConstantVar(self.step),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...exceptions import Break
@@ -19,8 +19,10 @@ from ..base import Args, Codegen, Frame, Named, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
 from ..functions import BoundMethodVar, CallableVar
-from ..lookup import MISSING, lookup, type_text
+from ..lookup import MISSING, lookup
+from .type_names import type_text
 from ..objects import ObjectVar
+from .dictionaries import mapping
 from .descriptors import Descriptors
 
 
@@ -61,6 +63,12 @@ def truth_by_methods(tx: Frame, variable: Any) -> bool:
 
 @extends(ObjectVar)
 class ObjectOperations(Descriptors):
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
@@ -159,13 +167,13 @@ class ObjectOperations(Descriptors):
             new_object,
             functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
-            functools.partial(cg.mapping, named(slots)),
+            functools.partial(mapping, cg, named(slots)),
             ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
         )
 
     def push_fields(self, cg: Codegen) -> Callable[[], None]:
         """What pushes a dict of its `__dict__`."""
-        return functools.partial(cg.mapping, {} if self.fields is None else self.fields.items)
+        return functools.partial(mapping, cg, {} if self.fields is None else self.fields.items)
 
     def replay(self, cg: Codegen) -> None:
         if not self.mutated or self.source is None:

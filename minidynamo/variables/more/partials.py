@@ -16,6 +16,7 @@ from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
 from ..registry import SHARED
+from .dictionaries import mapping
 
 
 def new_partial(args: Any, kwargs: dict[str, Any]) -> functools.partial:
@@ -59,7 +60,7 @@ class PartialVar(Variable):
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def reconstruct(self, cg: Codegen) -> None:
-        kwargs = functools.partial(cg.mapping, named(self.kwargs))
+        kwargs = functools.partial(mapping, cg, named(self.kwargs))
         cg.call_object(new_partial, TupleVar([self.function, *self.args]), kwargs)
 
 

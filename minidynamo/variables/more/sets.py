@@ -22,7 +22,8 @@ from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
-from ..wrap_containers import HASHED_BY_IDENTITY, wrapped
+from ..wrap_containers import wrapped
+from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 
 

@@ -17,6 +17,7 @@ from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
 from ..tensor import TensorVar
+from .tensor_metadata import Metadata
 
 
 def written(tensor: TensorVar) -> dict[str, Variable]:
@@ -24,8 +25,29 @@ def written(tensor: TensorVar) -> dict[str, Variable]:
     return vars(tensor).setdefault("written", {})
 
 
+VALUE_METHODS = frozenset(
+    """
+    item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__ cpu_numpy
+    """.split()
+)
+
+
 @extends(TensorVar)
-class TensorMethods(TensorVar):
+class TensorMethods(Metadata):
+    def real(self) -> Any:
+        raise Break("constant", "a tensor where a constant is needed")
+
+    def hash_key(self, tx: Frame) -> Any:
+        return self
+
+    def python_value(self, tx: Frame, name: str) -> Variable:
+        """item() and the like: known of a constant that was made in the frame."""
+        hint = "the value leaves the graph; keep it a tensor"
+        value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
+        if type(value) not in (int, float, bool, complex):
+            raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
+        return ConstantVar(value)
+
     def get_grad(self, tx: Frame) -> Variable:
         if "grad" in written(self):
             return written(self)["grad"]
@@ -116,7 +138,7 @@ def _as_scalar(name: str, kind: type | None) -> Callable:
     """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run
     knows."""
 
-    def method(self: TensorVar, tx: Frame) -> Variable:
+    def method(self: TensorMethods, tx: Frame) -> Variable:
         no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
         if no_number or not tx.output.policy.unbacked:
             return self.python_value(tx, name)
@@ -128,5 +150,12 @@ def _as_scalar(name: str, kind: type | None) -> Callable:
     return method
 
 
+def _value_method(name: str) -> Callable:
+    return lambda self, tx, *args, **kwargs: self.python_value(tx, name)
+
+
+for _name in VALUE_METHODS:
+    if not hasattr(TensorVar, f"method_{_name}"):  # arrays.py knows better what numpy() gives
+        setattr(TensorVar, f"method_{_name}", _value_method(_name))
 for _name, _kind in (("item", None), ("__int__", int), ("__index__", int), ("__float__", float)):
     setattr(TensorVar, f"method_{_name}", _as_scalar(_name, _kind))

@@ -1,0 +1,70 @@
+"""A backend that raises: the graph runs as it is, and this is recorded; or the user's call raises.
+
+In:   a backend that is given a graph.   Out: what it has made; the graph itself where it failed.
+
+    >>> minidynamo.compile(f, backend=mine)(x)
+    minidynamo.BackendError: the backend 'mine' failed for f at example.py:3: ValueError: ...
+
+Without this file a fault of the backend is taken for one of the compiler: the frame runs eagerly.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from .. import backends, config, hooks
+from ..conversion import Conversion
+from ..exceptions import BackendError
+from ..foreign import faults, ours
+from .told import internal_error, note_error
+from . import torch_backends  # noqa: F401  (what is registered last is outermost)
+
+
+def is_own(backend: object) -> bool:
+    """Is it one of those in backends.py, and not one that the user wrote?"""
+    return getattr(backend, "__module__", None) == backends.__name__
+
+
+@hooks.BACKENDS.append
+def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[..., Any]:
+    """The backend, which gives the graph itself where it fails."""
+
+    def ask(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
+        try:
+            compiled = backend(gm, example_inputs, **options)
+            if not callable(compiled):
+                raise TypeError(
+                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
+                )
+        except backend_faults(conversion) as error:
+            note_backend_error(conversion, error)
+            return gm.forward
+        return compiled
+
+    return ask
+
+
+def note_backend_error(conversion: Conversion, error: Exception) -> None:
+    """The backend failed.  Raises BackendError where it is the user's, unless they want it
+    otherwise."""
+    compiler, record = conversion.compiler, conversion.record
+    name = compiler.backend_name
+    if is_own(compiler.backend):
+        internal_error(error, record, f"backend {name}", conversion.user_line())
+    elif config.suppress_backend_errors:
+        note_error(error, record, f"backend {name}", conversion.user_line())
+    else:
+        raise BackendError(
+            f"the backend {name!r} failed for {record.function} at {conversion.user_line()}: "
+            f"{type(error).__name__}: {error}\n"
+            "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
+        ) from error
+
+
+def backend_faults(conversion: Conversion) -> Any:
+    """The exceptions of the backend that are answered by running the graph as it is: of one of
+    ours, what a fault of a compiler looks like; of the user's, all that it raises itself, and
+    no signal handler.  Both functions look at the exception that is being handled, so this is
+    called in the `except` clause."""
+    return faults() if is_own(conversion.compiler.backend) else ours(Exception)

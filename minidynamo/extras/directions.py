@@ -1,0 +1,94 @@
+"""What a program tells the compiler: disable, graph_break, is_compiling, mark_dynamic, mark_static;
+and functions of torch's own, given to `compile` by themselves.
+
+In:   calls in the program.   Out: breaks, constants, and marks on tensors, which dynamic.py reads.
+
+    >>> minidynamo.mark_dynamic(x, 0)       # size 0 of x is a symbol
+    >>> minidynamo.compile(torch.softmax)
+
+Mirrors torch/_dynamo/decorators.py and eval_frame.py (`innermost_fn`, `external_utils`).
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import frame_hook, hooks
+from ..api import named_like
+from ..symbolic_eval import registry, torch_rules
+from ..variables.constant import ConstantVar
+
+
+def disable(fn: Any) -> Any:
+    """`fn`, run as plain Python with everything it calls."""
+    return named_like(fn, frame_hook.disabled(fn))
+
+
+def graph_break() -> None:
+    """Ask for a graph break here; nothing in plain Python."""
+
+
+def is_compiling() -> bool:
+    """True while the caller is being traced."""
+    return False
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
+    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
+    SpecializationError where its number is needed."""
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise IndexError(
+            f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}"
+        )
+    dim %= tensor.dim()
+    tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
+
+
+def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
+    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
+    dynamic=True."""
+    tensor.__dict__.setdefault("_minidynamo_static", set()).update(
+        range(tensor.dim()) if dim is None else [dim % tensor.dim()]
+    )
+
+
+registry.rules(
+    {
+        graph_break: registry.refused(
+            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
+        ),
+        is_compiling: lambda tx: ConstantVar(True),
+    }
+)
+
+# A compiled function may be the first to read one of these: then there is no import to trace.
+vars(sys.modules["minidynamo"]).update(
+    {
+        function.__name__: function
+        for function in (disable, graph_break, is_compiling, mark_dynamic, mark_static)
+    }
+)
+
+
+# ---- functions of torch's own
+@functools.lru_cache(None)
+def framed(function: Any) -> Callable[..., Any]:
+    """A Python function that only calls `function`, for functions of torch's own (F.gelu,
+    torch.softmax): the hook leaves their frames alone, and compiles the frame of this one."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__code__ = call.__code__.replace(
+        co_name=function.__name__, co_filename=f"<{function.__module__}>"
+    )
+    return call
+
+
+@hooks.TARGETS.append
+def in_a_frame(target: Any) -> Any:
+    return framed(target) if torch_rules.is_leaf(target) else target

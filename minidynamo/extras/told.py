@@ -1,0 +1,116 @@
+"""What the user is told: frames that run as plain Python, and what MINI_DEBUG asks for.
+
+In:   functions given to `compile`, frames that are given up, entries that are made.
+Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr.
+
+    helper (model.py:12) was compiled 8 times (config.recompile_limit); it runs as plain Python ...
+
+Mirrors what torch/_dynamo/convert_frame.py logs.
+"""
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from .. import config, hooks, records
+from ..conversion import Conversion
+from ..entries import CacheEntry
+from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
+from ..records import FrameRecord, debug
+from ..skipping import skip_reason
+from . import guard_values  # noqa: F401  (what it advises is told here, so it judges first)
+
+
+def tell(message: str, record: FrameRecord) -> None:
+    """Say, once, why frames of some code run as plain Python."""
+    records.tell(message, message + record.advice)
+    records.counters["skipped"][message] += 1
+    record.skipped = message
+    records.remember(record)
+
+
+@hooks.TARGETS.append
+def tell_of_target(target: Any) -> Any:
+    """A function whose frames are left alone is given to `compile`."""
+    code = getattr(target, "__code__", None)
+    if code is not None and (reason := skip_reason(code)):
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+    return target
+
+
+@hooks.RECOMPILING.append
+def give_up(
+    record: FrameRecord, entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
+) -> None:
+    """Where there are too many entries: say so.  Unsupported under fullgraph=True."""
+    if len(entries) < config.recompile_limit:
+        return
+    code = record.code
+    assert code is not None
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    message = (
+        f"{code.co_name} ({place}) was compiled {len(entries)} times "
+        f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
+        f"Last guard that failed: {record.recompile_reason}"
+    )
+    tell(message, record)
+    if entries[-1].compiler.fullgraph:
+        raise Unsupported(message)
+
+
+@hooks.SKIPPED.append
+def tell_of_frame(conversion: Conversion, error: Exception) -> None:
+    """A frame is given up, or the compiler has failed."""
+    if isinstance(error, (SkipFrame, RecursionError)):
+        tell_skipped(conversion, error)
+    else:
+        note_error(error, conversion.record, records.OURS, conversion.user_line())
+
+
+def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write a fault of the compiler's own down, or raise it where the tests want that.
+
+    where: the part of the compiler; line: of the user's."""
+    if config.raise_internal_errors:
+        raise error
+    note_error(error, record, where, line)
+
+
+def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
+    record.error = "".join(traceback.format_exception(error))
+    text = f"{type(error).__name__}: {error}"
+    records.counters["errors"][f"{where}: {text}" if where != records.OURS else text] += 1
+    records.tell(
+        (where, line),
+        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
+        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
+    )
+
+
+def tell_skipped(conversion: Conversion, skipped: Exception) -> None:
+    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+    record, line = conversion.record, conversion.user_line()
+    named = id(conversion.code) in conversion.compiler.compiled_by_name
+    if isinstance(skipped, NoTensors) and not named:
+        return
+    cause, hint = skipped.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
+    records.tell(("skipped", record.function, line), text)
+
+
+@hooks.COMPILED.append
+def show(entry: CacheEntry) -> None:
+    """Print what `config.debug` asks for."""
+    record = entry.record
+    for found in record.graph_breaks:
+        debug(1, f"graph break: {found}")
+    if config.debug >= 2:  # what is printed takes a while to make
+        if record.graph is not None:
+            debug(2, record.graph.print_readable(print_output=False))
+        debug(2, record.guard_function.source)

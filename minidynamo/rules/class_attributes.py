@@ -1,0 +1,45 @@
+"""Attributes that a value has by its class, where its variable does not implement them.
+
+    point.x         # a named tuple's field
+    n.real          rows.append         Pair._make
+
+In, out: as `Operations.method_of`, of which this is the end.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from ..exceptions import Break
+from ..symbolic_eval.operations import Operations
+from ..variables.base import Variable, extends
+from ..variables.containers import TupleVar
+from ..variables.functions import MethodVar
+from ..variables.lookup import METHODS, MISSING
+from ..variables.more.type_names import type_text
+from ..variables.objects import method_of_class
+
+# The type of the descriptors `first` and `second`; each knows the index of its item.
+FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
+
+
+@extends(Operations)
+class ClassAttributes(Operations):
+    def class_attribute(self: Any, variable: Any, owner: Any, found: Any, name: str) -> Variable:
+        if found is MISSING:
+            text = f"'{type_text(variable.python_type())}' object has no attribute '{name}'"
+            self.raise_(AttributeError, text)
+        if type(found) is FIELD and isinstance(variable, TupleVar):
+            _, (index, _) = found.__reduce__()
+            return variable.item(self, index)
+        if isinstance(found, METHODS):  # of a named tuple's class
+            cls = self.output.wrap_pinned(variable.python_type())
+            return method_of_class(self, owner, found, name, variable, cls)
+        if isinstance(found, property) and found.fget is not None:
+            return self.output.wrap_pinned(found.fget).call(self, [variable], {})
+        if hasattr(type(found), "__set__"):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        if hasattr(type(found), "__get__"):
+            return MethodVar(variable, name)
+        return self.output.wrap_class_attribute(owner, found, name)
