@@ -289,7 +289,8 @@ class CppKernelWriter(CppExpressions):
     def ask(self, question: str, *args: object) -> Any:
         """What the first strategy answers that has an answer; None: the plain form."""
         for one in self.strategies:
-            answer = getattr(one, question)(*args) if question in one.answered else None
+            method = getattr(one, question, None)
+            answer = None if method is None else method(*args)
             if answer is not None:
                 return answer
         return None
