@@ -50,10 +50,10 @@ from .devices import Half, about, language_of, why_not, with_layouts
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
-from .handlers import graph_text
-from .hooks import JOINERS, OVERWRITERS, extended
+from .hooks import JOINERS, OVERWRITERS, VERIFIERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
+from .listings import listing_of
 from .lowering import lower_graph
 from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
@@ -64,7 +64,6 @@ from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
 from .unknown_sizes import symbols_of, unknown_symbols
-from .verify import verify_graph
 from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
@@ -295,8 +294,9 @@ def generate(
         graph = lower_graph(functional, record, written)
     if config.verify:
         with record.timed("verify"):
-            verify_graph(graph)
-    record.loop_ir = Later(lambda: graph_text(graph))
+            for verify in VERIFIERS:
+                verify(graph)
+    record.loop_ir = Later(lambda: listing_of(graph))
     try:
         program = build_program(graph, record)
     except ours(NotImplementedError) as reason:
@@ -358,7 +358,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
             schedule.nodes = order.topological(join(schedule, record))
-    record.fused_ir = Later(schedule.listing)
+    record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
 
 

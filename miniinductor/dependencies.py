@@ -29,10 +29,9 @@ from typing import Any, NamedTuple, TypeAlias
 import sympy
 import torch
 
-from .handlers import PrintHandler, loop_variable, loop_variables, run_body
+from .handlers import loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
-from .listings import Marked
 from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import simplify
@@ -277,15 +276,6 @@ class LoopBody:
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
     indices: list[sympy.Expr]
     instructions: list[Instruction]
-
-    def __repr__(self) -> str:
-        return "\n    ".join(self.listing())
-
-    def listing(self) -> list[str]:
-        printer = PrintHandler()
-        self.play(printer)
-        loops = ", ".join(f"{v} < {n}" for v, n in self.ranges().items())
-        return [Marked.of(f"for {loops}:", reason="a loop"), *printer.lines]
 
     @property
     def x(self) -> list[sympy.Symbol]:

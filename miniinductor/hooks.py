@@ -30,6 +30,7 @@ from torch import fx
 from .records import CompileRecord
 
 if TYPE_CHECKING:
+    from .ir import Graph
     from .nodes import NodeGraph, Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
@@ -100,6 +101,10 @@ def rules_of(op: Op) -> list[OpRule]:
 # (joint graph, its compiled forward half) -> the same half, as it is to be called
 Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 RUNNERS: list[Runner] = []
+
+# called with each lowered graph; raises where that breaks a rule of the loop IR
+Verifier = Callable[["Graph"], None]
+VERIFIERS: list[Verifier] = []
 
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]

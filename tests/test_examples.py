@@ -29,9 +29,9 @@ from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.gpu.block_sizes import Config  # noqa: E402
 from miniinductor.gpu.launch import Launch  # noqa: E402
-from miniinductor.handlers import PrintHandler  # noqa: E402
+from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
-from miniinductor.ops import ops  # noqa: E402
+from miniinductor.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
@@ -100,6 +100,11 @@ def scheduled(function, *tensors, written=()):
         "nodes": nodes,
         "schedule": kernels.Schedule(scheduler.order, nodes, {}),
     }
+
+
+def exponential():
+    graph = make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8))
+    return graph.operations[0]
 
 
 def in_place(x):
@@ -221,10 +226,7 @@ MORE = {  # file -> what else its example finds
             CompileRecord(),
         )
     },
-    "dependencies": lambda: {
-        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0],
-        "handler": PrintHandler(),
-    },
+    "dependencies": lambda: {"buffer": exponential(), "handler": PrintHandler()},
     "speed/foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
@@ -234,8 +236,11 @@ MORE = {  # file -> what else its example finds
     "graph_passes/basic": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
+    "extras/printed_ir": lambda: {"buffer": exponential()},
     "handlers": lambda: {
-        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]
+        "buffer": exponential(),
+        "handler": PrintHandler(),
+        "set_handler": set_handler,
     },
     "speed/in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
