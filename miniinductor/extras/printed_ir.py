@@ -194,5 +194,10 @@ def text_of(stage: Any) -> str:
     return "\n".join(lines_of(stage))
 
 
-for _kind in (LoopBody, ExternNode, Group, Schedule):
+def body_text(body: LoopBody) -> str:
+    return "\n    ".join(lines_of(body))
+
+
+setattr(LoopBody, "__repr__", body_text)
+for _kind in (ExternNode, Group, Schedule):
     setattr(_kind, "__str__", text_of)
