@@ -46,7 +46,7 @@ from .autograd.runtime import (
 )
 from .autograd.tracer import without_autocast
 from .decompositions import table
-from .devices import Half, about, language_of, why_not, with_layouts
+from .devices import about, language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
@@ -229,7 +229,8 @@ class Compilation:
         return changed(REWRITING, functional, context)
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        return with_layouts(joint, self.record, products=False)
+        """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
+        return joint
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
@@ -245,20 +246,39 @@ class Compilation:
             multiples(multiples_of(functional.graph)),
             config.patch(max_autotune=max_autotune),
         ):
-            return generate(functional, record, written, self.mode)
+            return self.generate(functional, record, written)
+
+    def generate(
+        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> Program:
+        """Lower, fuse and build one functional graph."""
+        with record.timed("layouts"):
+            context = Context(record, inference=record.joint_graph is None, written=written)
+            record.keep_step("partition", functional)
+            functional = changed(LAYOUTS, functional, context)
+        record.lowered_graph = functional
+        with record.timed("lower"):
+            graph = lower_graph(functional, record, written)
+        if config.verify:
+            with record.timed("verify"):
+                for verify in VERIFIERS:
+                    verify(graph)
+        record.loop_ir = Later(lambda: listing_of(graph))
+        try:
+            program = self.build(graph, record)
+        except ours(NotImplementedError) as reason:
+            raise CannotLower(str(reason)) from reason
+        print_stages(record)
+        program.frozen = context.frozen
+        return program
+
+    def build(self, graph: Graph, record: CompileRecord) -> Program:
+        return build_program(graph, record)
 
     # --- the stages: a callable
-    def start(self, program: Any, record: CompileRecord, half: Half | None = None) -> Callable:
-        """The callable of a Program.  With mode="reduce-overhead" its calls are replayed as a CUDA
-        graph, where that is right."""
-        run = program.start()
-        if self.mode != "reduce-overhead":
-            return run
-        replay = about(program.device).replay
-        if program.refused or replay is None:
-            record.notes.append(f"no CUDA graph: {program.refused}")
-            return run
-        return replay.record(run, program, record, half)
+    def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
+        """The callable of a Program.  (gpu/replay.py replays it as a CUDA graph.)"""
+        return program.start()
 
     def start_inference(self, plan: Plan) -> Callable:
         run = forward_half(plan.joint, self.start(plan.program, self.record))
@@ -267,47 +287,13 @@ class Compilation:
         return run if plan.joint.is_plain else with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
-        replay = about(plan.program.device).replay
-        pools = replay.new_pools() if replay else None
-        run = self.start(plan.program, self.record, Half(pools, plan.joint.count, False))
-        start_backward = functools.partial(self.start, half=Half(pools, None, True))
+        run = self.start(plan.program, self.record)
+        start_backward = functools.partial(self.start, is_backward=True)
         backward = self.backward(plan.cut.names, parts, start_backward)
         return connect(plan, run, backward, held_tensors(self.gm))
 
     def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
         return extended(Backward)(names, parts, self.record, self.compile_functional, start)
-
-
-def generate(
-    functional: fx.GraphModule,
-    record: CompileRecord,
-    written: Sequence[tuple[str, str]],
-    mode: str | None = None,
-) -> Program:
-    """Lower, fuse and build one functional graph."""
-    with record.timed("layouts"):
-        context = Context(record, inference=record.joint_graph is None, written=written)
-        record.keep_step("partition", functional)
-        functional = changed(LAYOUTS, functional, context)
-    record.lowered_graph = functional
-    with record.timed("lower"):
-        graph = lower_graph(functional, record, written)
-    if config.verify:
-        with record.timed("verify"):
-            for verify in VERIFIERS:
-                verify(graph)
-    record.loop_ir = Later(lambda: listing_of(graph))
-    try:
-        program = build_program(graph, record)
-    except ours(NotImplementedError) as reason:
-        raise CannotLower(str(reason)) from reason
-    print_stages(record)
-    program.frozen = context.frozen
-    if mode == "reduce-overhead":
-        replay, device = about(program.device).replay, program.device
-        refused = replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
-        program.refused = refused or ""
-    return program
 
 
 # --- the stages: kernels --------------------------------------------------------------------------

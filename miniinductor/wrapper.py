@@ -33,7 +33,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .codegen.cpp_expressions import TYPES
-from .devices import Streams, about
+from .hooks import extended
 from .ir import (
     Buffer,
     BufferView,
@@ -86,7 +86,7 @@ def print_wrapper(
 
     owned: the caller hands its inputs over in a list, so that each is freed after its last use.
     inference: the results go to the program as they are, not through an autograd function."""
-    writer = WrapperWriter(schedule, memory, device, functions_of(steps), inference)
+    writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
     source = writer.source(owned)
@@ -142,12 +142,10 @@ class WrapperWriter:
         if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
             self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
             return
-        arguments = [
-            self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments
-        ]
-        if about(step.device).streams is not None:
-            arguments.append("stream")
-        self.lines.append(f"{step.name}({', '.join(arguments)})")
+        self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
+
+    def kernel_arguments(self, step: KernelStep) -> list[str]:
+        return [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments]
 
     def allocate(self, name: str) -> None:
         """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""
@@ -320,11 +318,8 @@ class WrapperWriter:
 
     def source(self, owned: bool) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
-        sizes, the stream, no autograd."""
-        body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
-        streams = about(self.device).streams
-        if streams is not None:
-            body = self.on_stream(body, streams())
+        sizes, no autograd."""
+        body = self.with_workspace([*self.lines, *self.result_lines()])
         body = [piece for line in body for piece in wrapped(line)]
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
@@ -343,22 +338,6 @@ class WrapperWriter:
             ]
         listing = Listing.of(lines)
         return listing.written(listing + "\n")
-
-    def on_stream(self, body: list[str], streams: Streams) -> list[str]:
-        """With the device's stream at hand; called on another device, it changes to its own."""
-        number = self.device.index or 0
-        self.scope.update(
-            current_stream=streams.current_stream,
-            current_device=streams.current_device,
-            on_device=streams.on_device,
-        )
-        return [
-            f"if current_device() != {number}:",
-            f"    with on_device({number}):",
-            f"        return call({', '.join(self.graph.inputs)})",
-            f"stream = current_stream({number})",
-            *body,
-        ]
 
     def without_autograd(self, body: list[str]) -> list[str]:
         self.scope.update(
@@ -389,6 +368,10 @@ class WrapperWriter:
             return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
         return [*lines, f"return {outputs}"]
 
+    def with_workspace(self, lines: list[str]) -> list[str]:
+        """The lines with the sizes and the memory that they name."""
+        return self.symbol_lines() + self.in_workspace(lines)
+
     def in_workspace(self, lines: list[str]) -> list[str]:
         """The lines, the last of which returns, between taking a workspace from its list and
         putting it back."""
@@ -409,14 +392,9 @@ class WrapperWriter:
 
     def workspace_list(self, symbols: str) -> list[str]:
         """The line that finds the list of workspaces for this call; none where there is but one."""
-        has_streams = about(self.device).streams is not None
         if symbols:  # one list of workspaces for the sizes of this call; a few are kept
             self.scope["workspaces_for"] = WorkspacesBySize()
-            key = f"stream, {symbols}" if has_streams else symbols
-            return [f"workspaces = workspaces_for({key})"]
-        if has_streams:  # calls on one stream run in order: they may share what lies between them
-            self.scope["workspaces_of"] = {}
-            return ["workspaces = workspaces_of.setdefault(stream, [])"]
+            return [f"workspaces = workspaces_for({symbols})"]
         self.scope["workspaces"] = []
         return []
 

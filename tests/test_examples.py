@@ -124,7 +124,9 @@ def training():
     return {
         "x": torch.randn(4, 8, requires_grad=True),
         "Compilation": stages.Compilation,
-        "compile_graph": stages.generate,
+        "compile_graph": stages.Compilation(
+            torch.fx.GraphModule({}, torch.fx.Graph()), []
+        ).generate,
         "start": lambda program, record: program.start(),
     }
 

@@ -20,7 +20,6 @@ from typing import Any
 from torch import fx
 
 from .. import config, coverage
-from ..devices import with_layouts
 from ..records import CompileRecord
 
 
@@ -78,8 +77,3 @@ def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModul
         gm = one.run(gm, context)
         context.record.keep_step(one.name, gm)
     return gm
-
-
-@graph_pass(LAYOUTS, "devices", order=20)
-def of_devices(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    return with_layouts(gm, context.record, convolutions=context.inference)
