@@ -32,7 +32,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config, coverage
-from .autograd.joint import Joint, has_lazy_bits, needs_gradient, trace_forward, trace_joint
+from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
@@ -62,11 +62,9 @@ from .records import CompileRecord, Later, first_line, print_stages, tell
 from .runtime.program import Program, guard_shared_memory
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
+from .sizes.symbols import hints_of, multiples_of, size_hints
 from .unknown_sizes import symbols_of, unknown_symbols
 from .wrapper import print_wrapper
-
-MODES = (None, "default", "reduce-overhead", "max-autotune")
 
 
 def compile_fx(
@@ -80,9 +78,7 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    compiled = ThreadState().around(extended(Compilation)(gm, example_inputs, mode).run)
-    compiled.expected = [layout_of(value) for value in example_inputs]
-    return compiled
+    return ThreadState().around(extended(Compilation)(gm, example_inputs, mode).for_caller)
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
@@ -96,19 +92,10 @@ class CompiledGraph:
     """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
     `function` is the same without looking at the inputs: for a caller that has guards."""
 
-    expected: Sequence[tuple | None] = ()  # the layout of each input, or None
-
     def __init__(self, function: Callable, record: CompileRecord):
         self.function, self.record = function, record
 
     def __call__(self, *inputs: object) -> object:
-        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
-            if expected is not None and (found := layout_of(value)) != expected:
-                raise ValueError(
-                    f"input {n} of the compiled graph is {found or type(value).__name__} and was "
-                    f"compiled as {expected} "
-                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
-                )
         return self.function(*inputs)
 
     def __repr__(self) -> str:
@@ -127,9 +114,12 @@ class Compilation:
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
 
+    def for_caller(self) -> CompiledGraph:
+        """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
+        return self.run()
+
     def run(self) -> CompiledGraph:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
-        check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
         of_machine = False  # (then the next graph's would be the same: that is told once)
@@ -151,7 +141,7 @@ class Compilation:
 
     def callable(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
-        reason = eager_reason(self.gm, self.inputs)
+        reason = self.eager_reason()
         if reason:
             raise CannotLower(reason)
         if unknown_symbols(self.gm) - symbols_of([*self.inputs]):
@@ -159,6 +149,15 @@ class Compilation:
         plan, parts = self.plan()
         run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
         return self.finished(plan, run)
+
+    def eager_reason(self) -> str | None:
+        """Why this graph must not be compiled, or None.  (extras/checked_calls.py knows more.)"""
+        tensors = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in tensors):
+            return "an input is no plain tensor"
+        tensors += [*self.gm.parameters(), *self.gm.buffers()]
+        devices = {t.device for t in tensors} - {torch.device("cpu")}
+        return next((reason for device in devices if (reason := why_not(device))), None)
 
     def finished(self, plan: Plan, run: Callable) -> Callable:
         """`run` with what stands around every call of it."""
@@ -348,58 +347,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     return schedule
 
 
-# --- what is not compiled -----------------------------------------------------------
-def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | None) -> None:
-    if mode not in MODES:
-        raise ValueError(
-            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
-        )
-    if not isinstance(gm, fx.GraphModule):
-        raise TypeError(
-            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by "
-            "torch.fx.symbolic_trace(f), or call minidynamo.compile(f)"
-        )
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    if len(names) != len(inputs):
-        raise ValueError(
-            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
-            f"{len(inputs)} example inputs"
-        )
-
-
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(
         map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
     )
-
-
-def eager_reason(gm: fx.GraphModule, inputs: Sequence[Any]) -> str | None:
-    """Why this graph must not be compiled yet, or None."""
-    given = [t for t in inputs if not isinstance(t, torch.SymInt)]
-    if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
-        return "an input is no plain tensor"
-    if not torch.is_grad_enabled() and any(map(turns_gradients_on, gm.graph.nodes)):
-        return "the graph turns gradients on"
-    tensors = [*given, *gm.parameters(), *gm.buffers()]
-    if any(t.layout != torch.strided for t in tensors):
-        return "a tensor that is not strided (sparse, mkldnn)"
-    if any(map(has_lazy_bits, tensors)):
-        return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
-    devices = {t.device for t in tensors} - {torch.device("cpu")}
-    return next((reason for device in devices if (reason := why_not(device))), None)
-
-
-def turns_gradients_on(node: fx.Node) -> bool:
-    return node.target is torch._C._set_grad_enabled and bool(node.args[0])
-
-
-def layout_of(value: object) -> tuple | None:
-    """What a call's input must have in common with the example: sizes, strides, dtype, device, and
-    whether it is negated or conjugated lazily.  None for numbers and for symbolic sizes.
-
-    The stride of a dimension of size 1 is of no importance, and counts as 1."""
-    if not isinstance(value, torch.Tensor) or is_symbolic(value):
-        return None
-    shape = tuple(value.shape)
-    strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
-    return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()

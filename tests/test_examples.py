@@ -121,6 +121,7 @@ def product(after=lambda value: value):
 
 
 def training():
+    empty = torch.fx.GraphModule({}, torch.fx.Graph())
     return {
         "x": torch.randn(4, 8, requires_grad=True),
         "Compilation": stages.Compilation,
@@ -204,7 +205,7 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "checks": an_index,
+    "extras/value_checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,
     "fakes/eager": lambda: {

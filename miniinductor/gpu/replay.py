@@ -3,7 +3,7 @@
 In:   a program of a compiled graph, on its way through the driver (compile.py).  Out: its callable;
       where a recording is right, one that is recorded and replayed (cuda_graphs.py).
 
-    >>> compiled = compile_fx(gm, [x], mode="reduce-overhead")
+    >>> compiled = miniinductor.compile_fx(gm, [x], mode="reduce-overhead")
     >>> compiled.record.notes                       # on the CPU
     ['no CUDA graph: the graph does not run on a GPU']
 
