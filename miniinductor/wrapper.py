@@ -48,7 +48,7 @@ from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
 from .listings import Listing, Marked, indent
-from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
+from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import DERIVED, Size, same, sizes
 from .sizes.symbols import size as as_size
@@ -391,10 +391,8 @@ class WrapperWriter:
         ]
 
     def workspace_list(self, symbols: str) -> list[str]:
-        """The line that finds the list of workspaces for this call; none where there is but one."""
-        if symbols:  # one list of workspaces for the sizes of this call; a few are kept
-            self.scope["workspaces_for"] = WorkspacesBySize()
-            return [f"workspaces = workspaces_for({symbols})"]
+        """The lines that find the list of workspaces for this call; none where there is but one.
+        symbols: names of the sizes on which a workspace depends (speed/slots.py)."""
         self.scope["workspaces"] = []
         return []
 

@@ -114,18 +114,6 @@ class NewWorkspace:
         return tuple(tensors)
 
 
-class WorkspacesBySize(dict):
-    """sizes -> the list of workspaces for them.  Beyond `most`, the oldest sizes are forgotten."""
-
-    def __call__(self, *sizes: int, most: int = 4) -> list:
-        workspaces = self.get(sizes)
-        if workspaces is None:
-            if len(self) >= most:
-                self.pop(next(iter(self)), None)
-            workspaces = self[sizes] = []
-        return workspaces
-
-
 def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
     matter."""
