@@ -260,15 +260,6 @@ def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
     return None if variable in tangled else coefficients.get(variable, sympy.Integer(0))
 
 
-def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
-    """Does memory run along `variable`, rather than along `other`, in more of these accesses than
-    the other way round?"""
-    steps = [
-        [int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses
-    ]
-    return sum((a == 1 and b != 1) - (b == 1 and a != 1) for a, b in steps) > 0
-
-
 # --- the body and its loops -----------------------------------------------------------------------
 @dataclass(repr=False)
 class LoopBody:

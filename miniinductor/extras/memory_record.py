@@ -1,10 +1,10 @@
-"""(coverage) What the record says of memory: where each buffer lies, how long, and what that sums up
-to.
+"""(coverage) What the record says of memory: where each buffer lies, how long, and what that sums
+up to.
 
 In:   the memory plan, while it is made (memory.py).  Out: `record.memory_plan`, `memory_lives`,
       `memory_steps`, `peak_live_bytes`, which `explain` draws.
 
-    >>> plan = plan_memory(schedule, steps, main_device(graph), record)
+    >>> plan = extended(MemoryPlanner)(schedule, steps, main_device(graph), record).plan()
     >>> record.memory_plan
     [('buf3', 'new', 128)]
 """
@@ -13,7 +13,7 @@ import itertools
 
 import torch
 
-from ..hooks import extends
+from ..hooks import extended, extends
 from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
 from ..memory import MemoryPlan, MemoryPlanner, may_alias, storage_bytes
