@@ -35,6 +35,8 @@ from miniinductor.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
+from miniinductor.sizes.printing import index_text  # noqa: E402
+from miniinductor.sizes.ranges import simplify  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -242,6 +244,8 @@ MORE = {  # file -> what else its example finds
     "extras/memory_record": softmax_steps,
     "more/sums": quotients,
     "more/divisors": quotients,
+    "more/rare_indices": lambda: {"index_text": index_text},
+    "more/small_terms": lambda: {"simplify": simplify},
     "extras/printed_ir": lambda: {"buffer": exponential()},
     "handlers": lambda: {
         "buffer": exponential(),

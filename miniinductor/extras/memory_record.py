@@ -4,7 +4,7 @@ up to.
 In:   the memory plan, while it is made (memory.py).  Out: `record.memory_plan`, `memory_lives`,
       `memory_steps`, `peak_live_bytes`, which `explain` draws.
 
-    >>> plan = extended(MemoryPlanner)(schedule, steps, main_device(graph), record).plan()
+    >>> plan = RecordedPlanner(schedule, steps, main_device(graph), record).plan()
     >>> record.memory_plan
     [('buf3', 'new', 128)]
 """
@@ -13,7 +13,7 @@ import itertools
 
 import torch
 
-from ..hooks import extended, extends
+from ..hooks import extends
 from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
 from ..memory import MemoryPlan, MemoryPlanner, may_alias, storage_bytes

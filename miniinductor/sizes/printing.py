@@ -13,7 +13,7 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import sympy
 
@@ -128,8 +128,7 @@ def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = Non
 class IndexPrinter(Printer):
     """What C and Triton (gpu/printing.py) share.
 
-    `/` and `%` stand where both sides are known not to be negative, so that they are exact;
-    functions of the language (`floordiv`, `remainder`) stand elsewhere."""
+    `/` and `%` stand where both sides are known not to be negative, so that they are exact."""
 
     language: str
     divide = "/"
@@ -137,9 +136,6 @@ class IndexPrinter(Printer):
 
     def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(int(expr)), ATOM if expr >= 0 else UNARY
-
-    def write_Float(self, expr: sympy.Expr) -> tuple[str, int]:
-        return repr(float(expr)), ATOM
 
     def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
         return expr.name, ATOM
@@ -160,11 +156,6 @@ class IndexPrinter(Printer):
             return "-" + self.within(rest, UNARY), UNARY
         return "*".join(self.within(factor, UNARY) for factor in expr.args), PRODUCT
 
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        if not expr.exp.is_Integer or not 0 < expr.exp < 8:
-            raise NotImplementedError(f"no text for the power {expr}")
-        return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
-
     def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._division(expr, self.divide, "floordiv")
 
@@ -172,36 +163,12 @@ class IndexPrinter(Printer):
         return self._division(expr, "%", "remainder")
 
     def _division(self, expr: sympy.Expr, operator: str, function: str) -> tuple[str, int]:
+        """Raises NotImplementedError where a side may be negative.  (more/rare_indices.py calls the
+        `function` of the language there.)"""
         a, b = expr.args
         if never_negative(a) and never_negative(b):
             return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
-        return f"{self.functions.format(function)}({self.text(a)}, {self.text(b)})", ATOM
-
-    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", expr.args)
-
-    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("minimum", expr.args)
-
-    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
-
-    def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
-        """Raises NotImplementedError for a fraction: these functions compute with integers."""
-        for arg in args:
-            if arg.has(sympy.Float) or arg.is_integer is False:
-                raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
-        text = self.text(args[0])
-        for other in args[1:]:
-            text = f"{self.functions.format(function)}({text}, {self.text(other)})"
-        return text, ATOM
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        """A number made of sizes in floating point, computed as Python does."""
-        spelling = expr.texts[self.language]
-        if not spelling:
-            raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
-        return spelling.format(*map(self.text, expr.args)), ATOM
+        raise NotImplementedError(f"no text for {expr}, which may be negative")
 
 
 class CPrinter(IndexPrinter):
