@@ -31,16 +31,6 @@ template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 template <class T> OP T horner(T, T p) { return p; }        // horner(z, a, b, c) = (a*z + b)*z + c
 template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
 
-// --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
-enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
-OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP uint32_t half_up(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }     // nearest, ties to even; NaN stays NaN
-// A NaN with bits in its low half can overflow when it is rounded up: 0x7fffffff becomes -0.0.  So a NaN is replaced by 0x7fc00000 first.
-// A kernel that reads no float32, float64 or float16 (`any` is false) cannot meet one: the NaNs of arithmetic have a low half of zeros.
-template <bool any = true> OP uint32_t rounded(float x) { return any && x != x ? 0x7fc00000u : half_up(bits<uint32_t>(x)); }
-template <bool any = true> OP bfloat16 to_bfloat16(float x) { return (bfloat16)(rounded<any>(x) >> 16); }
-template <bool any = true> OP float round_bfloat16(float x) { return bits<float>(rounded<any>(x) & 0xffff0000u); }    // and still a float
-
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
 // GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
 OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
