@@ -46,7 +46,7 @@ from .autograd.runtime import (
 )
 from .autograd.tracer import without_autocast
 from .decompositions import table
-from .devices import about, language_of, why_not
+from .devices import language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
@@ -59,7 +59,7 @@ from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, print_stages, tell
-from .runtime.program import Program, guard_shared_memory
+from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
@@ -160,8 +160,8 @@ class Compilation:
         return next((reason for device in devices if (reason := why_not(device))), None)
 
     def finished(self, plan: Plan, run: Callable) -> Callable:
-        """`run` with what stands around every call of it."""
-        return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
+        """`run` with what stands around every call of it: coverage puts checks there."""
+        return run
 
     def in_pieces(self) -> Callable:
         """The callable of a graph that makes sizes which only the run knows.  Coverage cuts such a
@@ -171,17 +171,9 @@ class Compilation:
     def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
         """The plan of the graph, whose forward part is compiled; and a function that gives both
         halves of the joint graph, for the backward half is compiled later (None in inference)."""
-        if self.generates:
-            self.expect_kernels()
         if needs_gradients(self.gm, self.inputs):
             return self.plan_training()
         return self.plan_inference(), lambda: None
-
-    def expect_kernels(self) -> None:
-        """Tell the devices of the graph that there will be kernels to build."""
-        tensors = [t for t in [*self.inputs, *self.gm.parameters()] if isinstance(t, torch.Tensor)]
-        for device in {t.device.type: t.device for t in tensors}.values():
-            about(device).expect(len(self.gm.graph.nodes))
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
@@ -327,7 +319,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
 
 def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     """Which loop nests are one kernel, what they overwrite, and the order of everything."""
-    scheduler = Scheduler(graph, record)
+    scheduler = extended(Scheduler)(graph, record)
     order = scheduler.order
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()

@@ -67,8 +67,6 @@ class Device:
     """What the stages ask about one type of device.
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
-    expect: called with the number of nodes of a graph that will be compiled, so that compilers can
-      start already.
     hands_over: should an output take the memory of a value that it is made of, and that is read for
       the last time?  Where that still lies in the cache, it is faster than new memory.
     single: in training an intermediate of at least so many bytes has memory of its own; smaller
@@ -77,7 +75,6 @@ class Device:
 
     type: str
     language: str | None = None
-    expect: Callable[[int], None] = field(default=lambda nodes: None)
     hands_over: bool = False
     single: float = math.inf
 

@@ -24,7 +24,6 @@ torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -320,7 +319,7 @@ class WrapperWriter:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, no autograd."""
         body = self.with_workspace([*self.lines, *self.result_lines()])
-        body = [piece for line in body for piece in wrapped(line)]
+        body = self.laid_out(body)
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
@@ -368,6 +367,10 @@ class WrapperWriter:
             return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
         return [*lines, f"return {outputs}"]
 
+    def laid_out(self, lines: list[str]) -> list[str]:
+        """The lines as they are read.  (extras/long_lines.py breaks long ones.)"""
+        return lines
+
     def with_workspace(self, lines: list[str]) -> list[str]:
         """The lines with the sizes and the memory that they name."""
         return self.symbol_lines() + self.in_workspace(lines)
@@ -413,24 +416,3 @@ class WrapperWriter:
 
 def tuple_text(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def wrapped(line: str, width: int = 108) -> list[str]:
-    """A long call or tuple over several lines, broken at commas, aligned after its opening
-    bracket."""
-    has_string = "'" in line or '"' in line  # never cut one
-    if len(line) <= width or "(" not in line or ")" not in line or has_string:
-        return [line]
-    # a line can only be cut between brackets: up to the one that closes the first
-    column, depth = line.index("(") + 1, 0
-    for end in range(column - 1, len(line)):
-        depth += (line[end] == "(") - (line[end] == ")")
-        if not depth:
-            break
-    pieces = textwrap.wrap(
-        line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False
-    )
-    pieces = pieces or [""]
-    pieces[-1] += line[end:]
-    cut = [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
-    return [line.written(piece) for piece in cut] if isinstance(line, Marked) else cut

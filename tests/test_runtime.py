@@ -472,7 +472,7 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     ],
 )
 def test_long_lines_are_cut_between_brackets(line):
-    from miniinductor.wrapper import wrapped
+    from miniinductor.extras.long_lines import wrapped
 
     for count in range(1, 40):
         text = line.format(names=", ".join(f"buf{n}" for n in range(count)))

@@ -113,9 +113,7 @@ class CppKernelWriter(CppExpressions):
         self.strategies = applicable(self.strategies)
         self.crossings = plan_crossings(
             plan,
-            self.buffers,
             self.keep,
-            self.overwritten,
             nbytes=plan.inner_count * 8,
             room=SCRATCH_BYTES if all(s.keeps_stack for s in self.strategies) else None,
         )

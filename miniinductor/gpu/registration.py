@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from .. import config
+from ..autograd.runtime import Plan
 from ..codegen.common import Kernel
 from ..compile import Compilation
 from ..devices import Device, Language, register_device, register_language
@@ -45,10 +46,16 @@ def for_libraries(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
 
 
 @extends(Compilation)
-class LaidOut(Compilation):
-    """A joint graph's convolutions get their layouts before it is cut in two."""
+class OnGpu(Compilation):
+    def plan(self) -> tuple[Plan, Callable]:
+        """Compilers start while the graph is traced."""
+        tensors = [t for t in [*self.inputs, *self.gm.parameters()] if isinstance(t, torch.Tensor)]
+        if self.generates and any(t.device.type == "cuda" for t in tensors):
+            expect(len(self.gm.graph.nodes))
+        return super().plan()
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
+        """A joint graph's convolutions get their layouts before it is cut in two."""
         return optimize_for_gpu(super().laid_out(joint), self.record, products=False)
 
 
@@ -63,6 +70,4 @@ TRITON = Language(
     arrange=with_products,
 )
 register_language(TRITON)
-register_device(
-    Device(type="cuda", language="triton", expect=expect, hands_over=True, single=1 << 16)
-)
+register_device(Device(type="cuda", language="triton", hands_over=True, single=1 << 16))

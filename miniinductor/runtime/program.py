@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 
 from ..devices import LANGUAGES
-from ..records import CompileRecord
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
 from .launch import empty_cpu
@@ -126,20 +124,3 @@ def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(
         tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
     ).copy_(tensor)
-
-
-def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
-    """`run`, the function of a graph that writes to its inputs, which is right only if no two of
-    its tensors share memory: each call looks, and runs the FX graph eagerly if two do."""
-    record.notes.append(
-        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
-    )
-    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
-
-    def checked(*inputs: object) -> object:
-        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
-        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
-            return run(*inputs)
-        return gm.forward(*inputs)
-
-    return checked
