@@ -44,8 +44,6 @@ class Language:
       CompilerError.
     why_not: why its kernels cannot be built for a device, or None.
     most_pointers: how many pointers one kernel takes.
-    recomputes: arithmetic is free there and memory is not, so a value that has several readers is
-      rather computed again than stored.
     prepare: changes the loop IR before it is scheduled.
     arrange: gives the nodes of a schedule, some of them joined or replaced.
     """
@@ -55,7 +53,6 @@ class Language:
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
     why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)
-    recomputes: bool = False
     prepare: Callable[["Graph", CompileRecord], None] = field(default=lambda graph, record: None)
     arrange: Callable[["Schedule", torch.device, CompileRecord], list["ScheduledNode"]] = field(
         default=lambda schedule, device, record: schedule.nodes
@@ -111,14 +108,6 @@ def why_not(device: torch.device) -> str | None:
         return language_of(device).why_not(device)
     except NotImplementedError as reason:
         return str(reason)
-
-
-def recomputes(device: torch.device) -> bool:
-    """Is a value with several readers rather computed again than stored?"""
-    try:
-        return language_of(device).recomputes
-    except NotImplementedError:
-        return False
 
 
 register_device(Device("cpu"))

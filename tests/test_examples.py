@@ -35,7 +35,7 @@ from miniinductor.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
-from miniinductor.sizes.printing import index_text  # noqa: E402
+from miniinductor.sizes.printing import index_text, python_code  # noqa: E402
 from miniinductor.sizes.ranges import simplify  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
@@ -244,6 +244,8 @@ MORE = {  # file -> what else its example finds
     "extras/memory_record": softmax_steps,
     "more/sums": quotients,
     "more/divisors": quotients,
+    "more/common_factors": quotients,
+    "more/rare_relations": lambda: {"python_code": python_code},
     "more/rare_indices": lambda: {"index_text": index_text},
     "more/small_terms": lambda: {"simplify": simplify},
     "extras/printed_ir": lambda: {"buffer": exponential()},

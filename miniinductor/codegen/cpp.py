@@ -509,19 +509,6 @@ class CppKernelWriter(CppExpressions):
         accumulator = next(a for a in self.accumulators if a.name == value.text)
         return Value(accumulator.result(value.dtype), value.dtype)
 
-    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
-        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
-            return value
-        total, c_type = self.outside.fresh("scan"), compute_type(dtype)
-        start, combined = {
-            "sum": ("0", f"{total} + {value}"),
-            "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
-        }[kind]
-        self.outside.add(f"{c_type} {total} = {start};")
-        self.scope.add(f"{total} = {combined};")
-        return Value(total, dtype, True)
-
     def reduction(
         self,
         dtype: torch.dtype,

@@ -219,10 +219,9 @@ class CppExpressions(OpsHandler):
         outside.lines.append(Branch(str(mask), inside.lines))
         return Value(name, value.dtype, inner)
 
-    def random(self, op: str, seed: Value, offset: Value, *limits: object) -> Value:
-        dtype = torch.int64 if limits else torch.float32
-        text = f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})"
-        return self.temporary(text, dtype, seed.inner or offset.inner)
+    def rand(self, seed: Value, offset: Value) -> Value:
+        text = f"mini::rand({seed}, {offset})"
+        return self.temporary(text, torch.float32, seed.inner or offset.inner)
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
@@ -236,25 +235,12 @@ class CppExpressions(OpsHandler):
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
-        unchanged = neutral_dropped(op, a, b)
-        if unchanged is not None:
-            return unchanged
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not b.number:
                 self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         return self.temporary(binary_text(op, a, b), dtype, inner)
-
-
-def neutral_dropped(op: str, a: Value, b: Value) -> Value | None:
-    """a, for a + 0, a - 0 and a * 1 of integers (of floats, -0.0 + 0 is 0.0); b likewise."""
-    neutral = {"add": 0, "sub": 0, "mul": 1}.get(op)
-    if neutral is None or a.dtype.is_floating_point:
-        return None
-    if b.number == neutral:
-        return a
-    return b if a.number == neutral and op != "sub" else None
 
 
 def binary_text(op: str, a: Value, b: Value) -> str:
@@ -275,6 +261,5 @@ def binary_text(op: str, a: Value, b: Value) -> str:
     return f"mini::{name}({a}, {b})"
 
 
-install_family(CppExpressions, ("rand", "randn", "randint"), "random")
 install_family(CppExpressions, UNARY, "unary")
 install_family(CppExpressions, BINARY + COMPARISON, "binary")

@@ -65,7 +65,6 @@ TRITON = Language(
     build=build,
     most_pointers=480,  # a GPU takes 4 KB of arguments
     why_not=why_not,
-    recomputes=True,
     prepare=prepare,
     arrange=with_products,
 )

@@ -31,13 +31,7 @@ PRODUCTS = (
     aten.mv.default,
 )
 # op -> its out= overload, or None
-EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
-    [
-        aten.bernoulli.default,  # draws the numbers that eager draws
-        aten.bernoulli.p,
-        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
-    ]
-)
+EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
 SCATTERS = set("index_put scatter scatter_add scatter_reduce index_add index_copy".split())
 
 

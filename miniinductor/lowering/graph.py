@@ -24,7 +24,6 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
-from ..devices import recomputes
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -55,9 +54,6 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
-# MANY_READS on a GPU, whose kernels wait for memory and not for arithmetic.  Not in a backward
-# half, where the kernels that share a value run over different loops
-FEW_READS = 2
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 # A value that is not stored is computed only where it is read: in weight[positions][0] only one
 # position would be checked, where eager checks all.  So the calls that may raise are stored, unless
@@ -207,10 +203,13 @@ class GraphLowering(fx.Interpreter):
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
-        many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
-        if base.fake is not None and should_realize(base, uses, many_reads):
+        if base.fake is not None and should_realize(base, uses, self.many_reads(base)):
             base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
+
+    def many_reads(self, box: TensorBox) -> int:
+        """How many reads of one element are cheaper than storing it.  (gpu/stored.py)"""
+        return MANY_READS
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:

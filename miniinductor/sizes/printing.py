@@ -47,13 +47,6 @@ class PythonPrinter(Printer):
     """names: symbol -> how it is written; the other symbols have their own names."""
 
     divisions = {FloorDiv: "//", Mod: "%"}
-    functions = {  # class -> what stands around the arguments, and between them
-        sympy.Max: ("max({})", ", "),
-        sympy.Min: ("min({})", ", "),
-        sympy.Abs: ("abs({})", ", "),
-        sympy.And: ("({})", " and "),
-        sympy.Or: ("({})", " or "),
-    }
 
     def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
         self.names = names or {}
@@ -67,9 +60,6 @@ class PythonPrinter(Printer):
         return repr(as_number(expr)), ATOM
 
     write_NumberSymbol = write_Number  # pi
-
-    def write_BooleanAtom(self, expr: sympy.Expr) -> tuple[str, int]:
-        return str(bool(expr)), ATOM
 
     def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
         def place(term: sympy.Expr) -> tuple[bool, bool, str]:
@@ -94,29 +84,14 @@ class PythonPrinter(Printer):
             return f"-{text}", PRODUCT
         return f"{text} * {as_number(number)!r}", PRODUCT
 
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
-
     def write_Relational(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
-
-    def write_function(self, expr: sympy.Expr) -> tuple[str, int]:
-        text, joined_by = self.functions[type(expr)]
-        return text.format(joined_by.join(map(self.text, expr.args))), ATOM
-
-    write_Max = write_Min = write_Abs = write_And = write_Or = write_function
-
-    def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"(not {self.within(expr.args[0], UNARY)})", ATOM
 
     def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         a, b = (self.within(part, UNARY) for part in expr.args)
         return f"({a} {self.divisions[type(expr)]} {b})", ATOM
 
     write_Mod = write_FloorDiv
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
 
 
 def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
