@@ -1,7 +1,7 @@
 """How many elements one chunk of a long scan or reduction has.
 
 >>> nearest_divisor(96, 20), nearest_divisor(97, 20)        # 97 comes in no whole chunks
-(24, 20)
+(16, 20)
 """
 
 
