@@ -4,7 +4,7 @@ In:   FloorDiv(a, b) or Mod(a, b), while it is made (sizes/expressions.py).  Out
 
     >>> i = sympy.Symbol("i", integer=True, nonnegative=True)
     >>> FloorDiv(4 * i, 8), Mod(4 * i, 8)
-    (FloorDiv(i, 2), 4*Mod(i, 2))
+    (FloorDiv(i, 2), 4*(Mod(i, 2)))
 """
 
 from typing import Any
