@@ -32,7 +32,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config, coverage
-from .autograd.joint import Joint, has_lazy_bits, needs_gradient, trace_forward, trace_joint
+from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
@@ -46,28 +46,25 @@ from .autograd.runtime import (
 )
 from .autograd.tracer import without_autocast
 from .decompositions import table
-from .devices import Half, about, language_of, why_not, with_layouts
+from .devices import language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
-from .handlers import graph_text
-from .hooks import JOINERS, OVERWRITERS, extended
+from .hooks import JOINERS, OVERWRITERS, VERIFIERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
+from .listings import listing_of
 from .lowering import lower_graph
 from .lowering.extern import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, print_stages, tell
-from .runtime.program import Program, guard_shared_memory
+from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
+from .sizes.symbols import hints_of, multiples_of, size_hints
 from .unknown_sizes import symbols_of, unknown_symbols
-from .verify import verify_graph
 from .wrapper import print_wrapper
-
-MODES = (None, "default", "reduce-overhead", "max-autotune")
 
 
 def compile_fx(
@@ -81,9 +78,7 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    compiled = ThreadState().around(extended(Compilation)(gm, example_inputs, mode).run)
-    compiled.expected = [layout_of(value) for value in example_inputs]
-    return compiled
+    return ThreadState().around(extended(Compilation)(gm, example_inputs, mode).for_caller)
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
@@ -97,19 +92,10 @@ class CompiledGraph:
     """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
     `function` is the same without looking at the inputs: for a caller that has guards."""
 
-    expected: Sequence[tuple | None] = ()  # the layout of each input, or None
-
     def __init__(self, function: Callable, record: CompileRecord):
         self.function, self.record = function, record
 
     def __call__(self, *inputs: object) -> object:
-        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
-            if expected is not None and (found := layout_of(value)) != expected:
-                raise ValueError(
-                    f"input {n} of the compiled graph is {found or type(value).__name__} and was "
-                    f"compiled as {expected} "
-                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
-                )
         return self.function(*inputs)
 
     def __repr__(self) -> str:
@@ -128,9 +114,12 @@ class Compilation:
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
 
+    def for_caller(self) -> CompiledGraph:
+        """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
+        return self.run()
+
     def run(self) -> CompiledGraph:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
-        check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
         of_machine = False  # (then the next graph's would be the same: that is told once)
@@ -152,7 +141,7 @@ class Compilation:
 
     def callable(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
-        reason = eager_reason(self.gm, self.inputs)
+        reason = self.eager_reason()
         if reason:
             raise CannotLower(reason)
         if unknown_symbols(self.gm) - symbols_of([*self.inputs]):
@@ -161,9 +150,18 @@ class Compilation:
         run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
         return self.finished(plan, run)
 
+    def eager_reason(self) -> str | None:
+        """Why this graph must not be compiled, or None.  (extras/checked_calls.py knows more.)"""
+        tensors = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in tensors):
+            return "an input is no plain tensor"
+        tensors += [*self.gm.parameters(), *self.gm.buffers()]
+        devices = {t.device for t in tensors} - {torch.device("cpu")}
+        return next((reason for device in devices if (reason := why_not(device))), None)
+
     def finished(self, plan: Plan, run: Callable) -> Callable:
-        """`run` with what stands around every call of it."""
-        return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
+        """`run` with what stands around every call of it: coverage puts checks there."""
+        return run
 
     def in_pieces(self) -> Callable:
         """The callable of a graph that makes sizes which only the run knows.  Coverage cuts such a
@@ -173,17 +171,9 @@ class Compilation:
     def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
         """The plan of the graph, whose forward part is compiled; and a function that gives both
         halves of the joint graph, for the backward half is compiled later (None in inference)."""
-        if self.generates:
-            self.expect_kernels()
         if needs_gradients(self.gm, self.inputs):
             return self.plan_training()
         return self.plan_inference(), lambda: None
-
-    def expect_kernels(self) -> None:
-        """Tell the devices of the graph that there will be kernels to build."""
-        tensors = [t for t in [*self.inputs, *self.gm.parameters()] if isinstance(t, torch.Tensor)]
-        for device in {t.device.type: t.device for t in tensors}.values():
-            about(device).expect(len(self.gm.graph.nodes))
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
@@ -230,7 +220,8 @@ class Compilation:
         return changed(REWRITING, functional, context)
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        return with_layouts(joint, self.record, products=False)
+        """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
+        return joint
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
@@ -246,20 +237,39 @@ class Compilation:
             multiples(multiples_of(functional.graph)),
             config.patch(max_autotune=max_autotune),
         ):
-            return generate(functional, record, written, self.mode)
+            return self.generate(functional, record, written)
+
+    def generate(
+        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> Program:
+        """Lower, fuse and build one functional graph."""
+        with record.timed("layouts"):
+            context = Context(record, inference=record.joint_graph is None, written=written)
+            record.keep_step("partition", functional)
+            functional = changed(LAYOUTS, functional, context)
+        record.lowered_graph = functional
+        with record.timed("lower"):
+            graph = lower_graph(functional, record, written)
+        if config.verify:
+            with record.timed("verify"):
+                for verify in VERIFIERS:
+                    verify(graph)
+        record.loop_ir = Later(lambda: listing_of(graph))
+        try:
+            program = self.build(graph, record)
+        except ours(NotImplementedError) as reason:
+            raise CannotLower(str(reason)) from reason
+        print_stages(record)
+        program.frozen = context.frozen
+        return program
+
+    def build(self, graph: Graph, record: CompileRecord) -> Program:
+        return build_program(graph, record)
 
     # --- the stages: a callable
-    def start(self, program: Any, record: CompileRecord, half: Half | None = None) -> Callable:
-        """The callable of a Program.  With mode="reduce-overhead" its calls are replayed as a CUDA
-        graph, where that is right."""
-        run = program.start()
-        if self.mode != "reduce-overhead":
-            return run
-        replay = about(program.device).replay
-        if program.refused or replay is None:
-            record.notes.append(f"no CUDA graph: {program.refused}")
-            return run
-        return replay.record(run, program, record, half)
+    def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
+        """The callable of a Program.  (gpu/replay.py replays it as a CUDA graph.)"""
+        return program.start()
 
     def start_inference(self, plan: Plan) -> Callable:
         run = forward_half(plan.joint, self.start(plan.program, self.record))
@@ -268,46 +278,13 @@ class Compilation:
         return run if plan.joint.is_plain else with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
-        replay = about(plan.program.device).replay
-        pools = replay.new_pools() if replay else None
-        run = self.start(plan.program, self.record, Half(pools, plan.joint.count, False))
-        start_backward = functools.partial(self.start, half=Half(pools, None, True))
+        run = self.start(plan.program, self.record)
+        start_backward = functools.partial(self.start, is_backward=True)
         backward = self.backward(plan.cut.names, parts, start_backward)
         return connect(plan, run, backward, held_tensors(self.gm))
 
     def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
         return extended(Backward)(names, parts, self.record, self.compile_functional, start)
-
-
-def generate(
-    functional: fx.GraphModule,
-    record: CompileRecord,
-    written: Sequence[tuple[str, str]],
-    mode: str | None = None,
-) -> Program:
-    """Lower, fuse and build one functional graph."""
-    with record.timed("layouts"):
-        context = Context(record, inference=record.joint_graph is None, written=written)
-        record.keep_step("partition", functional)
-        functional = changed(LAYOUTS, functional, context)
-    record.lowered_graph = functional
-    with record.timed("lower"):
-        graph = lower_graph(functional, record, written)
-    if config.verify:
-        with record.timed("verify"):
-            verify_graph(graph)
-    record.loop_ir = Later(lambda: graph_text(graph))
-    try:
-        program = build_program(graph, record)
-    except ours(NotImplementedError) as reason:
-        raise CannotLower(str(reason)) from reason
-    print_stages(record)
-    program.frozen = context.frozen
-    if mode == "reduce-overhead":
-        replay, device = about(program.device).replay, program.device
-        refused = replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
-        program.refused = refused or ""
-    return program
 
 
 # --- the stages: kernels --------------------------------------------------------------------------
@@ -342,7 +319,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
 
 def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     """Which loop nests are one kernel, what they overwrite, and the order of everything."""
-    scheduler = Scheduler(graph, record)
+    scheduler = extended(Scheduler)(graph, record)
     order = scheduler.order
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()
@@ -358,62 +335,11 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
             schedule.nodes = order.topological(join(schedule, record))
-    record.fused_ir = Later(schedule.listing)
+    record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
-
-
-# --- what is not compiled -----------------------------------------------------------
-def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | None) -> None:
-    if mode not in MODES:
-        raise ValueError(
-            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
-        )
-    if not isinstance(gm, fx.GraphModule):
-        raise TypeError(
-            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by "
-            "torch.fx.symbolic_trace(f), or call minidynamo.compile(f)"
-        )
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    if len(names) != len(inputs):
-        raise ValueError(
-            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
-            f"{len(inputs)} example inputs"
-        )
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(
         map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
     )
-
-
-def eager_reason(gm: fx.GraphModule, inputs: Sequence[Any]) -> str | None:
-    """Why this graph must not be compiled yet, or None."""
-    given = [t for t in inputs if not isinstance(t, torch.SymInt)]
-    if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
-        return "an input is no plain tensor"
-    if not torch.is_grad_enabled() and any(map(turns_gradients_on, gm.graph.nodes)):
-        return "the graph turns gradients on"
-    tensors = [*given, *gm.parameters(), *gm.buffers()]
-    if any(t.layout != torch.strided for t in tensors):
-        return "a tensor that is not strided (sparse, mkldnn)"
-    if any(map(has_lazy_bits, tensors)):
-        return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
-    devices = {t.device for t in tensors} - {torch.device("cpu")}
-    return next((reason for device in devices if (reason := why_not(device))), None)
-
-
-def turns_gradients_on(node: fx.Node) -> bool:
-    return node.target is torch._C._set_grad_enabled and bool(node.args[0])
-
-
-def layout_of(value: object) -> tuple | None:
-    """What a call's input must have in common with the example: sizes, strides, dtype, device, and
-    whether it is negated or conjugated lazily.  None for numbers and for symbolic sizes.
-
-    The stride of a dimension of size 1 is of no importance, and counts as 1."""
-    if not isinstance(value, torch.Tensor) or is_symbolic(value):
-        return None
-    shape = tuple(value.shape)
-    strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
-    return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()

@@ -83,16 +83,9 @@ def normalized(
 
 
 def scaled(
-    out: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    shape: Sequence[int] | None = None,
+    out: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
-    if weight is not None and shape is not None:
-        weight = weight.reshape(shape)
-    if bias is not None and shape is not None:
-        bias = bias.reshape(shape)
+    """out * weight + bias, without what is None."""
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 

@@ -29,10 +29,9 @@ from typing import Any, NamedTuple, TypeAlias
 import sympy
 import torch
 
-from .handlers import PrintHandler, loop_variable, loop_variables, run_body
+from .handlers import loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
-from .listings import Marked
 from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import simplify
@@ -261,15 +260,6 @@ def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
     return None if variable in tangled else coefficients.get(variable, sympy.Integer(0))
 
 
-def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
-    """Does memory run along `variable`, rather than along `other`, in more of these accesses than
-    the other way round?"""
-    steps = [
-        [int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses
-    ]
-    return sum((a == 1 and b != 1) - (b == 1 and a != 1) for a, b in steps) > 0
-
-
 # --- the body and its loops -----------------------------------------------------------------------
 @dataclass(repr=False)
 class LoopBody:
@@ -277,15 +267,6 @@ class LoopBody:
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
     indices: list[sympy.Expr]
     instructions: list[Instruction]
-
-    def __repr__(self) -> str:
-        return "\n    ".join(self.listing())
-
-    def listing(self) -> list[str]:
-        printer = PrintHandler()
-        self.play(printer)
-        loops = ", ".join(f"{v} < {n}" for v, n in self.ranges().items())
-        return [Marked.of(f"for {loops}:", reason="a loop"), *printer.lines]
 
     @property
     def x(self) -> list[sympy.Symbol]:
@@ -491,47 +472,41 @@ class LoopBody:
     def stride_order(self, prefix: str) -> list[int]:
         """Loops sorted so that the innermost steps through memory by the smallest stride.
 
-        The first access that tells two loops apart decides.  Stores are asked before loads, except
-        in a reduction whose reads lie side by side along an outer loop only."""
+        The first access that tells two loops apart decides.  Stores are asked before loads.
+        (speed/columns.py asks the loads first where columns are reduced.)"""
         count = len(self.sizes(prefix))
         # a scan, and argmax, take the elements in their own order
         in_order = self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds())
         if count < 2 or prefix == "r" and in_order:
             return list(range(count))
-        by_reads = prefix == "x" and self.reads_lie_along_outer()
-        accesses = self.reads()
-        if by_reads:
-            accesses = self.reads() + self.writes()
-        elif prefix == "x":
-            accesses = self.writes() + self.reads()
+        accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
+        return self.loops_by_stride(prefix, accesses, compare_strides)
+
+    def loops_by_stride(
+        self,
+        prefix: str,
+        accesses: Sequence[Access],
+        compare: Callable[[int | None, int | None], int],
+    ) -> list[int]:
+        """The numbers of the loops, outermost first."""
 
         def before(a: int, b: int) -> int:
             first, second = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
                 strides = [stride_of(access.index, v) for v in (first, second)]
                 known = [None if stride is None else hint(stride) for stride in strides]
-                decided = compare_strides(*known, by_reads)
+                decided = compare(*known)
                 if decided:
                     return decided
             return a - b
 
+        count = len(self.sizes(prefix))
         return sorted(range(count), key=functools.cmp_to_key(before))
 
-    def reads_lie_along_outer(self) -> bool:
-        """Is it a reduction of columns: only outer loops step through memory one by one?"""
-        if not self.inner:
-            return False
-        along_inner = any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
-        along_outer = any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
-        return along_outer and not along_inner
 
-
-def compare_strides(a: int | None, b: int | None, far_first: bool) -> int:
+def compare_strides(a: int | None, b: int | None) -> int:
     """-1: a loop of stride `a` belongs outside of one of stride `b`; 1: inside; 0: this access does
-    not tell.  The larger stride is outside.  A stride of None is no constant; with far_first it
-    counts as larger than 1."""
-    if far_first and None in (a, b) and 1 in (a, b):
-        return -1 if a is None else 1
+    not tell.  The larger stride is outside.  A stride of None is no constant."""
     if a is None or b is None or a == b or 0 in (a, b):
         return 0
     return -1 if abs(a) > abs(b) else 1

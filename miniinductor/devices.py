@@ -15,12 +15,10 @@ registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/co
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
-from torch import fx
 
 from . import config
 from .records import CompileRecord
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from .codegen.common import Kernel
     from .ir import Graph
     from .nodes import Schedule, ScheduledNode
-    from .runtime.program import Program
 
 
 class KernelWriter(Protocol):
@@ -47,8 +44,6 @@ class Language:
       CompilerError.
     why_not: why its kernels cannot be built for a device, or None.
     most_pointers: how many pointers one kernel takes.
-    recomputes: arithmetic is free there and memory is not, so a value that has several readers is
-      rather computed again than stored.
     prepare: changes the loop IR before it is scheduled.
     arrange: gives the nodes of a schedule, some of them joined or replaced.
     """
@@ -58,7 +53,6 @@ class Language:
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
     why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)
-    recomputes: bool = False
     prepare: Callable[["Graph", CompileRecord], None] = field(default=lambda graph, record: None)
     arrange: Callable[["Schedule", torch.device, CompileRecord], list["ScheduledNode"]] = field(
         default=lambda schedule, device, record: schedule.nodes
@@ -66,51 +60,10 @@ class Language:
 
 
 @dataclass(frozen=True)
-class Streams:
-    """Work of a device waits in streams; its kernels take one, as a number, as last argument."""
-
-    current_stream: Callable[[int], int]  # of the device with this number
-    current_device: Callable[[], int]
-    on_device: Callable[[int], AbstractContextManager]
-
-
-@dataclass(frozen=True)
-class Half:
-    """Which half of a training step a program is; what recordings of both halves share."""
-
-    pools: Any
-    results: int | None  # how many outputs the forward half gives its caller
-    is_backward: bool
-
-
-@dataclass(frozen=True)
-class Replay:
-    """mode="reduce-overhead": the work of a call is recorded once and replayed.
-
-    refusal: why a lowered graph must not be recorded, or None.
-    new_pools: what the recordings of one training step share.
-    record: (a program's function, the program, the record, which half) -> the function replayed.
-    """
-
-    refusal: Callable[["Graph", torch.device], str | None]
-    new_pools: Callable[[], Any]
-    record: Callable[[Callable, "Program", CompileRecord, Half | None], Callable]
-
-
-# (graph, record, for convolutions?, for matrix products?) -> the graph, with copies that put their
-# tensors into the layouts that the device's library kernels want; the graph itself where that gains
-# nothing
-ChooseLayouts = Callable[[fx.GraphModule, CompileRecord, bool, bool], fx.GraphModule]
-
-
-@dataclass(frozen=True)
 class Device:
     """What the stages ask about one type of device.
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
-    streams: how to find its streams, if it has some.
-    expect: called with the number of nodes of a graph that will be compiled, so that compilers can
-      start already.
     hands_over: should an output take the memory of a value that it is made of, and that is read for
       the last time?  Where that still lies in the cache, it is faster than new memory.
     single: in training an intermediate of at least so many bytes has memory of its own; smaller
@@ -119,10 +72,6 @@ class Device:
 
     type: str
     language: str | None = None
-    streams: Callable[[], Streams] | None = None
-    replay: Replay | None = None
-    choose_layouts: ChooseLayouts | None = None
-    expect: Callable[[int], None] = field(default=lambda nodes: None)
     hands_over: bool = False
     single: float = math.inf
 
@@ -159,24 +108,6 @@ def why_not(device: torch.device) -> str | None:
         return language_of(device).why_not(device)
     except NotImplementedError as reason:
         return str(reason)
-
-
-def recomputes(device: torch.device) -> bool:
-    """Is a value with several readers rather computed again than stored?"""
-    try:
-        return language_of(device).recomputes
-    except NotImplementedError:
-        return False
-
-
-def with_layouts(
-    gm: fx.GraphModule, record: CompileRecord, convolutions: bool = True, products: bool = True
-) -> fx.GraphModule:
-    """The graph in the layouts that the registered devices want."""
-    for device in DEVICES.values():
-        if device.choose_layouts is not None:
-            gm = device.choose_layouts(gm, record, convolutions, products)
-    return gm
 
 
 register_device(Device("cpu"))

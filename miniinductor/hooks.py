@@ -21,7 +21,7 @@ eagerly, and every call is traced as torch's own rules take it apart.
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -30,6 +30,7 @@ from torch import fx
 from .records import CompileRecord
 
 if TYPE_CHECKING:
+    from .ir import Graph
     from .nodes import NodeGraph, Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
@@ -101,6 +102,10 @@ def rules_of(op: Op) -> list[OpRule]:
 Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 RUNNERS: list[Runner] = []
 
+# called with each lowered graph; raises where that breaks a rule of the loop IR
+Verifier = Callable[["Graph"], None]
+VERIFIERS: list[Verifier] = []
+
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
@@ -109,6 +114,3 @@ JOINERS: list[Joiner] = []
 # memory it takes}; the other inputs that a graph writes get a copy at the end.  It may change nodes
 Overwriter = Callable[[list["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
 OVERWRITERS: list[Overwriter] = []
-
-# tensors of a graph that writes, some in one memory -> are they apart nevertheless?
-APART: list[Callable[[Sequence[torch.Tensor]], bool]] = []

@@ -12,10 +12,9 @@ makes, "buf0:2" line 2 of it before fusion, "group:buf0+buf1" what becomes one k
 Mirrors torch/_inductor/debug.py (inductor provenance tracking), which finds it out afterwards.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
-
-from torch import fx
+from typing import Any, TypeAlias
 
 About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
 NOTHING: About = ("", (), "", "")
@@ -81,14 +80,11 @@ class Listing(str):
         return changed
 
 
-def graph_listing(graph: fx.Graph) -> Listing:
-    """A line for each call of an ATen graph, with the names of the traced nodes that it came
-    from."""
-    lines = []
-    for node in graph.nodes:
-        if node.op == "call_function":
-            options = [f"{key}={value}" for key, value in node.kwargs.items()]
-            text = f"{node.name} = {node.target}({', '.join([*map(str, node.args), *options])})"
-            marks = node.meta.get("traced", ())
-            lines.append(Marked.of(text, node.name, marks, op=str(node.target)))
-    return Listing.of(lines)
+@functools.singledispatch
+def lines_of(stage: Any) -> list[str]:
+    """A stage of the compiler, or a part of one, as text.  (extras/printed_ir.py knows how.)"""
+    return [repr(stage)]
+
+
+def listing_of(stage: Any) -> Listing:
+    return Listing.of(lines_of(stage))

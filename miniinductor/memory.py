@@ -1,32 +1,27 @@
 """Where each buffer lies, and when it goes: the memory plan of a compiled graph.
 
-In:   the steps of a call.  Out: a `MemoryPlan`, from which the wrapper is printed;
-      `record.memory_plan`, `memory_lives` and `memory_steps` say what was chosen.
+In:   the steps of a call.  Out: a `MemoryPlan`, from which the wrapper is printed.
 
     >>> plan = plan_memory(schedule, steps, main_device(graph), record)
     >>> plan.in_arena, plan.freed         # softmax: its three intermediates stay in registers
     ({}, [[]])
-    >>> record.memory_plan
-    [('buf3', 'new', 128)]
 
 A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena
-in which buffers whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers
-that are equally large for all sizes; the workspaces of a few sizes are kept).  A workspace is kept
-between calls, because a fresh page costs more than a pass over it; a call takes one from a list and
-puts it back, so that threads and recursive calls never share one.  Memory that an extern kernel's
-result may alias is never taken from the arena, nor large buffers in training on a GPU.
+in which buffers whose lives do not overlap share bytes.  (Where sizes are symbols each is a tensor
+of its own, unless speed/slots.py has slots for them.)  A workspace is kept between calls, because a
+fresh page costs more than a pass over it; a call takes one from a list and puts it back, so that
+threads and recursive calls never share one.  Memory that an extern kernel's result may alias is
+never taken from the arena, nor large buffers in training on a GPU.
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import sympy
 import torch
 
 from . import config
@@ -37,7 +32,6 @@ from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
 from .runtime.program import ALIGNMENT
-from .sizes.intervals import is_nonnegative
 from .sizes.symbols import Size, expand, hint, sizes
 
 
@@ -98,17 +92,15 @@ class MemoryPlanner:
         self.arena: list[Occupied] = []
         self.slots: list[Size] = [0]
         self.in_arena: dict[str, tuple[int, int]] = {}
-        self.symbolic = False  # are sizes expressions?
-        self.taken_over: dict[str, int] = {}  # buffer -> the step whose result is written over it
+        # buffer -> the step whose result is written over it (speed/in_place.py)
+        self.taken_over: dict[str, int] = {}
 
     def plan(self) -> MemoryPlan:
         self.find_lives()
-        lives: list[tuple[str, int, int, int]] = []
         for position, step in enumerate(self.steps):
             for name in step.made():
                 if name not in self.memory_of:
-                    self.place_and_record(name, step, position, lives)
-        self.record_lives(lives)
+                    self.note(name, position, self.place(name, step, position))
         freed = [self.freed_after(step, position) for position, step in enumerate(self.steps)]
         return MemoryPlan(self.memory_of, self.in_arena, self.slots, freed)
 
@@ -124,42 +116,6 @@ class MemoryPlanner:
                 self.last_use[self.root(name)] = position
             if isinstance(step, ExternNode) and may_alias(step.buffer):
                 self.pinned |= {self.root(n) for n in step.read_names}
-        self.symbolic = any(
-            isinstance(storage_bytes(self.buffers[name]), sympy.Expr)
-            for step in self.steps
-            for name in step.made()
-        )
-
-    def place_and_record(
-        self, name: str, step: Step, position: int, lives: list[tuple[str, int, int, int]]
-    ) -> None:
-        """Choose where a buffer lies; `lives` gets its bytes, first and last step."""
-        place, buffer = self.place(name, step, position), self.buffers[name]
-        is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
-        nbytes = hint(storage_bytes(buffer), 0)
-        if not is_extern or name in self.in_arena:
-            self.record.memory_plan.append((name, place, nbytes))
-        if nbytes and not (is_extern and may_alias(buffer)):
-            dies = self.last_use.get(self.root(name), position)
-            if name in self.pinned:
-                dies = len(self.steps) - 1
-            lives.append((name, nbytes, position, dies))
-
-    def record_lives(self, lives: Sequence[tuple[str, int, int, int]]) -> None:
-        """Write the lives down, and the most bytes that live at one step; bytes that one buffer
-        takes over from another belong to the new one from that step on."""
-        below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
-        at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
-        changes = [0] * (len(self.steps) + 1)  # of the live bytes, at each step
-        record = self.record
-        record.memory_lives = []
-        for name, nbytes, first, last in lives:
-            last = min(last, self.taken_over.get(name, last + 1) - 1)
-            record.memory_lives.append((name, at.get(name), nbytes, first, last))
-            changes[first] += nbytes
-            changes[last + 1] -= nbytes
-        record.peak_live_bytes = max(itertools.accumulate(changes))
-        record.memory_steps = [step_name(step) for step in self.steps]
 
     def freed_after(self, step: Step, position: int) -> list[str]:
         """The names of what this step is the last to touch: `del` returns its memory early."""
@@ -190,53 +146,30 @@ class MemoryPlanner:
             and name not in self.memory_of
         )
 
-    def dying(self, step: Step, name: str, position: int) -> str | None:
-        """A buffer whose memory `name` takes: speed/in_place.py finds some."""
-        return None
-
     # -- places ------------------------------------------------------------------------------------
     def place(self, name: str, step: Step, position: int) -> str:
         """Choose where `name` lies, from its step to its last use; the choice in words."""
-        nbytes = storage_bytes(self.buffers[name])
-        size = self.arena_bytes(nbytes)
-        life = (position, self.last_use.get(name, position))
-        dying = self.dying(step, name, position)
-        if dying is None:
-            return self.place_anew(name, nbytes, life)
-        self.taken_over[dying] = position
-        if dying in self.in_arena:
-            slot, offset = self.in_arena[name] = self.in_arena[dying]
-            start = slot if self.symbolic else offset
-            self.arena.append(Occupied(start, size, *life, name))
-        else:
-            self.memory_of[name] = dying
-            self.last_use[self.root(name)] = self.last_use.pop(name, position)
-            if name in self.pinned:
-                self.pinned.add(dying)
-        return f"in place of {dying}"
-
-    def place_anew(self, name: str, nbytes: Size, life: tuple[int, int]) -> str:
-        """Bytes of the arena that are free, where that is right; else a tensor of its own."""
-        if (
-            not config.buffer_reuse
-            or name in self.pinned
-            or not self.may_share(self.buffers[name], nbytes)
-        ):
+        buffer = self.buffers[name]
+        nbytes = storage_bytes(buffer)
+        if not config.buffer_reuse or name in self.pinned or not self.may_share(buffer, nbytes):
             return "new"
-        size = self.arena_bytes(nbytes)
-        if self.symbolic:
-            start, before = place_in_slot(self.slots, self.arena, nbytes, *life)
-            self.in_arena[name] = (start, 0)
-        else:
-            start, before = place_in_arena(self.arena, size, *life)
-            self.slots[0] = max(self.slots[0], start + size)
-            self.in_arena[name] = (0, start)
-        self.arena.append(Occupied(start, size, *life, name))
+        return self.share(name, nbytes, position, self.last_use.get(name, position))
+
+    def share(self, name: str, nbytes: Size, born: int, dies: int) -> str:
+        """Bytes of the arena that are free while `name` lives; a tensor of its own where nobody
+        knows how many it needs (speed/slots.py)."""
+        if not isinstance(nbytes, int):
+            return "new"
+        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        start, before = place_in_arena(self.arena, size, born, dies)
+        self.slots[0] = max(self.slots[0], start + size)
+        self.in_arena[name] = (0, start)
+        self.arena.append(Occupied(start, size, born, dies, name))
         return f"reuse of {before}" if before else "new"
 
-    def arena_bytes(self, nbytes: Size) -> int:
-        """What a buffer takes of the arena, rounded up; of slots it takes one."""
-        return 1 if self.symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT
+    def note(self, name: str, position: int, place: str) -> None:
+        """Told where a buffer lies, and from which step on.  (extras/memory_record.py writes it
+        down.)"""
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
         """May it lie in the arena?  GPU memory is for what both halves of a training step keep:
@@ -283,14 +216,6 @@ def storage_bytes(buffer: Buffer) -> Size:
     return expand((last + 1) * layout.dtype.itemsize)
 
 
-def step_name(step: Step) -> str:
-    """What a step is called in the record."""
-    if isinstance(step, KernelStep):
-        return step.name
-    op = getattr(step.buffer, "op", None)
-    return str(op).split(".")[-2] if isinstance(op, torch._ops.OpOverload) else step.buffer.name
-
-
 def place_in_arena(
     arena: Sequence[Occupied], size: int, born: int, dies: int
 ) -> tuple[int, str | None]:
@@ -308,17 +233,3 @@ def place_in_arena(
         if other.dies < born and other.start < end and offset < other.start + other.nbytes
     ]
     return offset, before[-1] if before else None
-
-
-def place_in_slot(
-    slots: list[Size], arena: Sequence[Occupied], nbytes: Size, born: int, dies: int
-) -> tuple[int, str | None]:
-    """The same where bytes are expressions: a slot that is free during [born, dies] and as large
-    for all sizes, or a new one."""
-    for k, have in enumerate(slots):
-        users = [other for other in arena if other.start == k]
-        is_free = all(other.dies < born or dies < other.born for other in users)
-        if is_free and is_nonnegative(sympy.sympify(have - nbytes)):
-            return k, max(users, key=lambda other: other.born).name
-    slots.append(nbytes)
-    return len(slots) - 1, None

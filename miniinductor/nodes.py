@@ -25,7 +25,6 @@ import torch
 
 from .dependencies import LoopBody, trace
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
-from .listings import Listing, Marked, indent
 from .sizes.symbols import Size, hint
 
 
@@ -38,8 +37,6 @@ class ScheduledNode(Protocol):
 
     names: list[str]  # buffers that it makes
     read_names: set[str]  # buffers that others have made and it reads
-
-    def listing(self) -> list[str]: ...
 
 
 Makers: TypeAlias = dict[ScheduledNode, set[ScheduledNode]]
@@ -77,14 +74,6 @@ class ExternNode:
 
     def touched(self) -> list[str]:
         return [*self.names, *sorted(self.read_names)]
-
-    def __str__(self) -> str:
-        op = getattr(self.buffer, "op", "output of")
-        return f"extern {self.names[0]}: {op} {sorted(self.read_names)}"
-
-    def listing(self) -> list[str]:
-        op = str(getattr(self.buffer, "op", "output of an eager kernel"))
-        return [Marked.of(str(self), self.names[0], sorted(map(str, self.buffer.origins)), op=op)]
 
 
 class Group:
@@ -125,25 +114,6 @@ class Group:
         """A pointwise group over the loops of a reduction."""
         nodes = [Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes]
         return Group(nodes, outer, inner)
-
-    def __str__(self) -> str:
-        return "\n".join(self.listing())
-
-    def listing(self) -> list[str]:
-        """A head, and of each node its head and its statements."""
-        kind = "reduction" if self.is_reduction else "pointwise"
-        reduced = f" x reduce {list(self.inner)}" if self.inner else ""
-        head = f"{kind} kernel over {list(self.outer)}{reduced}"
-        lines: list[str] = [
-            Marked.of(head, f"group:{'+'.join(self.names)}", self.names, op="group")
-        ]
-        for node in self.nodes:
-            layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
-            head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"
-            lines.append(Marked.of(head, node.name, origins, op="buffer"))
-            loop, *statements = node.body.listing()
-            lines += indent([loop]) + indent(statements, 2)
-        return lines
 
 
 def node_of(buffer: Any) -> ExternNode | Group:
@@ -252,12 +222,3 @@ class Schedule:
     @property
     def escaping(self) -> set[str]:
         return self.order.escaping
-
-    def __str__(self) -> str:
-        return self.listing()
-
-    def listing(self) -> Listing:
-        lines: list[str] = []
-        for node in self.nodes:
-            lines += [*([""] if lines else []), *node.listing()]
-        return Listing.of(lines)

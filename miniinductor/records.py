@@ -21,7 +21,7 @@ from typing import Any
 from torch import fx
 
 from . import config
-from .listings import About, graph_listing
+from .listings import About, listing_of
 
 LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
@@ -164,7 +164,7 @@ class CompileRecord:
     def keep_step(self, name: str, gm: fx.GraphModule) -> None:
         """Keep the graph as it is after a pass, if that has changed something."""
         if self.keeps_steps:
-            listing, steps = graph_listing(gm.graph), self.steps or []
+            listing, steps = listing_of(gm.graph), self.steps or []
             if not steps or steps[-1][1] != listing:
                 self.steps = [*steps, (name, listing)]
 

@@ -24,7 +24,6 @@ torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +32,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .codegen.cpp_expressions import TYPES
-from .devices import Streams, about
+from .hooks import extended
 from .ir import (
     Buffer,
     BufferView,
@@ -48,7 +47,7 @@ from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
 from .listings import Listing, Marked, indent
-from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
+from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import DERIVED, Size, same, sizes
 from .sizes.symbols import size as as_size
@@ -86,7 +85,7 @@ def print_wrapper(
 
     owned: the caller hands its inputs over in a list, so that each is freed after its last use.
     inference: the results go to the program as they are, not through an autograd function."""
-    writer = WrapperWriter(schedule, memory, device, functions_of(steps), inference)
+    writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
     source = writer.source(owned)
@@ -142,12 +141,10 @@ class WrapperWriter:
         if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
             self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
             return
-        arguments = [
-            self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments
-        ]
-        if about(step.device).streams is not None:
-            arguments.append("stream")
-        self.lines.append(f"{step.name}({', '.join(arguments)})")
+        self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
+
+    def kernel_arguments(self, step: KernelStep) -> list[str]:
+        return [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments]
 
     def allocate(self, name: str) -> None:
         """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""
@@ -320,12 +317,9 @@ class WrapperWriter:
 
     def source(self, owned: bool) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
-        sizes, the stream, no autograd."""
-        body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
-        streams = about(self.device).streams
-        if streams is not None:
-            body = self.on_stream(body, streams())
-        body = [piece for line in body for piece in wrapped(line)]
+        sizes, no autograd."""
+        body = self.with_workspace([*self.lines, *self.result_lines()])
+        body = self.laid_out(body)
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
@@ -343,22 +337,6 @@ class WrapperWriter:
             ]
         listing = Listing.of(lines)
         return listing.written(listing + "\n")
-
-    def on_stream(self, body: list[str], streams: Streams) -> list[str]:
-        """With the device's stream at hand; called on another device, it changes to its own."""
-        number = self.device.index or 0
-        self.scope.update(
-            current_stream=streams.current_stream,
-            current_device=streams.current_device,
-            on_device=streams.on_device,
-        )
-        return [
-            f"if current_device() != {number}:",
-            f"    with on_device({number}):",
-            f"        return call({', '.join(self.graph.inputs)})",
-            f"stream = current_stream({number})",
-            *body,
-        ]
 
     def without_autograd(self, body: list[str]) -> list[str]:
         self.scope.update(
@@ -389,6 +367,14 @@ class WrapperWriter:
             return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
         return [*lines, f"return {outputs}"]
 
+    def laid_out(self, lines: list[str]) -> list[str]:
+        """The lines as they are read.  (extras/long_lines.py breaks long ones.)"""
+        return lines
+
+    def with_workspace(self, lines: list[str]) -> list[str]:
+        """The lines with the sizes and the memory that they name."""
+        return self.symbol_lines() + self.in_workspace(lines)
+
     def in_workspace(self, lines: list[str]) -> list[str]:
         """The lines, the last of which returns, between taking a workspace from its list and
         putting it back."""
@@ -408,15 +394,8 @@ class WrapperWriter:
         ]
 
     def workspace_list(self, symbols: str) -> list[str]:
-        """The line that finds the list of workspaces for this call; none where there is but one."""
-        has_streams = about(self.device).streams is not None
-        if symbols:  # one list of workspaces for the sizes of this call; a few are kept
-            self.scope["workspaces_for"] = WorkspacesBySize()
-            key = f"stream, {symbols}" if has_streams else symbols
-            return [f"workspaces = workspaces_for({key})"]
-        if has_streams:  # calls on one stream run in order: they may share what lies between them
-            self.scope["workspaces_of"] = {}
-            return ["workspaces = workspaces_of.setdefault(stream, [])"]
+        """The lines that find the list of workspaces for this call; none where there is but one.
+        symbols: names of the sizes on which a workspace depends (speed/slots.py)."""
         self.scope["workspaces"] = []
         return []
 
@@ -437,24 +416,3 @@ class WrapperWriter:
 
 def tuple_text(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def wrapped(line: str, width: int = 108) -> list[str]:
-    """A long call or tuple over several lines, broken at commas, aligned after its opening
-    bracket."""
-    has_string = "'" in line or '"' in line  # never cut one
-    if len(line) <= width or "(" not in line or ")" not in line or has_string:
-        return [line]
-    # a line can only be cut between brackets: up to the one that closes the first
-    column, depth = line.index("(") + 1, 0
-    for end in range(column - 1, len(line)):
-        depth += (line[end] == "(") - (line[end] == ")")
-        if not depth:
-            break
-    pieces = textwrap.wrap(
-        line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False
-    )
-    pieces = pieces or [""]
-    pieces[-1] += line[end:]
-    cut = [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
-    return [line.written(piece) for piece in cut] if isinstance(line, Marked) else cut

@@ -19,10 +19,10 @@ from miniinductor.autograd.tracer import (
 from miniinductor.decompositions import table
 from miniinductor.graph_passes import optimize
 from miniinductor.hooks import extended
-from miniinductor.interpreter import run_graph
+from miniinductor.extras.interpreter import run_graph
 from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
-from miniinductor.verify import verify_graph
+from miniinductor.extras.verify import verify_graph
 
 torch.set_num_threads(2)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from miniinductor.devices import DEVICES, Device, Replay
+from miniinductor.gpu.replay import REPLAYS, Replay
 from miniinductor.gpu import cuda_graphs
 from minidynamo.bench.error_bound import assert_near
 
@@ -66,7 +66,7 @@ def recordings(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     replay = Replay(lambda graph, device: None, cuda_graphs.new_pools, cuda_graphs.GraphedCall)
-    monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replay=replay))
+    monkeypatch.setitem(REPLAYS, "cpu", replay)
     monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)
     yield made

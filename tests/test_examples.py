@@ -29,12 +29,14 @@ from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.gpu.block_sizes import Config  # noqa: E402
 from miniinductor.gpu.launch import Launch  # noqa: E402
-from miniinductor.handlers import PrintHandler  # noqa: E402
+from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
-from miniinductor.ops import ops  # noqa: E402
+from miniinductor.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
+from miniinductor.sizes.printing import index_text, python_code  # noqa: E402
+from miniinductor.sizes.ranges import simplify  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -102,6 +104,11 @@ def scheduled(function, *tensors, written=()):
     }
 
 
+def exponential():
+    graph = make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8))
+    return graph.operations[0]
+
+
 def in_place(x):
     y = x.clone()
     y[1:3].add_(1)
@@ -116,10 +123,13 @@ def product(after=lambda value: value):
 
 
 def training():
+    empty = torch.fx.GraphModule({}, torch.fx.Graph())
     return {
         "x": torch.randn(4, 8, requires_grad=True),
         "Compilation": stages.Compilation,
-        "compile_graph": stages.generate,
+        "compile_graph": stages.Compilation(
+            torch.fx.GraphModule({}, torch.fx.Graph()), []
+        ).generate,
         "start": lambda program, record: program.start(),
     }
 
@@ -197,7 +207,7 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "checks": an_index,
+    "extras/value_checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,
     "fakes/eager": lambda: {
@@ -221,10 +231,7 @@ MORE = {  # file -> what else its example finds
             CompileRecord(),
         )
     },
-    "dependencies": lambda: {
-        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0],
-        "handler": PrintHandler(),
-    },
+    "dependencies": lambda: {"buffer": exponential(), "handler": PrintHandler()},
     "speed/foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
@@ -234,8 +241,18 @@ MORE = {  # file -> what else its example finds
     "graph_passes/basic": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
+    "extras/memory_record": softmax_steps,
+    "more/sums": quotients,
+    "more/divisors": quotients,
+    "more/common_factors": quotients,
+    "more/rare_relations": lambda: {"python_code": python_code},
+    "more/rare_indices": lambda: {"index_text": index_text},
+    "more/small_terms": lambda: {"simplify": simplify},
+    "extras/printed_ir": lambda: {"buffer": exponential()},
     "handlers": lambda: {
-        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]
+        "buffer": exponential(),
+        "handler": PrintHandler(),
+        "set_handler": set_handler,
     },
     "speed/in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]

@@ -5,8 +5,9 @@ import sympy
 import torch
 from front_helpers import lower
 
-from miniinductor.handlers import DtypeError, DtypeHandler, PrintHandler, buffer_text
-from miniinductor.interpreter import InterpreterHandler
+from miniinductor.extras.interpreter import InterpreterHandler
+from miniinductor.extras.printed_ir import PrintHandler, buffer_text
+from miniinductor.extras.verify import DtypeError, DtypeHandler
 from miniinductor.ops import (
     BINARY,
     COMPARISON,

@@ -289,11 +289,11 @@ def test_a_failure_of_our_own_backend_is_told_once_and_runs_eagerly(told, monkey
 
 
 def test_what_miniinductor_does_not_compile_is_told_once(told, monkeypatch):
-    import miniinductor.compile as driver
+    from miniinductor.compile import Compilation
     from miniinductor import records as compile_records
 
     monkeypatch.setattr(compile_records, "TOLD", set())
-    monkeypatch.setattr(driver, "eager_reason", lambda gm, inputs: "a reason of the test")
+    monkeypatch.setattr(Compilation, "eager_reason", lambda self: "a reason of the test")
     for _ in range(2):
         minidynamo.reset()
         assert minidynamo.compile(doubled)(torch.ones(2)).tolist() == [2, 2]

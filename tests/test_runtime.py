@@ -238,10 +238,10 @@ def test_compile_fx_alone_says_what_it_takes():
 
 
 def test_texts_of_a_record_are_made_when_read(cache, monkeypatch):
-    from miniinductor import handlers
+    from miniinductor import compile as stages
 
     monkeypatch.setattr(
-        handlers, "graph_text", lambda graph: pytest.fail("printed, but nobody reads it")
+        stages, "listing_of", lambda stage: pytest.fail("printed, but nobody reads it")
     )
     x = torch.randn(5)
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x.exp(),)), [x])
@@ -472,7 +472,7 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     ],
 )
 def test_long_lines_are_cut_between_brackets(line):
-    from miniinductor.wrapper import wrapped
+    from miniinductor.extras.long_lines import wrapped
 
     for count in range(1, 40):
         text = line.format(names=", ".join(f"buf{n}" for n in range(count)))

@@ -8,7 +8,8 @@ import torch
 
 import minidynamo
 from minidynamo.bench.programs.vision import PROGRAMS, SIZES
-from miniinductor.sizes import facts, intervals, polynomials
+from miniinductor.more import sums
+from miniinductor.sizes import intervals, polynomials
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
@@ -63,7 +64,7 @@ def test_a_budget_that_is_spent_makes_numbers_of_sizes(caplog):
 def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):
     """The prover does not know, then; that is never wrong."""
     monkeypatch.setattr(polynomials, "MOST_TERMS", 3)
-    monkeypatch.setattr(facts, "MOST_STEPS", 1)
+    monkeypatch.setattr(sums, "MOST_STEPS", 1)
     monkeypatch.setattr(intervals, "MOST_TERMS", 3)
     polynomials.polynomial.cache_clear()
     try:

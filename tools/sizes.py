@@ -77,7 +77,7 @@ Autograd
 Graph passes
     miniinductor decompositions.py graph_passes/*
 Loop IR
-    miniinductor ops.py ir.py handlers.py interpreter.py verify.py
+    miniinductor ops.py ir.py handlers.py
 Sizes and indices
     miniinductor/sizes expressions.py symbols.py printing.py ranges.py *
 Lowering

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import fx
 
-from miniinductor.listings import NOTHING, Listing, graph_listing
+from miniinductor.listings import NOTHING, Listing, listing_of
 
 from .files import Files
 from .measure import sheet_of
@@ -142,7 +142,7 @@ def compiled_stages(
     if direction.name == "forward" and compiled.aten_graph is not None:
         stage = Stage(f"{direction.id}/aten", "aten", "ATen graph, as traced", direction.name)
         graphs.traced = aten_graph(stage, compiled.aten_graph, names, graphs, files)
-        lines = lines_of(graph_listing(compiled.aten_graph.graph))
+        lines = lines_of(listing_of(compiled.aten_graph.graph))
         graphs.history = History(graphs.traced, lines)
         yield stage
     steps = compiled.steps or []

@@ -30,7 +30,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from miniinductor.compile import Compilation
-from miniinductor.devices import Half
 from miniinductor.foreign import ours
 from miniinductor.hooks import extends
 from miniinductor.records import CompileRecord
@@ -86,10 +85,10 @@ class MeasuredCompilation(Compilation):
 
     is_asked = False
 
-    def start(self, program: Any, record: CompileRecord, half: Half | None = None) -> Callable:
+    def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
         self.is_asked = self.is_asked or ASKED[0]
         if not self.is_asked or not isinstance(program, Program):
-            return super().start(program, record, half)
+            return super().start(program, record, is_backward)
         program.start()  # so that its kernels are built
         sheet = SHEETS[id(record)] = Sheet(kernels=program.kernels, device=program.device)
         weakref.finalize(record, SHEETS.pop, id(record), None).atexit = False
@@ -100,7 +99,7 @@ class MeasuredCompilation(Compilation):
             for name, value in program.scope.items()
         }
         timed = dataclasses.replace(program, scope=scope, functions=functions)
-        return super().start(timed, record, half)
+        return super().start(timed, record, is_backward)
 
 
 extends(Compilation)(MeasuredCompilation)

@@ -55,7 +55,8 @@ def with_graph(
 
 
 # How a write through a view reaches the tensor that was viewed: (functionalizer, node that writes,
-# view, the view's new value) -> (the view's source, the source's new value).
+# view, the view's new value) -> (the view's source, the source's new value).  The rules are in
+# coverage (more/written_views.py, extras/rare_writes.py).
 Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
 INVERSES: dict[Any, Inverse] = {}
 # op -> what changes its arguments: (functionalizer, node, args, kwargs as they are now) -> (args,
@@ -73,35 +74,6 @@ def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
     return register
 
 
-@inverts(
-    aten.view.default,
-    aten.reshape.default,
-    aten._unsafe_view.default,
-    aten.unsqueeze.default,
-    aten.squeeze.default,
-    aten.squeeze.dim,
-    aten.squeeze.dims,
-)
-def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    source = view.args[0]
-    return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
-
-
-# views that select: the inverse scatters into the old value
-SCATTERS = {
-    aten.slice.Tensor: aten.slice_scatter.default,
-    aten.select.int: aten.select_scatter.default,
-    aten.diagonal.default: aten.diagonal_scatter.default,
-}
-
-
-@inverts(*SCATTERS)
-def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    source, *rest = view.args
-    arguments = (made.read(source), value, *rest)
-    return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
-
-
 # views that only set a bit, which kernels do not see: the ops that compute their values
 LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
@@ -114,12 +86,8 @@ COUNTS_PLACES = {
     aten.as_strided_scatter.default,
 }
 MAY_BE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
-RENAMED = {  # in-place ops whose functional form has another name
-    aten.bernoulli_.float: aten.bernoulli.p,
-    aten.normal_.default: aten.normal_functional.default,
-    aten.zero_.default: aten.zeros_like.default,
-    aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
-}
+# in-place ops whose functional form has another name; coverage fills it
+RENAMED: dict[Any, Any] = {}
 
 
 def functional_form(op: Any) -> tuple[Any, list[str]]:

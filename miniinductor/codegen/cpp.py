@@ -45,7 +45,7 @@ from ..listings import Listing, Marked, indent
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, origin_text, summary
-from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
+from .cpp_expressions import CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import CHUNK, Accumulator, Sums, bound, declarations, fence, longest, parts_of
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
@@ -77,10 +77,6 @@ class CppKernelWriter(CppExpressions):
         self.sizes: list[sympy.Symbol] = []
         self.names: set[sympy.Symbol] = set()  # indices that are variables of the kernel: tmp3
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
-        # Values of 16 bits are floats in the kernel.  A rounded one -> the float that was rounded;
-        # a loaded one -> the element it came from.  A store then need not convert it twice.
-        self.raw: dict[tuple[str, torch.dtype], str] = {}
-        self.copies: dict[tuple[str, torch.dtype], str] = {}
         self.stored: list[str] = []
         self.read: list[str] = []
         self.crossings = Crossings()
@@ -113,29 +109,15 @@ class CppKernelWriter(CppExpressions):
     def decide(self) -> None:
         """Which form the kernel takes: from its plan alone, before a line is written."""
         plan = self.plan
-        self.any_nan = self.may_read_nan()
         self.decide_threads()
         self.strategies = applicable(self.strategies)
         self.crossings = plan_crossings(
             plan,
-            self.buffers,
             self.keep,
-            self.overwritten,
             nbytes=plan.inner_count * 8,
             room=SCRATCH_BYTES if all(s.keeps_stack for s in self.strategies) else None,
         )
         self.keep |= self.crossings.stored
-
-    def may_read_nan(self) -> bool:
-        """Does it read floats other than bfloat16?  Some of their NaNs are none any more when
-        rounding to bfloat16 cuts them off (see `rounded` in the prelude)."""
-        floats = (torch.float16, torch.float32, torch.float64)
-        made = {n.name for n in self.plan.nodes}
-        return any(
-            access.name not in made and self.buffers[access.name].layout.dtype in floats
-            for body in self.plan.bodies.values()
-            for access in body.reads()
-        )
 
     def decide_threads(self) -> None:
         plan = self.plan
@@ -289,7 +271,8 @@ class CppKernelWriter(CppExpressions):
     def ask(self, question: str, *args: object) -> Any:
         """What the first strategy answers that has an answer; None: the plain form."""
         for one in self.strategies:
-            answer = getattr(one, question)(*args) if question in one.answered else None
+            method = getattr(one, question, None)
+            answer = None if method is None else method(*args)
             if answer is not None:
                 return answer
         return None
@@ -461,18 +444,13 @@ class CppKernelWriter(CppExpressions):
             self.read.append(name)
         place = self.ask("place_of", name, index)
         element = f"{self.pointer(name, False)}[{self.index(index if place is None else place)}]"
-        converted = self.ask("float_place", name, index, dtype, False)
-        if converted is not None:
-            value = self.temporary(converted, dtype, inner)
-            self.copies[value.text, dtype] = element
-            return value
+        return self.loaded(name, index, element, inner)
+
+    def loaded(self, name: str, index: sympy.Expr, element: str, inner: bool) -> Value:
+        """The value of an element that is read from memory."""
+        dtype = self.buffers[name].layout.dtype
         element = self.ask("element", name, index, dtype, element) or element
-        if dtype not in NARROW:
-            return self.temporary(element, dtype, inner)
-        value = self.temporary(f"mini::to_float({element})", dtype, inner)
-        if not self.overwritten and not self.is_tiled:
-            self.copies[value.text, dtype] = element
-        return value
+        return self.temporary(element, dtype, inner)
 
     def flat_inner(self) -> str:
         linear = sympy.Integer(0)
@@ -500,14 +478,11 @@ class CppKernelWriter(CppExpressions):
         if mode:
             self.scope.add(f"{target} = {self.combined(mode, target, value, dtype)};")
             return
-        text = value.text
-        if dtype in NARROW:
-            wide, copied = self.raw.get((text, dtype), text), self.copies.get((text, dtype))
-            text = copied or f"mini::to_{self.narrow(dtype)}({wide})"
-            converted = None if copied else self.ask("float_place", name, index, dtype, True)
-            if converted is not None:
-                target, text = converted, wide
-        self.scope.add(f"{target} = {text};")
+        self.store_element(name, index, target, value)
+
+    def store_element(self, name: str, index: sympy.Expr, target: str, value: Value) -> None:
+        """The line that writes an element to memory."""
+        self.scope.add(f"{target} = {value};")
 
     def writes_other_elements(self, index: sympy.Expr) -> bool:
         """Does a scatter write another element in each lane?"""
@@ -517,19 +492,13 @@ class CppKernelWriter(CppExpressions):
 
     def combined(self, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
         """What a scatter stores, made of what is there."""
-        old = f"mini::to_float({target})" if dtype in NARROW else target
         c_type = compute_type(dtype)
-        text = {
-            "atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}",
-            "atomic_mul": f"{old} * {value}",
-            "atomic_max": f"mini::maximum<{c_type}>({old}, {value})",
-            "atomic_min": f"mini::minimum<{c_type}>({old}, {value})",
+        return {
+            "atomic_add": f"{target} {'|' if dtype is torch.bool else '+'} {value}",
+            "atomic_mul": f"{target} * {value}",
+            "atomic_max": f"mini::maximum<{c_type}>({target}, {value})",
+            "atomic_min": f"mini::minimum<{c_type}>({target}, {value})",
         }[mode]
-        return f"mini::to_{self.narrow(dtype)}({text})" if dtype in NARROW else text
-
-    def narrow(self, dtype: torch.dtype) -> str:
-        """The rest of the name of a function of the prelude: bfloat16 of `mini::to_bfloat16`."""
-        return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
 
     # -- reductions
     def pending_names(self) -> set[str]:
@@ -539,19 +508,6 @@ class CppKernelWriter(CppExpressions):
         """The accumulator as a plain value, once its loop has ended."""
         accumulator = next(a for a in self.accumulators if a.name == value.text)
         return Value(accumulator.result(value.dtype), value.dtype)
-
-    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
-        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
-            return value
-        total, c_type = self.outside.fresh("scan"), compute_type(dtype)
-        start, combined = {
-            "sum": ("0", f"{total} + {value}"),
-            "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
-        }[kind]
-        self.outside.add(f"{c_type} {total} = {start};")
-        self.scope.add(f"{total} = {combined};")
-        return Value(total, dtype, True)
 
     def reduction(
         self,
@@ -570,7 +526,7 @@ class CppKernelWriter(CppExpressions):
             return value if value.dtype == dtype else self.to_dtype(value, dtype)
         element_dtype = dtype if kind in ("sum", "prod") else src_dtype
         if kind != "any" and value.dtype != element_dtype:
-            value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
+            value = self.to_dtype(value, element_dtype)
         accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
         if kind.startswith("arg"):
             accumulator.term, accumulator.at = value.text, self.index(flat_index)

@@ -7,8 +7,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
     ...                                                 # const float tmp1 = tmp0 + 1.5f;
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
-Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16
-and float16 are float while they are computed with; an explicit conversion to them rounds.
+Functions of the prelude carry the ops' names, so that most families are one line here.
+lowerings/half_types.py adds bfloat16 and float16.
 
 Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
@@ -33,8 +33,6 @@ from .tree import Branch, Line, Statement
 TYPES = {
     torch.float32: ("float", "float"),
     torch.float64: ("double", "double"),
-    torch.bfloat16: ("mini::bfloat16", "float"),
-    torch.float16: ("mini::float16", "float"),
     torch.int64: ("int64_t", "int64_t"),
     torch.int32: ("int32_t", "int32_t"),
     torch.int16: ("int16_t", "int16_t"),
@@ -46,13 +44,15 @@ TYPES = {
     torch.uint32: ("uint32_t", "uint32_t"),
     torch.uint64: ("uint64_t", "uint64_t"),
 }
-NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
 
 
 def memory_type(dtype: torch.dtype) -> str:
+    """Raises NotImplementedError."""
+    if dtype not in TYPES:
+        raise NotImplementedError(f"there is no type of C++ for {dtype}")
     return TYPES[dtype][0]
 
 
@@ -119,7 +119,6 @@ class CppExpressions(OpsHandler):
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     small: set[str]  # indices that 32 bits hold
-    raw: dict[tuple[str, torch.dtype], str]  # rounded value of 16 bits -> what it was
     may_run_again: bool  # would the kernel give the same if it were run a second time?
     reruns: bool  # speed/fast_forms.py: it runs again, with exact functions, if it must
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
@@ -127,7 +126,6 @@ class CppExpressions(OpsHandler):
     local: Callable[[str], sympy.Symbol]
     size: Callable[[Size], str]
     changes_inside: Callable[[sympy.Expr], bool]
-    narrow: Callable[[torch.dtype], str]
     ask: Callable[..., Any]
     scope_of: Callable[[bool], CppScope]
 
@@ -177,15 +175,6 @@ class CppExpressions(OpsHandler):
         source = x.dtype
         if dtype == source:
             return x
-        if dtype in NARROW:
-            wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
-            if source is torch.bool:
-                return Value(wide.text, dtype, x.inner)
-            value = self.temporary(f"mini::round_{self.narrow(dtype)}({wide})", dtype, x.inner)
-            self.raw[value.text, dtype] = wide.text
-            return value
-        if source in NARROW and dtype is torch.float32:
-            return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
         if source is torch.bool and dtype.is_floating_point:
@@ -230,10 +219,9 @@ class CppExpressions(OpsHandler):
         outside.lines.append(Branch(str(mask), inside.lines))
         return Value(name, value.dtype, inner)
 
-    def random(self, op: str, seed: Value, offset: Value, *limits: object) -> Value:
-        dtype = torch.int64 if limits else torch.float32
-        text = f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})"
-        return self.temporary(text, dtype, seed.inner or offset.inner)
+    def rand(self, seed: Value, offset: Value) -> Value:
+        text = f"mini::rand({seed}, {offset})"
+        return self.temporary(text, torch.float32, seed.inner or offset.inner)
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
@@ -247,25 +235,12 @@ class CppExpressions(OpsHandler):
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
-        unchanged = neutral_dropped(op, a, b)
-        if unchanged is not None:
-            return unchanged
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not b.number:
                 self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         return self.temporary(binary_text(op, a, b), dtype, inner)
-
-
-def neutral_dropped(op: str, a: Value, b: Value) -> Value | None:
-    """a, for a + 0, a - 0 and a * 1 of integers (of floats, -0.0 + 0 is 0.0); b likewise."""
-    neutral = {"add": 0, "sub": 0, "mul": 1}.get(op)
-    if neutral is None or a.dtype.is_floating_point:
-        return None
-    if b.number == neutral:
-        return a
-    return b if a.number == neutral and op != "sub" else None
 
 
 def binary_text(op: str, a: Value, b: Value) -> str:
@@ -286,6 +261,5 @@ def binary_text(op: str, a: Value, b: Value) -> str:
     return f"mini::{name}({a}, {b})"
 
 
-install_family(CppExpressions, ("rand", "randn", "randint"), "random")
 install_family(CppExpressions, UNARY, "unary")
 install_family(CppExpressions, BINARY + COMPARISON, "binary")

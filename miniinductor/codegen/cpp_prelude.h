@@ -1,8 +1,8 @@
 // The maths of generated kernels.  Self-contained: no standard header, so that a kernel compiles in 0.1 s.
 //
 // Everything is scalar.  `exp` is written without branches and calls, so that GCC turns it into vector code inside `#pragma omp simd`;
-// the other functions call libm.  speed/maths.h has vectorizable forms of more of them; other .h files lie beside the .py that needs them.
-// Semantics are torch's: NaN goes through maximum/minimum, integer division by zero raises, shifts by too much are defined.
+// the other functions call libm.  lowerings/arithmetic.h has more functions, speed/maths.h vectorizable forms of them; other .h files lie
+// beside the .py that needs them.  Semantics are torch's: NaN goes through maximum/minimum.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -30,16 +30,6 @@ template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 #endif
 template <class T> OP T horner(T, T p) { return p; }        // horner(z, a, b, c) = (a*z + b)*z + c
 template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
-
-// --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
-enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
-OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP uint32_t half_up(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }     // nearest, ties to even; NaN stays NaN
-// A NaN with bits in its low half can overflow when it is rounded up: 0x7fffffff becomes -0.0.  So a NaN is replaced by 0x7fc00000 first.
-// A kernel that reads no float32, float64 or float16 (`any` is false) cannot meet one: the NaNs of arithmetic have a low half of zeros.
-template <bool any = true> OP uint32_t rounded(float x) { return any && x != x ? 0x7fc00000u : half_up(bits<uint32_t>(x)); }
-template <bool any = true> OP bfloat16 to_bfloat16(float x) { return (bfloat16)(rounded<any>(x) >> 16); }
-template <bool any = true> OP float round_bfloat16(float x) { return bits<float>(rounded<any>(x) & 0xffff0000u); }    // and still a float
 
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
 // GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
@@ -77,96 +67,19 @@ OP double exp(double x) { return __builtin_exp(x); }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
-#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) of an integer is 3 */                           \
+#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) is 3 */                                         \
     if constexpr (!is_float<T>) return x;                                                                                        \
     else if constexpr (sizeof(T) == 4) return __builtin_##theirs##f(x);                                                          \
     else return __builtin_##theirs(x);                                                                                           \
 }
 #define LIBM(name) LIBM_AS(name, name)
-LIBM(log) LIBM(tanh) LIBM(erf) LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(log1p) LIBM(expm1) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
-LIBM(sinh) LIBM(cosh) LIBM(sqrt) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
-LIBM_AS(round, rint)        // ties to even
-#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                        \
-    if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
-    else return __builtin_##name(a, b);                                                                                          \
-}
-LIBM2(copysign) LIBM2(nextafter) LIBM2(atan2) LIBM2(hypot)
+LIBM(log) LIBM(sqrt) LIBM(tanh) LIBM(erf)
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
-
-// --- arithmetic ------------------------------------------------------------------------------------------------------------
-OP float abs(float x) { return __builtin_fabsf(x); }
-OP double abs(double x) { return __builtin_fabs(x); }
-template <class T> OP T abs(T x) { return x < T(0) ? T(-x) : x; }
-template <class T> OP T sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
-OP float sign(float x) { return (float)((x > 0.f) - (x < 0.f)); }           // torch: sign(NaN) is 0
-OP double sign(double x) { return (double)((x > 0.) - (x < 0.)); }
-template <class T> OP bool isnan(T x) { return x != x; }
-OP bool isinf(float x) { return __builtin_fabsf(x) == inf; }
-OP bool isinf(double x) { return __builtin_fabs(x) == (double)inf; }
-template <class T> OP bool isinf(T) { return false; }
-OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
-OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
-template <class T> OP bool signbit(T x) { return x < T(0); }
 
 // A NaN on either side wins.  Two plain choices: one with || is not vectorized.
 template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
 template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
-
-// Integer division.  The quotient of the lowest number by -1 wraps (an unsigned type's largest number is no -1).
-template <class T> OP bool minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
-template <class T> OP T truncdiv(T a, T b) {
-    if constexpr (is_float<T>) return trunc(a / b);
-    else return b == T(0) ? T(0) : minus_one(b) ? T(T(0) - a) : T(a / b);
-}
-template <class T> OP T fmod(T a, T b) {
-    if constexpr (!is_float<T>) return b == T(0) || minus_one(b) ? T(0) : T(a % b);
-    else if constexpr (sizeof(T) == 4) return __builtin_fmodf(a, b);
-    else return __builtin_fmod(a, b);
-}
-template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
-template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
-template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); as torch.floor_divide: exact near integers, signed zeros kept
-    T d = (a - m) / b;
-    d = (m != T(0)) & ((b < T(0)) != (m < T(0))) ? d - T(1) : d;
-    T f = floor(d);
-    f = d - f > T(0.5) ? f + T(1) : f;
-    f = d == T(0) ? copysign(T(0), a / b) : f;
-    return b == T(0) ? a / b : f;
-}
-template <class T> OP T floordiv(T a, T b) {
-    if constexpr (is_float<T>) return floordiv_of(a, b, fmod(a, b));
-    else {
-        T m = fmod(a, b), d = truncdiv(a, b);
-        return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
-    }
-}
-template <class T> OP T integer_power(T base, T exponent) {     // torch: a negative exponent gives 0, 1 or -1
-    if (exponent < T(0)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % T(2) ? T(-1) : T(1)) : T(0);
-    T result = 1;
-    for (; exponent; exponent = exponent / T(2), base = T(base * base)) if (exponent % T(2)) result = T(result * base);
-    return result;
-}
-template <class T> OP T pow(T base, T exponent) {
-    if constexpr (!is_float<T>) return integer_power(base, exponent);
-    else return sizeof(T) == 4 ? __builtin_powf(base, exponent) : __builtin_pow(base, exponent);
-}
-template <class T> OP T bitwise_left_shift(T a, T b) {
-    return (b < T(0) || b >= T(8 * sizeof(T))) ? T(0) : T((uint64_t)a << b);
-}
-template <class T> OP T bitwise_right_shift(T a, T b) {
-    constexpr int last = 8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0);
-    return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
-}
-
-// --- reductions --------------------------------------------------------------------------------------------------------------
-// argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
-template <class T> struct Extreme { T value; int64_t index; };
-#define EXTREME(name, beyond) template <class T> OP Extreme<T> name(Extreme<T> a, Extreme<T> b) {                                   \
-    bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = a.value == b.value || (nan_a && nan_b);                 \
-    return (equal ? b.index < a.index : (nan_b || (!nan_a && b.value beyond a.value))) ? b : a;                                  \
-}
-EXTREME(larger, >) EXTREME(smaller, <)
 
 // Memory for values between two loops of a kernel where their number is not constant: kept by each thread, grown when needed.
 template <class T, int number> OP T* scratch(int64_t count) {

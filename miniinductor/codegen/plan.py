@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 import sympy
 
 from ..dependencies import LoopBody, loop_variables, merge_loops
-from ..ir import Buffer, Scatter
 from ..nodes import Node
 from ..sizes.symbols import Size, hint
 
@@ -66,10 +65,6 @@ class KernelPlan:
     @functools.cached_property
     def inner_count(self) -> int:
         return estimate(self.inner)
-
-    @property
-    def has_scatter(self) -> bool:
-        return any(isinstance(n.buffer.data, Scatter) for n in self.nodes)
 
     @property
     def last_stage(self) -> int:
@@ -182,19 +177,15 @@ class Crossings:
     scratch: dict[str, str] = field(default_factory=dict)  # buffer -> its array on the stack
     stored: set[str] = field(default_factory=set)  # too large for that: they lie in memory
     # stored buffer -> a result of the kernel, whose memory it uses until the result is written
+    # (speed/guests.py)
     guests: dict[str, str] = field(default_factory=dict)
 
 
 def plan_crossings(
-    plan: KernelPlan,
-    buffers: Mapping[str, Buffer],
-    keep: Collection[str],
-    overwritten: Collection[str],
-    nbytes: int,
-    room: int | None,
+    plan: KernelPlan, keep: Collection[str], nbytes: int, room: int | None
 ) -> Crossings:
-    """keep: buffers that are stored anyway; overwritten: those that take the memory of an input;
-    nbytes: size of one scratch array; room: of all together, None: none may be on the stack."""
+    """keep: buffers that are stored anyway; nbytes: size of one scratch array; room: of all
+    together, None: none may be on the stack."""
     crossings = Crossings()
     used = 0
     for node in plan.nodes:
@@ -207,21 +198,4 @@ def plan_crossings(
             crossings.scratch[node.name] = f"scratch{len(crossings.scratch)}"
             continue
         crossings.stored.add(node.name)
-        taken = {*overwritten, *crossings.guests.values()}
-        if len(users) == 1 and users[0].name in keep and users[0].name not in taken:
-            if may_be_guest(plan, buffers, node, users[0]):
-                crossings.guests[node.name] = users[0].name
     return crossings
-
-
-def may_be_guest(plan: KernelPlan, buffers: Mapping[str, Buffer], node: Node, user: Node) -> bool:
-    """Is each element of `node` read just to store one of the same size, by `user`, in the same
-    place?  There the memory of the user's result serves both."""
-    if user.is_reduction or plan.has_scatter:
-        return False
-    if buffers[user.name].layout.dtype != buffers[node.name].layout.dtype:
-        return False
-    body = plan.bodies[user.name]
-    places = {access.index for access in body.writes()}
-    places |= {access.index for access in body.reads() if access.name == node.name}
-    return places == {plan.bodies[node.name].writes()[0].index}

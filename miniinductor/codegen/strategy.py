@@ -16,109 +16,33 @@ by subclasses of its C++ kernel (vector, tile2d) and by flags.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-import sympy
-import torch
-
-from ..dependencies import LoopBody
-from .cpp_reductions import Sums
-from .tree import Statement, Statements
+from .tree import Statement
 
 if TYPE_CHECKING:
-    from .common import Value
     from .cpp import CppKernelWriter
-    from .plan import KernelPlan
 
 Found: TypeAlias = list[Statement] | None
 
 
 class Strategy:
-    """One way to make kernels faster; one object for each kernel.  Each method is a question to the
-    strategies that apply; the first answer that is not None is taken.  *Lanes* are the iterations
-    of the innermost loop, which the compiler puts into vector registers."""
+    """One way to make kernels faster; one object for each kernel.
+
+    The writer asks questions of the strategies that apply: `self.ask("inner_loop", body,
+    accumulators)`.  A strategy has a method for each question that it answers, and the first answer
+    that is not None is taken.  speed/questions.py lists all of them."""
 
     writes_alone = False  # no other strategy is asked
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    answered: frozenset[str] = frozenset()  # the questions that a subclass has an answer to
-
-    def __init_subclass__(cls) -> None:
-        own = cls.__mro__[: cls.__mro__.index(Strategy)]
-        cls.answered = frozenset(name for one in own for name in vars(one))
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer = writer
-
-    # -- before anything is written ----------------------------------------------------------------
-    def longer_lanes(self, bodies: list[LoopBody]) -> list[LoopBody] | None:
-        """The bodies of a pointwise kernel over other loops, whose last one is longer.  Asked
-        before `applies`."""
-        return None
 
     def applies(self) -> bool:
         """Has this kernel a use for it?  Asked once, when loops and threads are decided."""
         return True
 
-    # -- parts of the kernel -----------------------------------------------------------------------
-    def kernel_body(self) -> Found:
-        """All that the outer loops run."""
-        return None
-
-    def loop_nest(self, body: Statements) -> Found:
-        """The kernel's outer loops around `body`."""
-        return None
-
-    def pieces(self) -> "list[KernelPlan] | None":
-        """The lanes cut into parts: a plan for each, which becomes a loop of its own."""
-        return None
-
     def begin_lanes(self) -> None:
         """Told, not asked: the body of a loop over lanes is written from here on."""
-
-    def begins_again(self, body: Statements) -> bool | None:
-        """Must `body`, which is complete now, be written once more, with what this learned?"""
-        return None
-
-    def first_in_lanes(self, body: Statements) -> Found:
-        """What stands before `body` in the loop over the lanes."""
-        return None
-
-    def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
-        """A stage's loops over r0, r1, ... around `body`, and the accumulators' declarations."""
-        return None
-
-    def reduced_rows(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
-        """The same where several loops reduce; r0 goes from `start` to `end`."""
-        return None
-
-    def longest_run(self, body: Statements, accumulators: Sums) -> int | None:
-        """How many elements `innermost` may add up in floats."""
-        return None
-
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
-        """The loop over the lanes, from `start` to `end`."""
-        return None
-
-    # -- parts of a statement ----------------------------------------------------------------------
-    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
-        """The name of `expression`, if this computes it in a loop further out."""
-        return None
-
-    def error_lines(self, condition: "Value") -> Found:
-        """The statements to which a check of `condition` is added."""
-        return None
-
-    def place_of(self, name: str, index: sympy.Expr) -> sympy.Expr | None:
-        """The index of an element that is read, in another form that is cheaper to compute."""
-        return None
-
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
-        """What is read in place of `element`: a copy of it in a small array."""
-        return None
-
-    def float_place(
-        self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
-        """What is read or written in place of an element of 16 bits: its copy as a float."""
-        return None
 
 
 STRATEGIES: dict[int, type[Strategy]] = {}  # by their place in the order

@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 import torch
 
-from ..hooks import APART
-
 
 class Piece(NamedTuple):
     """What a tensor takes of its memory, in bytes."""
@@ -77,6 +75,3 @@ def columns(piece: Piece, row: int) -> tuple[int, int]:
     within = [(n - 1) * step for n, step in zip(piece.sizes, piece.steps) if n > 1 and step < row]
     first = piece.start % row
     return first, first + sum(within) + piece.width
-
-
-APART.append(are_apart)

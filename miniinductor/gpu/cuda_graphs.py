@@ -31,17 +31,26 @@ output that feeds the next one without a copy), several size variants in one poo
 import threading
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
-from ..devices import Half
 from ..foreign import ours
 from ..ir import Graph
 from ..records import CompileRecord
 from ..runtime.program import Program
 
 Stream: TypeAlias = tuple[int, int]  # the device's number, the stream's handle
+
+
+@dataclass(frozen=True)
+class Half:
+    """Which half of a training step a program is; what recordings of both halves share."""
+
+    pools: Any
+    results: int | None  # how many outputs the forward half gives its caller
+    is_backward: bool
 
 
 class Pool:

@@ -91,9 +91,6 @@ class FusedProduct:
         apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
         return Alternatives(fused, apart)
 
-    def listing(self) -> list[str]:
-        return [line for part in self.apart for line in part.listing()]
-
 
 @dataclass
 class Alternatives:

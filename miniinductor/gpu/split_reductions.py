@@ -29,7 +29,8 @@ from ..ops import ops
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify
-from ..sizes.symbols import Size, hint, nearest_divisor, size
+from ..lowerings.chunks import nearest_divisor
+from ..sizes.symbols import Size, hint, size
 from .block_sizes import PERSISTENT, PROCESSORS
 from .tile_plan import reads_along
 

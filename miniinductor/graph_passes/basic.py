@@ -4,8 +4,8 @@ In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the
       each pass removed.
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
-    {'numbers': 0, 'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks':
-    0, 'dead code': 1}
+    {'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1, 'common subexpressions': 1,
+    'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
@@ -66,8 +66,6 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
     # for a copy must begin at the same place in its memory as the copy does in its own.
     counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
     for node in list(gm.graph.nodes):
-        if node.target is aten.copy.default:
-            forget_overwritten(node)
         if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
             continue
         source: Any = node.args[0]
@@ -77,18 +75,6 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
         if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
             removed += stand_in(node, source)
     return removed
-
-
-def forget_overwritten(node: fx.Node) -> None:
-    """Make a copy over the whole of a tensor independent of what was there: dropout copies its mask
-    over empty_like(x), and x is then needed neither for that nor in the backward half."""
-    over, source = node.args[:2]
-    if not isinstance(over, fx.Node) or not isinstance(source, fx.Node):
-        return
-    wanted = over.meta["val"]
-    if alike(wanted, source.meta["val"].to(wanted.dtype)):
-        node.target, node.args = aten._to_copy.default, (source,)
-        node.kwargs = {"dtype": wanted.dtype}
 
 
 def offset(tensor: torch.Tensor) -> Any:

@@ -7,7 +7,7 @@
     def for_cpu(gm, context): ...                 # the graph, or an equal one in its place
 
     >>> [one.name for one in passes(CLEANING)][:3]
-    ['numbers', 'no-ops', 'common subexpressions']
+    ['numbers', 'copies over whole tensors', 'no-ops']
 
 The core has the basic ones of the first stage, and lets every device choose layouts; `passes/` adds
 the rest.  A pass with a `switch` runs where that option of `config` is on.
@@ -20,7 +20,6 @@ from typing import Any
 from torch import fx
 
 from .. import config, coverage
-from ..devices import with_layouts
 from ..records import CompileRecord
 
 
@@ -78,8 +77,3 @@ def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModul
         gm = one.run(gm, context)
         context.record.keep_step(one.name, gm)
     return gm
-
-
-@graph_pass(LAYOUTS, "devices", order=20)
-def of_devices(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    return with_layouts(gm, context.record, convolutions=context.inference)

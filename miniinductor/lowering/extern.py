@@ -23,21 +23,9 @@ from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
 from .registry import LOWERINGS, Call, aten
 
-PRODUCTS = (
-    aten.mm.default,
-    aten.bmm.default,
-    aten.addmm.default,
-    aten.baddbmm.default,
-    aten.mv.default,
-)
+PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
 # op -> its out= overload, or None
-EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
-    [
-        aten.bernoulli.default,  # draws the numbers that eager draws
-        aten.bernoulli.p,
-        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
-    ]
-)
+EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
 SCATTERS = set("index_put scatter scatter_add scatter_reduce index_add index_copy".split())
 
 

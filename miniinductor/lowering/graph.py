@@ -24,10 +24,8 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
-from ..devices import recomputes
-from ..exceptions import CannotLower
-from ..fake_mode import EAGER
 from ..handlers import loop_variables
+from ..hooks import extended
 from ..ir import (
     Buffer,
     BufferView,
@@ -43,7 +41,6 @@ from ..ir import (
     boxes_in,
     building,
     from_node,
-    leaves_of,
 )
 from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
@@ -51,20 +48,13 @@ from ..sizes.expressions import Size
 from ..sizes.symbols import SYMBOLIC, Described, described, is_dense, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
-# MANY_READS on a GPU, whose kernels wait for memory and not for arithmetic.  Not in a backward
-# half, where the kernels that share a value run over different loops
-FEW_READS = 2
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
-# functions of sizes that kernels and wrappers can print
-KNOWN_FUNCTIONS = set(
-    "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
-) | {"Math_sqrt"}
 # A value that is not stored is computed only where it is read: in weight[positions][0] only one
 # position would be checked, where eager checks all.  So the calls that may raise are stored, unless
 # one of these functions, (graph, is it a forward half) -> calls that still must, leaves them out.
@@ -214,10 +204,13 @@ class GraphLowering(fx.Interpreter):
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
-        many_reads = FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
         base = box.base  # what is used through a view is used as often
-        if base.fake is not None and should_realize(base, uses, many_reads):
+        if base.fake is not None and should_realize(base, uses, self.many_reads(base)):
             base.realize(_dense_strides(base))
+
+    def many_reads(self, box: TensorBox) -> int:
+        """How many reads of one element are cheaper than storing it.  (gpu/stored.py)"""
+        return MANY_READS
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -228,35 +221,21 @@ class GraphLowering(fx.Interpreter):
             reason = None if _is_eager_by_choice(target) else "no lowering"
             return eager_kernel(call, args, kwargs, self.record, reason)
         try:
-            self.check_arguments(target, args, kwargs)
-            result = LOWERINGS[target](call, *args, **kwargs)
-            for box in boxes_in(result):
-                if not _is_known_or_seen(box):
-                    raise NotLowered(unknown_numbers(box.dtype))
-            return result
+            return self.by_rule(call, args, kwargs)
         except NotLowered as reason:
             return eager_kernel(call, args, kwargs, self.record, str(reason))
 
-    def check_arguments(self, target: Any, args: Any, kwargs: Any) -> None:
-        """Raise NotLowered for arguments that no rule knows."""
-        fake_args, fake_kwargs = fx.map_arg(
-            (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
-        )
-        if refused := EAGER.refusal(target, fake_args, fake_kwargs):
-            raise NotLowered(f"eager has no kernel: {refused}")
-        results = leaves_of(torch.Tensor, self.current.meta["val"])
-        if may_raise(self.current) and _is_empty(self.current.meta["val"]):
-            raise NotLowered("only the kernel knows which positions of nothing it refuses")
-        numbers = leaves_of(sympy.Expr, (args, kwargs))
-        functions = {type(f).__name__ for n in numbers for f in n.atoms(sympy.Function)}
-        if functions - KNOWN_FUNCTIONS:
-            raise NotLowered("a number made of sizes in a way that kernels do not have")
-        boxes = boxes_in((args, kwargs))
-        if len({b.device for b in boxes if b.get_size()}) > 1:
-            raise NotLowered("tensors on several devices")
-        unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
-        if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
-            raise NotLowered(max(unknown))
+    def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
+        """What the op's rule makes of the call.  Raises NotLowered.  (lowerings/refusals.py looks
+        at dtypes, devices and numbers that rules do not know.)"""
+        target: Any = call.node.target
+        return LOWERINGS[target](call, *args, **kwargs)
+
+    def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
+        """The value in memory of its own."""
+        box = box.copy()
+        box.realize(stride)
+        return box.as_buffer_view()
 
 
 def _dense_strides(box: TensorBox) -> tuple | None:
@@ -275,24 +254,6 @@ def _is_eager_by_choice(target: Any) -> bool:
     return target in EXTERN or is_random or not target._schema.returns
 
 
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
-
-
-def unknown_numbers(dtype: torch.dtype) -> str:
-    """The name of numbers that our kernels do not have, "" for those that they have."""
-    if dtype.is_complex:
-        return "complex numbers"
-    return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
-
-
-def _is_known_or_seen(box: TensorBox) -> bool:
-    """Numbers that our kernels do not have: an eager kernel makes them, and only views of its
-    result are possible."""
-    is_stored = not unknown_numbers(box.dtype) or isinstance(box.data, Buffer)
-    return is_stored or box._affine_view() is not None
-
-
 def lower_graph(
     gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]] = ()
 ) -> Graph:
@@ -303,7 +264,7 @@ def lower_graph(
     line.
     """
     coverage.load()
-    lowering = GraphLowering(gm, record)
+    lowering = extended(GraphLowering)(gm, record)
     graph = lowering.lowered
     with building(graph):
         outputs, mutations = lowering.run()
@@ -323,7 +284,7 @@ def lower_graph(
             view = _new_value(box, graph.buffers.get(target.replace(".", "_")))
             # it may be written before it is read: x, y = y, x
             if view.name in given and len(written) > 1:
-                view = _copied(box, None)
+                view = lowering.copied(box, None)
             lowering.made_for(node, before)
             graph.mutations.append((target.replace(".", "_"), view))
     return graph
@@ -370,9 +331,9 @@ def _output_view(
     is_given = view.name in graph.inputs or view.name in graph.constants
     is_fresh = maker.op == "call_function"  # in eager a tensor of its own
     if is_given and is_fresh:
-        view = _copied(box, stride)
+        view = lowering.copied(box, stride)
     elif owners.setdefault(view.name, maker) is not maker:
-        view = _copied(box, stride)
+        view = lowering.copied(box, stride)
     # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask for them
     theirs = tuple(fake.stride())
     if stride is None and 0 not in view.size:
@@ -387,12 +348,3 @@ def _maker(node: fx.Node) -> fx.Node:
         base: Any = node.args[0]
         node = base
     return node
-
-
-def _copied(box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
-    if unknown_numbers(box.dtype):
-        numbers = unknown_numbers(box.dtype)
-        raise CannotLower(f"an output of {numbers} that would share memory with another tensor")
-    box = box.copy()
-    box.realize(stride)
-    return box.as_buffer_view()

@@ -14,7 +14,7 @@ import sympy
 import torch
 
 from ..ir import Index, TensorBox
-from ..ops import COMPARISON, UNARY_FLOAT, Value, ops
+from ..ops import COMPARISON, Value, ops
 from ..sizes.symbols import sizes
 from .registry import (
     Call,
@@ -34,7 +34,9 @@ from .registry import (
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 
-UNARY = dict.fromkeys(UNARY_FLOAT, INT_TO_FLOAT) | dict.fromkeys(("neg", "bitwise_not"), DEFAULT)
+UNARY = dict.fromkeys(
+    "exp log sqrt rsqrt reciprocal sigmoid tanh erf".split(), INT_TO_FLOAT
+) | dict.fromkeys(("neg", "bitwise_not"), DEFAULT)
 BINARY = dict.fromkeys(
     "mul maximum minimum bitwise_and bitwise_or bitwise_xor".split(), DEFAULT
 ) | dict.fromkeys(COMPARISON, BOOL)

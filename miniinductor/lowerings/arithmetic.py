@@ -1,17 +1,20 @@
 """Elementwise lowerings that no transformer needs.
 
-In:   rounding, signs, truth values, shifts, division that rounds, powers.  Out: `Pointwise` values.
+In:   functions of libm, rounding, signs, truth values, shifts, division that rounds, powers.  Out:
+      `Pointwise` values, and their C++ (arithmetic.h).
 
 Mirrors torch/_inductor/lowering.py (`div`, `pow`).
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..ir import TensorBox
 from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, truth
+from ..lowering.pointwise import UNARY as OF_TRANSFORMERS
 from ..lowering.pointwise import div as plain_div
 from ..lowering.registry import (
     LOWERINGS,
@@ -28,8 +31,14 @@ from ..lowering.registry import (
     pointwise,
     promoted,
 )
-from ..ops import BINARY, COMPARISON, LOGICAL, UNARY, Value, ops
+from ..ops import BINARY, COMPARISON, LOGICAL, UNARY, UNARY_FLOAT, Value, ops
+from ..runtime.build import PRELUDES
 
+PRELUDES.append(Path(__file__).with_name("arithmetic.h"))
+
+for _name in UNARY_FLOAT:
+    if _name not in OF_TRANSFORMERS:
+        elementwise(_name, INT_TO_FLOAT)
 OF_BOOLS |= {"fmax": "logical_or", "fmin": "logical_and"}
 for _name in ("remainder", "fmod", "hypot", "bitwise_left_shift", "bitwise_right_shift"):
     elementwise(_name, DEFAULT)

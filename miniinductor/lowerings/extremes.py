@@ -6,6 +6,7 @@ In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reductio
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from ..lowering.pointwise import truth
 from ..lowering.reductions import extreme, reduce
 from ..lowering.registry import Call, NotLowered, aten, lower, mapped
 from ..ops import ops
+from ..runtime.build import PRELUDES
+
+PRELUDES.append(Path(__file__).with_name("extremes.h"))
 
 
 @lower(aten.max.dim, aten.min.dim)

@@ -13,6 +13,9 @@ from ..lowering.registry import aten
 ATTENTION = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
 EXTERN |= dict.fromkeys(
     [
+        aten.bernoulli.default,  # draws the numbers that eager draws
+        aten.bernoulli.p,
+        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
         aten.dot.default,
         aten.convolution.default,
         aten.convolution_backward.default,

@@ -31,6 +31,17 @@ def var_mean_by_channel(
     return torch.mean(variance, [2], keepdim=True) + between, center
 
 
+def scaled_as(
+    out: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, shape: Sequence[int]
+) -> torch.Tensor:
+    """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
+    if weight is not None:
+        weight = weight.reshape(shape)
+    if bias is not None:
+        bias = bias.reshape(shape)
+    return scaled(out, weight, bias)
+
+
 @decomposition(aten.native_group_norm.default)
 def group_norm(
     x: Tensor, weight: Maybe, bias: Maybe, n: int, c: int, hw: int, groups: int, eps: float
@@ -44,7 +55,7 @@ def group_norm(
         eps,
         var_mean_by_channel if by_channel else None,
     )
-    out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
+    out = scaled_as(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
@@ -68,12 +79,12 @@ def batch_norm(
     if not training and running_mean is not None:
         deviation = torch.rsqrt(running_var + eps).reshape(shape)
         out = (upcast(x) - running_mean.reshape(shape)) * deviation
-        out = scaled(out, weight, bias, shape).to(x.dtype)
+        out = scaled_as(out, weight, bias, shape).to(x.dtype)
         out = out.contiguous(memory_format=suggest_memory_format(x))
         return out, x.new_empty((0,)), x.new_empty((0,))
     kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
     out, mean, variance, rstd = normalized(x, [0, *range(2, x.dim())], eps)
-    out = scaled(out, weight, bias, shape).to(x.dtype)
+    out = scaled_as(out, weight, bias, shape).to(x.dtype)
     out = out.contiguous(memory_format=suggest_memory_format(x))
     mean, variance, rstd = (
         mean.reshape(-1).to(kept),

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from .. import config
 from ..decompositions import SWITCHED
-from ..interpreter import philox
 from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
 from ..lowering.registry import made as value_of
@@ -36,6 +35,23 @@ from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
 aten = torch.ops.aten
+WORD = 0xFFFFFFFF
+
+
+def philox(seed: Tensor, offset: Tensor) -> Tensor:
+    """Philox4x32-10: the first 32 random bits for each element of `offset` (int64), as int64;
+    seed: int64, broadcast."""
+    c0, c1 = offset & WORD, offset >> 32 & WORD
+    c2 = c3 = torch.zeros_like(offset)
+    k0, k1 = seed & WORD, seed >> 32 & WORD
+    for _ in range(10):
+        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
+        b = c2 * 0xCD9E8D57
+        c0, c1 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD
+        c2, c3 = (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
+        k0 = k0 + 0x9E3779B9 & WORD
+        k1 = k1 + 0xBB67AE85 & WORD
+    return c0
 
 
 def uniform(seed: Tensor, size: Sequence[int]) -> Tensor:

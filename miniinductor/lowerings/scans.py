@@ -19,7 +19,8 @@ from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import hint, nearest_divisor
+from ..sizes.symbols import hint
+from .chunks import nearest_divisor
 
 FEW_SCANS, LONG_SCAN = 64, 8192  # GPU: fewer and longer scans than these are cut into chunks
 

@@ -18,20 +18,20 @@ import sympy
 from ..sizes.expressions import FloorDiv
 from ..sizes.facts import Facts
 from ..sizes.polynomials import CONSTANT, Polynomial, plus, polynomial
+from . import divisors  # noqa: F401  (whose answers are kept, too)
+from .sums import NEAR
 
-near = Facts._near
 learn_limit = Facts._learn_limit
 
 
-def _near(self: Facts, terms: Polynomial) -> Iterator[Polynomial]:
-    """0 <= a - b * (a // b) <= b - 1 for each quotient in `terms`, and what the core knows."""
+def definitions(facts: Facts, terms: Polynomial) -> Iterator[Polynomial]:
+    """0 <= a - b * (a // b) <= b - 1 for each quotient in `terms`."""
     for atom in {atom for monomial in terms for atom, _ in monomial}:
         if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
             a, b = atom.args
-            rest = plus(polynomial(self._divide(a)), polynomial(atom), -int(b))
+            rest = plus(polynomial(facts._divide(a)), polynomial(atom), -int(b))
             yield rest
             yield plus({CONSTANT: int(b) - 1}, rest, -1)
-    yield from near(self, terms)
 
 
 def _learn_limit(self: Facts, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
@@ -59,7 +59,7 @@ def remember(name: str) -> None:
     setattr(Facts, name, answer)
 
 
-Facts._near = _near
+NEAR.insert(0, definitions)
 Facts._learn_limit = _learn_limit
 for _name in ("simplify", "_divide"):
     remember(_name)

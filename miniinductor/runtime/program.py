@@ -19,11 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 
 from ..devices import LANGUAGES
-from ..hooks import APART
-from ..records import CompileRecord
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
 from .launch import empty_cpu
@@ -115,18 +112,6 @@ class NewWorkspace:
         return tuple(tensors)
 
 
-class WorkspacesBySize(dict):
-    """sizes -> the list of workspaces for them.  Beyond `most`, the oldest sizes are forgotten."""
-
-    def __call__(self, *sizes: int, most: int = 4) -> list:
-        workspaces = self.get(sizes)
-        if workspaces is None:
-            if len(self) >= most:
-                self.pop(next(iter(self)), None)
-            workspaces = self[sizes] = []
-        return workspaces
-
-
 def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
     matter."""
@@ -139,21 +124,3 @@ def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(
         tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
     ).copy_(tensor)
-
-
-def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
-    """`run`, the function of a graph that writes to its inputs, which is right only if no two of
-    its tensors overlap in memory: each call looks, and runs the FX graph eagerly if two may."""
-    record.notes.append(
-        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
-    )
-    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
-
-    def checked(*inputs: object) -> object:
-        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
-        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
-            return run(*inputs)
-        are_apart = any(look(tensors) for look in APART)
-        return run(*inputs) if are_apart else gm.forward(*inputs)
-
-    return checked

@@ -74,20 +74,12 @@ def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, s
     return as_expression(quotient), as_expression(rest)
 
 
-def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-    """The largest positive product of a number and symbols that divides all terms of both.
+# (FloorDiv or Mod, a, b) -> the same in smaller numbers, or None: more/common_factors.py
+SHORTENING: list[Callable[[Any, sympy.Expr, sympy.Expr], sympy.Expr | None]] = []
 
-    Of s0*s1 and 8*s0 it is s0, so s0*s1 // (8*s0) is s1 // 8."""
-    terms = [*sympy.Add.make_args(a), *sympy.Add.make_args(b)]
-    coefficients = [term.as_coeff_Mul()[0] for term in terms]
-    common = sympy.Integer(1)
-    if all(c.is_Integer for c in coefficients):
-        common = sympy.Integer(sympy.igcd(*coefficients) or 1)
-    for symbol in b.free_symbols & a.free_symbols:
-        power = min(term.as_powers_dict()[symbol] for term in terms)
-        if symbol.is_positive and power > 0:
-            common *= symbol**power
-    return common
+
+def shortened(function: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
+    return next((found for rule in SHORTENING if (found := rule(function, a, b)) is not None), None)
 
 
 class FloorDiv(sympy.Function):
@@ -107,10 +99,7 @@ class FloorDiv(sympy.Function):
         quotient, rest = split_multiples(a, b)
         if quotient != 0:  # (8*i + j) // 8 is i + j // 8
             return quotient + FloorDiv(rest, b)
-        common = common_factor(a, b)
-        if common != 1:
-            return FloorDiv(sympy.expand(a / common), sympy.expand(b / common))
-        return None
+        return shortened(cls, a, b)
 
     def _eval_is_nonnegative(self) -> bool | None:
         return self.args[0].is_nonnegative
@@ -134,11 +123,7 @@ class Mod(sympy.Function):
         quotient, rest = split_multiples(a, b)
         if quotient != 0:
             return Mod(rest, b)
-        common = common_factor(a, b)
-        if common != 1:
-            inner = Mod(sympy.expand(a / common), sympy.expand(b / common))
-            return sympy.expand(common * inner)
-        return None
+        return shortened(cls, a, b)
 
 
 # --- float arithmetic, and what sympy cannot write ------------------------------------------------

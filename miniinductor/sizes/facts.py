@@ -10,26 +10,22 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
     >>> facts.simplify(8 * FloorDiv(s0, 8)), facts.bounds(s0)   # (s0, (2, oo))
 
 The proof is arithmetic of intervals (intervals.py): `a >= b` is a polynomial `a - b >= 0`, whose
-lowest value follows from those of its symbols.  What the bounds do not show may be a known fact
-plus something that they do.
+lowest value follows from those of its symbols.  more/ adds what learnt sums (sums.py), divisors
+(divisors.py) and quotients (quotient_facts.py) say, and `and`, `or`, `not` (sums.py).
 Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of
 torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of inequalities
 (PyTorch hands those of torch.export to a solver).
 """
 
-import itertools
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
+from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number
 from .intervals import UNKNOWN, Interval, interval, of_terms, settled
-from .polynomials import CONSTANT, Monomial, Polynomial, plus, polynomial
+from .polynomials import Monomial, Polynomial, polynomial
 
-MOST_STEPS = 500  # facts that are tried for one question; then its answer is not known
 LARGEST = 2**63 - 1
 
 
@@ -90,7 +86,7 @@ class Facts:
 
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
-        the part that they are for sure, and 8 * (s0 // 8) is s0 once 8 is known to divide s0."""
+        the part that they are for sure."""
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -100,22 +96,11 @@ class Facts:
                 lambda e: isinstance(e, (sympy.Max, sympy.Min)),
                 lambda e: settled(e, self._nonnegative),
             )
-        is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
-        if self.divisible and not is_relation and expr.has(FloorDiv):
-            divided = sympy.expand(self._divide(expr))
-            if sympy.denom(sympy.together(divided)) == 1:
-                return divided
         return expr
 
     def _divide(self, expr: sympy.Expr) -> sympy.Expr:
         """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        if expr.is_Add or expr.is_Mul or expr.is_Pow:
-            return expr.func(*map(self._divide, expr.args))
-        if not isinstance(expr, FloorDiv) or not self.divisible:
-            return expr
-        a, b = map(self._divide, expr.args)
-        quotient = a / b if expr.args in self.divisible else exact(a, b)
-        return expr if quotient is None else quotient
+        return expr  # more/divisors.py knows some
 
     def _gap(self, relation: sympy.Expr) -> sympy.Expr:
         """The left side minus the right side of an integer relation, in a form that relations of
@@ -147,14 +132,6 @@ class Facts:
     def _prove(self, expr: sympy.Expr) -> bool | None:
         if expr in (sympy.true, sympy.false):
             return bool(expr)
-        if isinstance(expr, sympy.Not):
-            return _opposite(self.prove(expr.args[0]))
-        if isinstance(expr, (sympy.And, sympy.Or)):
-            decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
-            parts = [self.prove(a) for a in expr.args]
-            if decisive in parts:
-                return decisive
-            return None if None in parts else not decisive
         if not expr.is_Relational:
             return None
         if not (expr.lhs.is_integer and expr.rhs.is_integer):
@@ -181,36 +158,16 @@ class Facts:
         return None
 
     def _nonnegative(self, gap: sympy.Expr) -> bool:
-        """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?
-        False, too, where the answer would take more than `MOST_STEPS` facts."""
-        terms = polynomial(self._divide(gap))
-        if of_terms(terms, self.bounds)[0] >= 0:
-            return True
-        for fact in itertools.islice(self._near(terms), MOST_STEPS):
-            self.steps += 1
-            if of_terms(plus(terms, fact, -1), self.bounds)[0] >= 0:
-                return True
-        return False
-
-    def _near(self, terms: Polynomial) -> Iterator[Polynomial]:
-        """Polynomials that are >= 0 and have a term in common with `terms`: facts, each once.
-        (more/quotient_facts.py adds what defines a quotient.)"""
-        near = [self.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
-        yield from {id(fact): fact for facts in near for fact in facts}.values()
+        """Is the integer expression `gap` >= 0, by its bounds?"""
+        return bool(of_terms(polynomial(self._divide(gap)), self.bounds)[0] >= 0)
 
     def _small_mod(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-        """a % b is a where 0 <= a < b, 0 where b is known to divide a."""
-        if self.divisible and exact(self._divide(a), self._divide(b)) is not None:
-            return sympy.Integer(0)
+        """a % b is a where 0 <= a < b."""
         return a if self._nonnegative(a) and self._nonnegative(b - a - 1) else Mod(a, b)
 
     def multiples(self) -> dict[sympy.Symbol, int]:
-        """symbol -> the number that is known to divide it."""
-        found: dict[sympy.Symbol, int] = {}
-        for a, b in self.divisible:
-            if a.is_Symbol and b.is_Integer and self.simplify(a) == a:
-                found[a] = math.lcm(found.get(a, 1), int(b))
-        return found
+        """symbol -> the number that is known to divide it.  (more/divisors.py)"""
+        return {}
 
     # ---- learning
     def forget_answers(self) -> None:
@@ -249,11 +206,11 @@ class Facts:
             return
         if atom.is_Symbol or isinstance(atom, ATOMS):
             self._learn_limit(atom, int(factor), int(constant), line)
-            return
-        terms = polynomial(gap)
-        for monomial, number in terms.items():
-            if monomial != CONSTANT:
-                self.facts.setdefault((monomial, number > 0), []).append(terms)
+        else:
+            self._learn_sum(polynomial(gap))
+
+    def _learn_sum(self, terms: Polynomial) -> None:
+        """A polynomial of several terms is >= 0: s0 - s1 >= 0.  (more/sums.py remembers it.)"""
 
     def _learn_limit(self, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
         """factor * atom + constant >= 0"""
@@ -269,11 +226,6 @@ class Facts:
         self.limits[atom] = (max(low, limit), high) if is_lower else (low, min(high, limit))
 
     def _learn_equal(self, gap: sympy.Expr, line: str) -> None:
-        divided = divisibility(gap)
-        if divided is not None:
-            self.divisible.add(divided)
-            self.replacements[Mod(*divided)] = sympy.Integer(0)
-            return
         if self._replace_a_symbol(gap, line):
             return
         constant, rest = gap.as_coeff_Add()

@@ -13,7 +13,7 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import sympy
 
@@ -47,13 +47,6 @@ class PythonPrinter(Printer):
     """names: symbol -> how it is written; the other symbols have their own names."""
 
     divisions = {FloorDiv: "//", Mod: "%"}
-    functions = {  # class -> what stands around the arguments, and between them
-        sympy.Max: ("max({})", ", "),
-        sympy.Min: ("min({})", ", "),
-        sympy.Abs: ("abs({})", ", "),
-        sympy.And: ("({})", " and "),
-        sympy.Or: ("({})", " or "),
-    }
 
     def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
         self.names = names or {}
@@ -67,9 +60,6 @@ class PythonPrinter(Printer):
         return repr(as_number(expr)), ATOM
 
     write_NumberSymbol = write_Number  # pi
-
-    def write_BooleanAtom(self, expr: sympy.Expr) -> tuple[str, int]:
-        return str(bool(expr)), ATOM
 
     def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
         def place(term: sympy.Expr) -> tuple[bool, bool, str]:
@@ -94,29 +84,14 @@ class PythonPrinter(Printer):
             return f"-{text}", PRODUCT
         return f"{text} * {as_number(number)!r}", PRODUCT
 
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
-
     def write_Relational(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
-
-    def write_function(self, expr: sympy.Expr) -> tuple[str, int]:
-        text, joined_by = self.functions[type(expr)]
-        return text.format(joined_by.join(map(self.text, expr.args))), ATOM
-
-    write_Max = write_Min = write_Abs = write_And = write_Or = write_function
-
-    def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"(not {self.within(expr.args[0], UNARY)})", ATOM
 
     def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         a, b = (self.within(part, UNARY) for part in expr.args)
         return f"({a} {self.divisions[type(expr)]} {b})", ATOM
 
     write_Mod = write_FloorDiv
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
 
 
 def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
@@ -128,8 +103,7 @@ def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = Non
 class IndexPrinter(Printer):
     """What C and Triton (gpu/printing.py) share.
 
-    `/` and `%` stand where both sides are known not to be negative, so that they are exact;
-    functions of the language (`floordiv`, `remainder`) stand elsewhere."""
+    `/` and `%` stand where both sides are known not to be negative, so that they are exact."""
 
     language: str
     divide = "/"
@@ -137,9 +111,6 @@ class IndexPrinter(Printer):
 
     def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(int(expr)), ATOM if expr >= 0 else UNARY
-
-    def write_Float(self, expr: sympy.Expr) -> tuple[str, int]:
-        return repr(float(expr)), ATOM
 
     def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
         return expr.name, ATOM
@@ -160,11 +131,6 @@ class IndexPrinter(Printer):
             return "-" + self.within(rest, UNARY), UNARY
         return "*".join(self.within(factor, UNARY) for factor in expr.args), PRODUCT
 
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        if not expr.exp.is_Integer or not 0 < expr.exp < 8:
-            raise NotImplementedError(f"no text for the power {expr}")
-        return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
-
     def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._division(expr, self.divide, "floordiv")
 
@@ -172,36 +138,12 @@ class IndexPrinter(Printer):
         return self._division(expr, "%", "remainder")
 
     def _division(self, expr: sympy.Expr, operator: str, function: str) -> tuple[str, int]:
+        """Raises NotImplementedError where a side may be negative.  (more/rare_indices.py calls the
+        `function` of the language there.)"""
         a, b = expr.args
         if never_negative(a) and never_negative(b):
             return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
-        return f"{self.functions.format(function)}({self.text(a)}, {self.text(b)})", ATOM
-
-    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", expr.args)
-
-    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("minimum", expr.args)
-
-    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
-
-    def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
-        """Raises NotImplementedError for a fraction: these functions compute with integers."""
-        for arg in args:
-            if arg.has(sympy.Float) or arg.is_integer is False:
-                raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
-        text = self.text(args[0])
-        for other in args[1:]:
-            text = f"{self.functions.format(function)}({text}, {self.text(other)})"
-        return text, ATOM
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        """A number made of sizes in floating point, computed as Python does."""
-        spelling = expr.texts[self.language]
-        if not spelling:
-            raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
-        return spelling.format(*map(self.text, expr.args)), ATOM
+        raise NotImplementedError(f"no text for {expr}, which may be negative")
 
 
 class CPrinter(IndexPrinter):

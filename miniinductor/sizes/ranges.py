@@ -17,7 +17,6 @@ Mirrors torch/_inductor/sizevars.py.
 """
 
 import functools
-import math
 from collections.abc import Iterable, Mapping
 
 import sympy
@@ -145,31 +144,12 @@ class Simplifier:
             if isinstance(e, FloorDiv):
                 return sympy.Integer(quotient)
             return numerator - quotient * divisor
-        split = self._without_small_terms(e, numerator, divisor)
-        return e.func(numerator, e.args[1]) if split is None else self.visit(split)
+        return self.divided(e, numerator, divisor)
 
-    def _without_small_terms(
-        self, e: sympy.Expr, numerator: sympy.Expr, divisor: int
-    ) -> sympy.Expr | None:
-        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found.
-
-        For each factor k that some terms share with the divisor (8 here): are the other terms
-        together at least 0 and below k?  Then they never change the quotient by k."""
-        terms = [
-            (math.gcd(int(term.as_coeff_Mul()[0]), divisor), term)
-            for term in sympy.Add.make_args(numerator)
-        ]
-        for k in sorted({factor for factor, _ in terms if 1 < factor < divisor}, reverse=True):
-            small = sympy.Add(*[term for factor, term in terms if factor % k])
-            limits = bounds(small, self.ranges)
-            if limits is None or limits[0] < 0 or limits[1] >= k:
-                continue
-            inner = sympy.expand((numerator - small) / k)
-            rest = sympy.Integer(divisor // k)
-            if isinstance(e, FloorDiv):
-                return FloorDiv(inner, rest)
-            return k * Mod(inner, rest) + small
-        return None
+    def divided(self, e: sympy.Expr, numerator: sympy.Expr, divisor: int) -> sympy.Expr:
+        """The quotient or remainder of what has several quotients.  (more/small_terms.py finds a
+        simpler form of some.)"""
+        return e.func(numerator, sympy.Integer(divisor))
 
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
         """A division by a symbol, or one whose bounds depend on a symbol, stays as it is.

@@ -257,10 +257,3 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
         return pytree.tree_unflatten(result, spec)
 
     return filled
-
-
-def nearest_divisor(count: int, wanted: int) -> int:
-    """The divisor of `count` nearest to `wanted`, between its half and its double, so that `count`
-    elements come in whole chunks; where there is none, `wanted` itself."""
-    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
-    return min(near, key=lambda d: abs(d - wanted), default=wanted)

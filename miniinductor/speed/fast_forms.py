@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from ..lowerings import arithmetic  # noqa: F401  (maths.h builds on arithmetic.h)
 from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
 from ..runtime.build import PRELUDES
 

@@ -31,7 +31,7 @@ from ..dependencies import Instruction, LoopBody, Ref, Slot, int_or_none, loop_v
 from ..devices import language_of
 from ..hooks import JOINERS
 from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
-from ..listings import Marked
+from ..listings import Marked, lines_of
 from ..records import CompileRecord
 
 SMALL = 1 << 16  # bytes: a result that may wait for its user
@@ -50,17 +50,19 @@ class Foreach(Group):
         super().__init__([n for group, _ in parts for n in group.nodes], first.outer, first.inner)
         self.parts = parts
 
-    def listing(self) -> list[str]:
-        (first, _), *others = self.parts
-        head = f"{len(self.parts)} times the same kernel; the first:"
-        lines = [
-            Marked.of(head, f"group:foreach {self.names[0]}", self.names, op="group"),
-            *first.listing(),
-        ]
-        for group, _ in others:
-            text = f"  and {', '.join(group.names)} over {list(group.outer)}"
-            lines.append(Marked.of(text, f"group:{'+'.join(group.names)}", group.names, op="group"))
-        return lines
+
+@lines_of.register
+def foreach_lines(kernels: Foreach) -> list[str]:
+    (first, _), *others = kernels.parts
+    head = f"{len(kernels.parts)} times the same kernel; the first:"
+    lines = [
+        Marked.of(head, f"group:foreach {kernels.names[0]}", kernels.names, op="group"),
+        *lines_of(first),
+    ]
+    for group, _ in others:
+        text = f"  and {', '.join(group.names)} over {list(group.outer)}"
+        lines.append(Marked.of(text, f"group:{'+'.join(group.names)}", group.names, op="group"))
+    return lines
 
 
 def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:

@@ -137,7 +137,25 @@ class InPlacePlanner(MemoryPlanner):
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
         return buffer.name not in self.handed.values() and super().may_share(buffer, nbytes)
 
+    def place(self, name: str, step: Step, position: int) -> str:
+        dying = self.dying(step, name, position)
+        if dying is None:
+            return super().place(name, step, position)
+        self.taken_over[dying] = position
+        if dying in self.in_arena:
+            self.in_arena[name] = self.in_arena[dying]
+            old = next(one for one in self.arena if one.name == dying)
+            dies = self.last_use.get(name, position)
+            self.arena.append(old._replace(born=position, dies=dies, name=name))
+        else:
+            self.memory_of[name] = dying
+            self.last_use[self.root(name)] = self.last_use.pop(name, position)
+            if name in self.pinned:
+                self.pinned.add(dying)
+        return f"in place of {dying}"
+
     def dying(self, step: Step, name: str, position: int) -> str | None:
+        """The buffer whose memory `name` takes, or None."""
         if name in self.pinned:
             return self.handed.get(name)
         return self.read_last(step, name, position)

@@ -35,7 +35,7 @@ from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
 from ..codegen.cpp import SCRATCH
-from ..dependencies import runs_along
+from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..nodes import Node
 from ..sizes.symbols import hint
@@ -48,6 +48,15 @@ ROWS = 4  # rows added at a time: one load and store of the accumulator per four
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
+
+
+def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
+    """Does memory run along `variable`, rather than along `other`, in more of these accesses than
+    the other way round?"""
+    steps = [
+        [int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses
+    ]
+    return sum((a == 1 and b != 1) - (b == 1 and a != 1) for a, b in steps) > 0
 
 
 @dataclass

@@ -28,7 +28,7 @@ from ..codegen.plan import KernelPlan
 from ..codegen.strategy import Found, strategy
 from ..codegen.tree import Statement, Statements, nest, printed
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
-from ..interpreter import evaluate
+from ..extras.interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import Size, hint
 from .invariants import NAME, RowInvariants

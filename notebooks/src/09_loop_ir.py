@@ -19,7 +19,7 @@
 # **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
 # reductions; when a value is stored. At the end you add an operation to the compiler.
 #
-# **Core files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/interpreter.py`,
+# **Core files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/extras/interpreter.py`,
 # `miniinductor/lowering/`.
 
 # %%
@@ -105,7 +105,7 @@ draw_closure(body, title="double(relu(load_x)): functions, and the cells that th
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
-from miniinductor.handlers import PrintHandler
+from miniinductor.extras.printed_ir import PrintHandler
 
 i = sympy.Symbol("i", integer=True, nonnegative=True)
 
@@ -121,7 +121,7 @@ print(show(body, i))
 # With a handler that works out dtypes, the same body gives a dtype:
 
 # %%
-from miniinductor.handlers import DtypeHandler
+from miniinductor.extras.verify import DtypeHandler
 
 with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))
@@ -263,7 +263,7 @@ for inlining in (True, False):
 # iterations at once, and an op is the torch operation of its name:
 
 # %%
-from miniinductor.interpreter import InterpreterHandler, run_graph
+from miniinductor.extras.interpreter import InterpreterHandler, run_graph
 
 excerpt(InterpreterHandler.load)
 

@@ -44,7 +44,7 @@ FOCUS = {
 
 @mutant("errors: checks without results are dead code", "errors --count 60 --modes aot_eager")
 def no_checks():
-    from miniinductor import checks
+    from miniinductor.extras import value_checks as checks
 
     original = checks.raises_by
     checks.raises_by = lambda target: original(target).replace(checks.CHECKING, checks.NEVER)
@@ -63,7 +63,7 @@ def no_effects():
 
 @mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
 def no_calls_that_may_raise():
-    from miniinductor import checks
+    from miniinductor.extras import value_checks as checks
 
     checks.RAISING = frozenset()
 

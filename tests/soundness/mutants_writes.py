@@ -26,10 +26,10 @@ from unittest import mock
 
 import sympy
 
-import miniinductor.compile as driver
 from miniinductor import coverage, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
+from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.graph_passes import basic
@@ -56,7 +56,7 @@ def reads() -> None:
 
 @mutant("one memory under two names: inputs that share it", CPU, AOT)
 def shared_inputs() -> None:
-    driver.guard_shared_memory = lambda run, gm, record: run
+    aliased_inputs.guard_shared_memory = lambda run, gm, record: run
 
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)

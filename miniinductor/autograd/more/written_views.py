@@ -1,8 +1,10 @@
-"""Writes through transposed and conjugated views; written tensors keep their strides.
+"""Writes through views: reshaped, sliced, transposed, conjugated ones; written tensors keep their
+strides.
 
 In:   a write, while a graph is functionalized.
 Out:  the new value, laid out in memory as eager's is.
 
+    x[:3].add_(1)           ->   x1 = slice_scatter(x, add(slice(x, 0, 0, 3), 1), 0, 0, 3)
     x.t().add_(1)           ->   x1 = t(add(t(x), 1))
     x.index_copy_(...)      ->   x1 = index_copy(x, ...), copied into the strides of x
 """
@@ -12,9 +14,45 @@ import torch
 from ...hooks import extends
 from ...ir import same_layout
 from ...sizes.symbols import same_sizes, sizes
-from ..functionalize import LAZY_VIEWS, Functionalizer, Node, inverts, output_of
+from ..functionalize import LAZY_VIEWS, RENAMED, Functionalizer, Node, inverts, output_of
 
 aten = torch.ops.aten
+
+RENAMED |= {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.zero_.default: aten.zeros_like.default,
+    aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
+}
+
+
+@inverts(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+)
+def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source = view.args[0]
+    return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
+
+
+# views that select: the inverse scatters into the old value
+SCATTERS = {
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.select.int: aten.select_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+}
+
+
+@inverts(*SCATTERS)
+def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, *rest = view.args
+    arguments = (made.read(source), value, *rest)
+    return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
 
 
 @inverts(aten.t.default, aten.transpose.int)

@@ -1,9 +1,11 @@
-"""Is a lowered graph well formed?  Run between lowering and scheduling (`config.verify`, on by
-default).
+"""(coverage) Is a lowered graph well formed?  Run between lowering and scheduling
+(`config.verify`, on by default).
 
 In:   `ir.Graph`.  Out: nothing; `BadGraph` names the buffer and what is wrong with it.
 
     >>> verify_graph(graph)
+
+`DtypeHandler`, under which a loop body says the dtypes of its values, is the larger part of it.
 
 Rules: names are unique; every buffer that is read was made before; the operands of each op have one
 dtype, and a body stores its buffer's dtype; a load that no mask protects stays inside its buffer,
@@ -14,12 +16,15 @@ The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dt
 Left out: symbolic sizes (their bounds are not checked).
 """
 
+import itertools
 from collections.abc import Callable
 
 import sympy
+import torch
 
-from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
-from .ir import (
+from ..handlers import indirect_symbol, loop_indices, loops, run_body
+from ..hooks import VERIFIERS
+from ..ir import (
     BufferView,
     ComputedBuffer,
     ExternKernel,
@@ -31,10 +36,87 @@ from .ir import (
     buffer_views,
     extent,
 )
-from .ops import Dtype, set_handler
-from .sizes.ranges import bounds
+from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_handler
+from ..sizes.expressions import Size
+from ..sizes.ranges import bounds
 
 
+# --- dtypes ---------------------------------------------------------------------------------------
+INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+class DtypeError(AssertionError):
+    """A body mixes dtypes or stores the wrong one: a bug in a lowering."""
+
+
+def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
+    """`want`; DtypeError if one of the `given` dtypes is another."""
+    for dtype in given:
+        if dtype != want:
+            raise DtypeError(f"{what} of {want} is given {dtype}")
+    return want
+
+
+class DtypeHandler(OpsHandler):
+    """The value of each op is its dtype; operands of one op must agree."""
+
+    def __init__(self, dtype_of_buffer: Callable[[str], Dtype]) -> None:
+        self.dtype_of_buffer = dtype_of_buffer
+        self.count = itertools.count()
+
+    def load(self, name: str, index: sympy.Expr) -> Dtype:
+        return self.dtype_of_buffer(name)
+
+    def store(self, name: str, index: sympy.Expr, value: Dtype, mode: str | None = None) -> None:
+        expect(f"store to {name}", self.dtype_of_buffer(name), value)
+
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        expect(f"reduction {kind}", src_dtype, value)
+        return dtype
+
+    def scan(self, dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        return expect(f"scan {kind}", dtype, value)
+
+    def indirect_indexing(self, value: Dtype, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+        if value not in INDEX_DTYPES:
+            raise DtypeError(f"an index of dtype {value}")
+        return indirect_symbol(self.count)
+
+    def constant(self, value: float, dtype: Dtype) -> Dtype:
+        return dtype
+
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Dtype:
+        return dtype
+
+    def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
+        expect("to_dtype", src_dtype or x, x)
+        return dtype
+
+    def where(self, condition: Dtype, a: Dtype, b: Dtype) -> Dtype:
+        expect("where", torch.bool, condition)
+        return expect("where", a, b)
+
+    def masked(self, mask: Dtype, body: Callable[[], Dtype], other: float) -> Dtype:
+        expect("masked", torch.bool, mask)
+        return body()
+
+    def rand(self, seed: Dtype, offset: Dtype) -> Dtype:
+        return torch.float32
+
+
+def _dtype_rule(name: str) -> Callable[..., Dtype]:
+    def method(self: DtypeHandler, *args: Dtype) -> Dtype:
+        dtype = expect(name, *args)  # the others' must be the first one's
+        return torch.bool if name in TRUTHS else dtype
+
+    return method
+
+
+for _name in UNARY + BINARY + COMPARISON:
+    setattr(DtypeHandler, _name, _dtype_rule(_name))
+
+
+# --- graphs ---------------------------------------------------------------------------------------
 class BadGraph(AssertionError):
     """The loop IR breaks a rule."""
 
@@ -128,3 +210,6 @@ def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
             run_body(buffer, *loop_indices(data))
     except DtypeError as error:
         raise BadGraph(f"{buffer.name} ({', '.join(sorted(buffer.origins))}): {error}") from None
+
+
+VERIFIERS.append(verify_graph)

@@ -1,4 +1,5 @@
-"""What the loop IR means: it runs here with torch tensors, one element grid per loop nest.
+"""(coverage) What the loop IR means: it runs here with torch tensors, one element grid per loop
+nest.
 
 In:   `ir.Graph` and the real inputs.  Out: the outputs; mutated inputs have been written.  Slow and
       plain: this is the definition that every code generator is tested against.
@@ -23,11 +24,12 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from .handlers import loop_indices, loops, run_body
-from .ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
-from .ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
-from .runtime.program import in_layout
-from .sizes.expressions import FloorDiv, Mod, Size
+from ..handlers import loop_indices, loops, run_body
+from ..ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
+from ..lowerings.random import philox
+from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
+from ..runtime.program import in_layout
+from ..sizes.expressions import FloorDiv, Mod, Size
 
 
 # --- index expressions ----------------------------------------------------------------------------
@@ -77,23 +79,6 @@ NOT_AS_TORCH = {  # ops that are no torch function of the same name
 }
 SCATTER_MODES = dict(atomic_add="sum", atomic_mul="prod", atomic_max="amax", atomic_min="amin")
 SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
-WORD = 0xFFFFFFFF
-
-
-def philox(seed: Tensor, offset: Tensor) -> Tensor:
-    """Philox4x32-10: the first 32 random bits for each element of `offset` (int64), as int64;
-    seed: int64, broadcast."""
-    c0, c1 = offset & WORD, offset >> 32 & WORD
-    c2 = c3 = torch.zeros_like(offset)
-    k0, k1 = seed & WORD, seed >> 32 & WORD
-    for _ in range(10):
-        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
-        b = c2 * 0xCD9E8D57
-        c0, c1 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD
-        c2, c3 = (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
-        k0 = k0 + 0x9E3779B9 & WORD
-        k1 = k1 + 0xBB67AE85 & WORD
-    return c0
 
 
 class InterpreterHandler(OpsHandler):

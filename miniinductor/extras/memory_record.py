@@ -1,0 +1,65 @@
+"""(coverage) What the record says of memory: where each buffer lies, how long, and what that sums
+up to.
+
+In:   the memory plan, while it is made (memory.py).  Out: `record.memory_plan`, `memory_lives`,
+      `memory_steps`, `peak_live_bytes`, which `explain` draws.
+
+    >>> plan = RecordedPlanner(schedule, steps, main_device(graph), record).plan()
+    >>> record.memory_plan
+    [('buf3', 'new', 128)]
+"""
+
+import itertools
+
+import torch
+
+from ..hooks import extends
+from ..ir import ExternKernel, MultiOutput
+from ..kernels import KernelStep, Step
+from ..memory import MemoryPlan, MemoryPlanner, may_alias, storage_bytes
+from ..sizes.symbols import hint
+
+
+@extends(MemoryPlanner)
+class RecordedPlanner(MemoryPlanner):
+    def plan(self) -> MemoryPlan:
+        self.lives: list[tuple[str, int, int, int]] = []  # (buffer, bytes, first, last step)
+        made = super().plan()
+        self.record_lives()
+        return made
+
+    def note(self, name: str, position: int, place: str) -> None:
+        buffer = self.buffers[name]
+        is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
+        nbytes = hint(storage_bytes(buffer), 0)
+        if not is_extern or name in self.in_arena:
+            self.record.memory_plan.append((name, place, nbytes))
+        if nbytes and not (is_extern and may_alias(buffer)):
+            dies = self.last_use.get(self.root(name), position)
+            if name in self.pinned:
+                dies = len(self.steps) - 1
+            self.lives.append((name, nbytes, position, dies))
+
+    def record_lives(self) -> None:
+        """Write the lives down, and the most bytes that live at one step; bytes that one buffer
+        takes over from another belong to the new one from that step on."""
+        below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
+        at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
+        changes = [0] * (len(self.steps) + 1)  # of the live bytes, at each step
+        record = self.record
+        record.memory_lives = []
+        for name, nbytes, first, last in self.lives:
+            last = min(last, self.taken_over.get(name, last + 1) - 1)
+            record.memory_lives.append((name, at.get(name), nbytes, first, last))
+            changes[first] += nbytes
+            changes[last + 1] -= nbytes
+        record.peak_live_bytes = max(itertools.accumulate(changes))
+        record.memory_steps = [step_name(step) for step in self.steps]
+
+
+def step_name(step: Step) -> str:
+    """What a step is called in the record."""
+    if isinstance(step, KernelStep):
+        return step.name
+    op = getattr(step.buffer, "op", None)
+    return str(op).split(".")[-2] if isinstance(op, torch._ops.OpOverload) else step.buffer.name

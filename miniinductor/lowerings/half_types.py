@@ -1,0 +1,118 @@
+"""bfloat16 and float16 in C++: 16 bits in memory, floats while they are computed with.
+
+In:   the elements that a kernel reads and writes, and conversions.  Out: lines that convert.
+
+    const float tmp0 = mini::to_float(in0[x0]);
+    const float tmp1 = mini::round_bfloat16(tmp0 * 2.0f);       // an explicit conversion rounds
+    out0[x0] = mini::to_bfloat16(tmp1);
+
+A store need not convert what a conversion or a load has just made: the writer remembers of a
+rounded value the float that was rounded, and of a loaded one the element that it came from.
+# PyTorch: keeps low precision in vectors of its own (`at::vec`).
+"""
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+
+from ..codegen.common import Value
+from ..codegen.cpp import CppKernelWriter
+from ..codegen.cpp_expressions import TYPES, compute_type
+from ..runtime.build import PRELUDES
+
+HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+TYPES |= {dtype: (f"mini::{name}", "float") for dtype, name in HALVES.items()}
+PRELUDES.append(Path(__file__).with_name("half_types.h"))
+
+Writer: TypeAlias = Any  # a CppKernelWriter, with the fields that `decide` adds
+
+plain_decide = CppKernelWriter.decide
+plain_loaded = CppKernelWriter.loaded
+plain_store_element = CppKernelWriter.store_element
+plain_combined = CppKernelWriter.combined
+plain_to_dtype = CppKernelWriter.to_dtype
+
+
+def decide(self: Writer) -> None:
+    self.any_nan = may_read_nan(self)
+    # a rounded value -> the float that was rounded; a loaded one -> the element it came from
+    self.raw, self.copies = {}, {}
+    plain_decide(self)
+
+
+def may_read_nan(writer: Writer) -> bool:
+    """Does it read floats other than bfloat16?  Some of their NaNs are none any more when
+    rounding to bfloat16 cuts them off (see `rounded` in the prelude)."""
+    floats = (torch.float16, torch.float32, torch.float64)
+    made = {n.name for n in writer.plan.nodes}
+    return any(
+        access.name not in made and writer.buffers[access.name].layout.dtype in floats
+        for body in writer.plan.bodies.values()
+        for access in body.reads()
+    )
+
+
+def narrow(writer: Writer, dtype: torch.dtype) -> str:
+    """The rest of the name of a function of the prelude: bfloat16 of `mini::to_bfloat16`."""
+    is_plain = dtype is torch.bfloat16 and not writer.any_nan
+    return HALVES[dtype] + ("<false>" if is_plain else "")
+
+
+def loaded(self: Writer, name: str, index: sympy.Expr, element: str, inner: bool) -> Value:
+    dtype = self.buffers[name].layout.dtype
+    if dtype not in HALVES:
+        return plain_loaded(self, name, index, element, inner)
+    converted = self.ask("float_place", name, index, dtype, False)
+    if converted is not None:
+        value = self.temporary(converted, dtype, inner)
+        self.copies[value.text, dtype] = element
+        return value
+    element = self.ask("element", name, index, dtype, element) or element
+    value = self.temporary(f"mini::to_float({element})", dtype, inner)
+    if not self.overwritten and not self.is_tiled:
+        self.copies[value.text, dtype] = element
+    return value
+
+
+def store_element(self: Writer, name: str, index: sympy.Expr, target: str, value: Value) -> None:
+    dtype = self.buffers[name].layout.dtype
+    if dtype not in HALVES:
+        plain_store_element(self, name, index, target, value)
+        return
+    key = (value.text, dtype)
+    wide, copied = self.raw.get(key, value.text), self.copies.get(key)
+    text = copied or f"mini::to_{narrow(self, dtype)}({wide})"
+    converted = None if copied else self.ask("float_place", name, index, dtype, True)
+    if converted is not None:
+        target, text = converted, wide
+    self.scope.add(f"{target} = {text};")
+
+
+def combined(self: Writer, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
+    if dtype not in HALVES:
+        return plain_combined(self, mode, target, value, dtype)
+    text = plain_combined(self, mode, f"mini::to_float({target})", value, dtype)
+    return f"mini::to_{narrow(self, dtype)}({text})"
+
+
+def to_dtype(
+    self: Writer, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None
+) -> Value:
+    source = x.dtype
+    if dtype in HALVES and dtype != source:
+        wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
+        if source is torch.bool:
+            return Value(wide.text, dtype, x.inner)
+        text = f"mini::round_{narrow(self, dtype)}({wide})"
+        value = self.temporary(text, dtype, x.inner)
+        self.raw[value.text, dtype] = wide.text
+        return value
+    if source in HALVES and dtype is torch.float32:
+        return Value(x.text, dtype, x.inner, x.number)
+    return plain_to_dtype(self, x, dtype, src_dtype)
+
+
+for _method in (decide, loaded, store_element, combined, to_dtype):
+    setattr(CppKernelWriter, _method.__name__, _method)

@@ -1,0 +1,89 @@
+"""Calls that an op's rule must not lower: of dtypes, devices and numbers that no rule knows.
+
+In:   a call whose op has a lowering.  Out: NotLowered, with the reason: its eager kernel runs.
+
+    z * 2                       # of complex numbers
+    x + y.cpu()                 # of two devices
+    torch.add(int8, bool)       # of dtypes for which eager itself has no kernel: it raises
+
+What an eager kernel has made of such numbers may be seen through views, and be a result.
+Mirrors `fallback_node_due_to_unsupported_type` in torch/_inductor/lowering.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from ..autograd.functionalize import is_view
+from ..checks import may_raise
+from ..exceptions import CannotLower
+from ..fake_mode import EAGER
+from ..hooks import extends
+from ..ir import Buffer, BufferView, TensorBox, boxes_in, leaves_of
+from ..lowering.graph import GraphLowering
+from ..lowering.registry import Call, NotLowered, aten
+from ..sizes.expressions import Size
+
+# functions of sizes that kernels and wrappers can print
+KNOWN_FUNCTIONS = set(
+    "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
+) | {"Math_sqrt"}
+
+
+@extends(GraphLowering)
+class RefusingLowering(GraphLowering):
+    def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
+        self.check_arguments(call.node.target, args, kwargs)
+        result = super().by_rule(call, args, kwargs)
+        for box in boxes_in(result):
+            if not _is_known_or_seen(box):
+                raise NotLowered(unknown_numbers(box.dtype))
+        return result
+
+    def check_arguments(self, target: Any, args: Any, kwargs: Any) -> None:
+        """Raise NotLowered for arguments that no rule knows."""
+        fake_args, fake_kwargs = fx.map_arg(
+            (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
+        )
+        if refused := EAGER.refusal(target, fake_args, fake_kwargs):
+            raise NotLowered(f"eager has no kernel: {refused}")
+        results = leaves_of(torch.Tensor, self.current.meta["val"])
+        if may_raise(self.current) and _is_empty(self.current.meta["val"]):
+            raise NotLowered("only the kernel knows which positions of nothing it refuses")
+        numbers = leaves_of(sympy.Expr, (args, kwargs))
+        functions = {type(f).__name__ for n in numbers for f in n.atoms(sympy.Function)}
+        if functions - KNOWN_FUNCTIONS:
+            raise NotLowered("a number made of sizes in a way that kernels do not have")
+        boxes = boxes_in((args, kwargs))
+        if len({b.device for b in boxes if b.get_size()}) > 1:
+            raise NotLowered("tensors on several devices")
+        unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
+        if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
+            raise NotLowered(max(unknown))
+
+    def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
+        if numbers := unknown_numbers(box.dtype):
+            reason = "that would share memory with another tensor"
+            raise CannotLower(f"an output of {numbers} {reason}")
+        return super().copied(box, stride)
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
+
+
+def unknown_numbers(dtype: torch.dtype) -> str:
+    """The name of numbers that our kernels do not have, "" for those that they have."""
+    if dtype.is_complex:
+        return "complex numbers"
+    return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
+
+
+def _is_known_or_seen(box: TensorBox) -> bool:
+    """Numbers that our kernels do not have: an eager kernel makes them, and only views of its
+    result are possible."""
+    is_stored = not unknown_numbers(box.dtype) or isinstance(box.data, Buffer)
+    return is_stored or box._affine_view() is not None

@@ -1,0 +1,38 @@
+"""The order of loops where columns are reduced: the loads decide it, not the store.
+
+In:   a loop body (dependencies.py).  Out: its outer loops, sorted so that the loads run along
+      memory.
+
+    sum over r0 of x[64*r0 + x0]            # only an outer loop steps through memory one by one
+
+Without this file the store decides, and such a kernel may read memory in large steps.
+"""
+
+from ..dependencies import LoopBody, compare_strides, stride_of
+
+plain_stride_order = LoopBody.stride_order
+
+
+def stride_order(self: LoopBody, prefix: str) -> list[int]:
+    if prefix == "x" and len(self.outer) > 1 and reads_lie_along_outer(self):
+        return self.loops_by_stride(prefix, self.reads() + self.writes(), far_first)
+    return plain_stride_order(self, prefix)
+
+
+def reads_lie_along_outer(body: LoopBody) -> bool:
+    """Is it a reduction of columns: only outer loops step through memory one by one?"""
+    if not body.inner:
+        return False
+    along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)
+    along_outer = any(stride_of(a.index, x) == 1 for a in body.reads() for x in body.x)
+    return along_outer and not along_inner
+
+
+def far_first(a: int | None, b: int | None) -> int:
+    """As `compare_strides`; a stride that is no constant counts as larger than 1."""
+    if None in (a, b) and 1 in (a, b):
+        return -1 if a is None else 1
+    return compare_strides(a, b)
+
+
+setattr(LoopBody, "stride_order", stride_order)

@@ -1,0 +1,46 @@
+"""Elements that cross from one inner loop to a later one may lie where a result will be written.
+
+In:   a C++ kernel whose rows are too long for the stack (codegen/plan.py: `Crossings.stored`).
+Out:  `Crossings.guests`: a stored buffer -> the result whose memory it uses until then.
+
+    out0[r0] = exp(in0[r0] - max);          # a guest: the result is written over it
+    out0[r0] = out0[r0] / sum;
+
+Without this file such a buffer has memory of its own.
+"""
+
+from ..codegen.cpp import CppKernelWriter
+from ..ir import Scatter
+from ..nodes import Node
+
+plain_decide = CppKernelWriter.decide
+
+
+def decide(self: CppKernelWriter) -> None:
+    kept = frozenset(self.keep)
+    plain_decide(self)
+    guests = self.crossings.guests
+    for node in self.plan.nodes:
+        users = self.plan.later_loops(node) if node.name in self.crossings.stored else []
+        taken = {*self.overwritten, *guests.values()}
+        if len(users) == 1 and users[0].name in kept and users[0].name not in taken:
+            if may_be_guest(self, node, users[0]):
+                guests[node.name] = users[0].name
+
+
+def may_be_guest(writer: CppKernelWriter, node: Node, user: Node) -> bool:
+    """Is each element of `node` read just to store one of the same size, by `user`, in the same
+    place?  There the memory of the user's result serves both."""
+    plan, buffers = writer.plan, writer.buffers
+    has_scatter = any(isinstance(n.buffer.data, Scatter) for n in plan.nodes)
+    if user.is_reduction or has_scatter:
+        return False
+    if buffers[user.name].layout.dtype != buffers[node.name].layout.dtype:
+        return False
+    body = plan.bodies[user.name]
+    places = {access.index for access in body.writes()}
+    places |= {access.index for access in body.reads() if access.name == node.name}
+    return places == {plan.bodies[node.name].writes()[0].index}
+
+
+setattr(CppKernelWriter, "decide", decide)
