@@ -46,7 +46,8 @@ from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
 from ..sizes.symbols import Size, hint, sizes
 from ..sizes.symbols import size as as_size
-from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of, triton_type
+from .bounds import BoundedExpressions
+from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
 from .helpers import with_imports, with_wide_indices
 from .launch import Launch
 from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
@@ -132,7 +133,7 @@ class RowLoop:
         return None
 
 
-class TritonKernelWriter(TritonExpressions):
+class TritonKernelWriter(BoundedExpressions):
     """Plays the bodies of a group into Triton lines."""
 
     def __init__(
