@@ -27,6 +27,7 @@ def through_triton():
 
 def compiled(function, *args, **how):
     """(result, record of its graph)."""
+    minidynamo.reset()
     got = minidynamo.compile(function, fullgraph=True, **how)(*args)
     return got, minidynamo.records.frames[-1].backend_record
 
@@ -66,3 +67,44 @@ def test_integers_that_grow_beyond_32_bits_have_64():
     check(grows, torch.randn(1500))
     check(lambda x: (torch.arange(x.shape[0]) - 70).cumsum(0) + (torch.arange(70) > 2).sum(), torch.randn(70))
     check(lambda x: (torch.arange(300).to(torch.int8), torch.arange(70).max() + x), torch.randn(70))
+
+
+# --- reductions over few elements (gpu/short_reductions.py) ---------------------------------------
+def test_reductions_over_few_elements_are_written_out():
+    x = torch.randn(90, 5, 37)
+    x[3, 2, 1], x[4] = torch.nan, -0.0
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        for reduce in (torch.sum, torch.amax, torch.amin):
+            text = check(lambda v: reduce(v, 1) * 2, x.nan_to_num().to(dtype) * 9, kernels=1)  # noqa: B023
+            assert "RBLOCK" not in text
+    got, _ = compiled(lambda v: v.sum(1), x)
+    assert torch.equal(torch.signbit(got), torch.signbit(x.sum(1)))
+    check(lambda v: v.amax(1), x)
+    check(lambda v: v.unfold(2, 3, 1).sum(-1).amax(2), x, kernels=1)
+    index = torch.randint(90, (4096,))
+    check(lambda t, i: F.embedding(i.view(-1, 4), t).sum(1), torch.randn(90, 20), index, kernels=1)
+
+
+def test_what_reads_a_row_again_keeps_its_reduction():
+    x = torch.randn(2000, 5)
+    assert "RBLOCK" in check(lambda v: torch.softmax(v, 1), x, kernels=1)
+    assert "RBLOCK" in check(lambda v: v - v.mean(1, keepdim=True), x, kernels=1)
+
+
+# --- positions of extremes of long rows (gpu/arg_chunks.py) ---------------------------------------
+@pytest.mark.parametrize("shape", [(1, 300_001), (3, 70_000), (70_000, 3), (2, 300, 301)])
+def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
+    x = torch.randn(shape).round(decimals=1)
+    dim = 0 if shape[0] > shape[-1] else -1
+    flat = x.view(-1)
+    for change in (lambda: None, lambda: flat.index_fill_(0, torch.tensor([65_000, 8]), torch.nan)):
+        change()
+        for function in (torch.argmax, torch.argmin):
+            got, record = compiled(lambda v: function(v), x)  # noqa: B023
+            assert got == function(x) and len(record.kernels) >= 2
+            got, _ = compiled(lambda v: function(v, dim), x)  # noqa: B023
+            assert torch.equal(got, function(x, dim))
+    got, _ = compiled(lambda v: v.max(dim), x)
+    assert torch.equal(got[0].nan_to_num(99), x.max(dim)[0].nan_to_num(99))
+    flat.fill_(-torch.inf)
+    assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
