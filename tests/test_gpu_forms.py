@@ -108,3 +108,46 @@ def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     assert torch.equal(got[0].nan_to_num(99), x.max(dim)[0].nan_to_num(99))
     flat.fill_(-torch.inf)
     assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
+
+
+# --- variances of parts (lowerings/statistics.py), values of rows (gpu/row_values.py) -------------
+STATISTICS = {  # shape, memory format, dimensions
+    "planes": ((40, 12, 19, 21), False, (0, 2, 3)),
+    "channels last": ((32, 24, 16, 14), True, (0, 2, 3)),
+    "channels last, an image": ((8, 40, 32, 32), True, (2, 3)),
+    "rows": ((3, 65_536), False, (1,)),
+    "all": ((3, 65_536), False, None),
+    "columns": ((8192, 24), False, (0,)),
+    "odd": ((8191, 24), False, (0,)),
+    "one of three": ((1024, 6, 70), False, (0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_variances_are_put_together_of_parts(name):
+    shape, last, dims = STATISTICS[name]
+    x = torch.randn(shape) * 2 + 7
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for dtype in (torch.float32, torch.bfloat16):
+        for correction in (1, 0):
+            y = x.to(dtype)
+            how = {"correction": correction, "keepdim": correction == 0}
+            got, _ = compiled(lambda v: torch.var_mean(v, dims, **how), y)  # noqa: B023
+            exact = torch.var_mean(y.double(), dims, **how)
+            for a, b in zip(got, exact):
+                assert a.shape == b.shape and a.dtype == dtype
+                rtol = 1e-5 if dtype == torch.float32 else 2**-8
+                torch.testing.assert_close(a.double(), b, rtol=rtol, atol=1e-6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_batch_norm_divides_once_for_each_channel(last):
+    x = torch.randn(64, 12, 19, 21)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    text = check(lambda v: torch.relu(F.batch_norm(v, None, None, training=True)), x, rtol=1e-4)
+    whole = text.split("@triton.jit")[-1]
+    assert "div_rn" not in whole and "tl.rsqrt" not in whole
+    check(lambda v, w: F.group_norm(v, 3, w, w), x, torch.randn(12), rtol=1e-4, atol=1e-4)
+    check(lambda v: F.instance_norm(v), x, rtol=1e-4, atol=1e-4)

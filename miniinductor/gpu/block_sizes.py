@@ -23,6 +23,7 @@ PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
 # of a thread: more numbers read at once go to slow memory, and take seconds to compile
 REGISTERS = 256
+FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
 
@@ -161,7 +162,10 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 
 def looped_columns(x: int, r: int, tiles: int) -> list[Config]:
     x_most, r_most = power_of_2(x), power_of_2(r)
-    return [
+    few = []
+    if x < PROCESSORS * FEW_COLUMNS:  # the last of chunks: more programs, and longer steps
+        few = [looped_config(8, 1, x=min(8, x_most), r=min(512, r_most))]
+    return few + [
         looped_config(warps, stages, x=min(a, x_most), r=min(b, r_most))
         for a, b, warps, stages in (COLUMNS_OF_ONE_TILE if tiles == 1 else COLUMNS)
         if a * b // (32 * warps) * tiles <= REGISTERS or (a, b) == (32, 32)

@@ -97,6 +97,9 @@ class Accumulator:
         self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
         self.row_mask = writer.plan.axes[1].mask
+        row = writer.plan.axes[1].numel
+        is_narrow = isinstance(row, int) and row < LARGEST_INT32
+        self.index_type = "tl.int32" if is_narrow else "tl.int64"  # of positions in a row
         # a value that is the lowest number already beyond the end of a row needs no mask
         self.is_masked = bool(self.row_mask) and (kind != "max" or value.text not in writer.padded)
         self.name = writer.outside.fresh("acc")
@@ -116,7 +119,7 @@ class Accumulator:
     def declaration(self) -> Line:
         full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
         if self.has_index:
-            full += f", tl.full({self.shape}, {LARGEST_INT32}, tl.int64)"
+            full += f", tl.full({self.shape}, {LARGEST_INT32}, {self.index_type})"
         if self.online is not None:
             full = per_group(full)
         return Line(f"{self.names} = {full}", origin=self.origin)
@@ -140,7 +143,7 @@ class Accumulator:
         """Value (and index), with what lies beyond the end of the row made neutral."""
         terms = [(self.writer.spread(self.value), self.start)]
         if self.has_index:
-            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to(tl.int64)"
+            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to({self.index_type})"
             terms.append((index, str(LARGEST_INT32)))
         if self.is_masked:
             return ", ".join([f"tl.where({self.row_mask}, {a}, {b})" for a, b in terms])
@@ -156,6 +159,8 @@ class Accumulator:
 
     def column(self, tile: str, reads: frozenset[str]) -> Tile:
         text = self.reducer.column.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
+        if self.has_index:
+            text += ".to(tl.int64)"
         if self.kind == "any":
             text = f"{text} != 0"
         elif not self.has_index:

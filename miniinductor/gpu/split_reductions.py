@@ -93,7 +93,7 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        return min(PROGRAMS * 2 // -(-outputs // 128), elements // LEAST_ROWS)
+        return min(PROGRAMS // -(-outputs // 64), elements // LEAST_ROWS)
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
 

@@ -31,7 +31,9 @@ from .helpers import helpers_of
 from .printing import index_text
 from .tiles import Axes, Line, noted
 
-LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
+# a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
+# tile of it would fill a processor, which then waits for memory and computes by turns
+LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
@@ -130,7 +132,11 @@ def plan_tiles(
         columns = runs_along_x(bodies, *axes)
         row = MANY if any_row else hint(axes[1].numel, MANY)
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
-        kind = "looped" if online or row > persistent_limit(columns) else "persistent"
+        scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
+        longest = persistent_limit(columns)
+        if not again and not scans:
+            longest = min(LONG_ROW, longest)
+        kind = "looped" if online or row > longest else "persistent"
     return tile_plan(
         loops,
         kind=kind,

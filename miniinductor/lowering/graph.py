@@ -28,6 +28,7 @@ from ..devices import recomputes
 from ..exceptions import CannotLower
 from ..fake_mode import EAGER
 from ..handlers import loop_variables
+from ..hooks import extended
 from ..ir import (
     Buffer,
     BufferView,
@@ -297,7 +298,7 @@ def lower_graph(
     line.
     """
     coverage.load()
-    lowering = GraphLowering(gm, record)
+    lowering = extended(GraphLowering)(gm, record)
     graph = lowering.lowered
     with building(graph):
         outputs, mutations = lowering.run()

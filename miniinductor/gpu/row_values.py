@@ -1,0 +1,103 @@
+"""What is computed of a reduction's result, once for each row, is stored where rows are read.
+
+In:   the value of an FX node, as it is lowered.  Out: the same value, stored if it is made of
+      reductions' results by operations that cost much, and what reads it has far more elements.
+
+    rstd = rsqrt(variance / n + eps), [1, 96, 1, 1];  (x - mean) * rstd, [64, 96, 37, 41]
+
+Not stored it would be computed for each of nine million elements.  It costs no kernel: the one
+that reduces goes on with it.  PyTorch: computes it again for each element.
+"""
+
+import math
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from ..autograd.functionalize import is_view
+from ..devices import recomputes
+from ..dependencies import int_or_none, loop_variables
+from ..hooks import extends
+from ..ir import ComputedBuffer, Pointwise, Reduction, TensorBox
+from ..lowering.graph import GraphLowering, _Cost
+from ..ops import set_handler
+from ..sizes.symbols import is_dense
+
+aten = torch.ops.aten
+OFTEN = 16  # elements that read one value
+COSTLY = {  # packets: a division is ten instructions, the others more
+    *(aten.div, aten.rsqrt, aten.sqrt, aten.reciprocal, aten.log, aten.exp, aten.mean, aten.pow),
+    *(aten.var_mean, aten.var, aten.log1p, aten.sigmoid, aten.tanh),
+}
+
+
+class Names(_Cost):
+    """The buffers that a value reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def load(self, name: str, index: sympy.Expr) -> bool:
+        self.names.add(name)
+        return super().load(name, index)
+
+
+@extends(GraphLowering)
+class RowValues(GraphLowering):
+    """Stores such values."""
+
+    def finish_value(self, box: TensorBox, node: fx.Node) -> None:
+        super().finish_value(box, node)
+        base = box.base
+        if not isinstance(base.data, Pointwise) or not recomputes(box.device):
+            return
+        if is_costly(node) and self.is_of_rows(base) and reads_often(node):
+            fake = base.fake
+            is_known = isinstance(fake, torch.Tensor) and is_dense(fake)
+            base.realize(tuple(fake.stride()) if is_known else None)
+
+    def is_of_rows(self, box: TensorBox) -> bool:
+        """Does it read reductions' results alone, as many as it has elements, and numbers?"""
+        counter = Names()
+        with set_handler(counter):
+            box.make_loader()(loop_variables("i", len(box.get_size())))
+        made = [self.lowered.buffers[name] for name in counter.names]
+        reduced = [
+            b for b in made if isinstance(b, ComputedBuffer) and isinstance(b.data, Reduction)
+        ]
+        count = int_or_none(sympy.prod(box.get_size()))
+        return bool(reduced) and all(int_or_none(b.layout.numel) == count for b in reduced)
+
+
+def is_costly(node: fx.Node) -> bool:
+    """Is the value made by an operation that costs much, or one of several such results?"""
+    made: Any = node
+    if node.op == "call_function" and node.target.__name__ == "getitem":  # type: ignore[union-attr]
+        made = node.args[0]
+    return getattr(made.target, "overloadpacket", None) in COSTLY
+
+
+def reads_often(node: fx.Node) -> bool:
+    """Does a node read it that has many times its elements?"""
+    count = elements(node)
+    for user in node.users:
+        if user.op != "call_function" or elements(user) is None or count is None:
+            continue
+        if elements(user) >= OFTEN * count or is_view(user.target) and reads_often_as(user, count):
+            return True
+    return False
+
+
+def reads_often_as(node: fx.Node, count: int) -> bool:
+    """The same of what reads this view of `count` elements."""
+    return any((elements(user) or 0) >= OFTEN * count for user in node.users)
+
+
+def elements(node: fx.Node) -> int | None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or any(type(n) is not int for n in value.shape):
+        return None
+    return math.prod(value.shape)
