@@ -18,7 +18,7 @@ from torch import fx
 
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
-from ..dependencies import int_or_none, loop_variables
+from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import ComputedBuffer, Pointwise, Reduction, TensorBox
 from ..lowering.graph import GraphLowering, _Cost
@@ -69,7 +69,17 @@ class RowValues(GraphLowering):
             b for b in made if isinstance(b, ComputedBuffer) and isinstance(b.data, Reduction)
         ]
         count = int_or_none(sympy.prod(box.get_size()))
-        return bool(reduced) and all(int_or_none(b.layout.numel) == count for b in reduced)
+        same = all(int_or_none(b.layout.numel) == count for b in reduced)
+        return bool(reduced) and same and all(map(runs_in_order, reduced))
+
+
+def runs_in_order(buffer: ComputedBuffer) -> bool:
+    """Do its loops run through its own memory in order?  A kernel that continues with it does."""
+    body = trace(buffer).simplify_loops()
+    [access] = body.writes()
+    steps = [int_or_none(stride_of(access.index, v)) for v in loop_variables("x", len(body.outer))]
+    known = [step for step in steps if step is not None]
+    return len(known) == len(steps) and known == sorted(known, reverse=True)
 
 
 def is_costly(node: fx.Node) -> bool:
