@@ -15,6 +15,7 @@ because each entry is compiled: for 160 kernels of seven training steps on an H1
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ class Config:
     blocks: tuple[tuple[str, int], ...]  # ((name, size), ...)
     num_warps: int
     num_stages: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Of a tile."""
+        return math.prod(n for name, n in self.blocks if name.endswith("BLOCK"))
 
     def block(self, axis: str) -> int:
         return dict(self.blocks)[axis.upper() + "BLOCK"]
@@ -154,7 +160,11 @@ def persistent_rows(x: int, r: int) -> list[Config]:
         found += [config_of(w, x=rows, r=block) for w in others if elements <= w * 32 * 64]
         if x > rows and block <= 4096:
             found.append(config_of(max(4, warps), x=2 * rows, r=block))
-    elif rows > 1:
+    elif rows == 1:  # of 513 to 1024 elements
+        found.append(config_of(4, x=1, r=block))
+        if x >= 4:
+            found.append(config_of(4, x=4, r=block))  # a warp for each row
+    else:
         found.append(config_of(warps, x=rows // 2, r=block))
         found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
     return found

@@ -50,7 +50,7 @@ from .bounds import BoundedExpressions
 from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
 from .helpers import with_imports, with_wide_indices
 from .launch import Launch
-from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
+from .reductions import Accumulator, OnlineSum, as_narrow, pending, scan_of
 from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
 from .tiles import (
     NO_AXES,
@@ -439,7 +439,7 @@ class TritonKernelWriter(BoundedExpressions):
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
         if not self.plan.is_inner[self.node]:  # one element
             return value
-        rule, value, axes = SCANS[kind], self.solid(value), self.plan.all_axes(True)
+        rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes(True)
         reads = reads_of(value) | rule.helpers
         whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
         if self.plan.kind == "persistent":

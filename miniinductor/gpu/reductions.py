@@ -70,6 +70,18 @@ SCANS = {
 }
 
 
+def scan_of(kind: str, dtype: torch.dtype) -> Scan:
+    """How running values of this dtype are written."""
+    if kind not in ("max", "min"):
+        return SCANS[kind]
+    helper = {"max": "larger", "min": "smaller"}[kind]
+    if not dtype.is_floating_point:
+        helper = f"integer_{kind}imum"
+    whole = f"tl.associative_scan({{}}, 1, {helper})"
+    start = literal(neutral(kind, dtype), dtype)
+    return Scan(start, f"{helper}({{}}, {{}})", whole, frozenset({helper}))
+
+
 def as_narrow(text: str, dtype: torch.dtype) -> str:
     """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4

@@ -36,7 +36,9 @@ from .tile_plan import reads_along
 PROGRAMS = 132 * 8  # enough work for every processor
 # with so many rows, one program each keeps reductions that need one another in one kernel
 ENOUGH_ROWS = 64
+STEP = 32  # rows of a tile of columns
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
+MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
@@ -69,7 +71,7 @@ def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Ha
     if chunks < 2:
         return None
     if isinstance(count, int):
-        chunks = nearest_divisor(count, chunks)
+        chunks = whole_chunks(count, chunks, columns)
     chunk = size(FloorDiv(count + chunks - 1, chunks))
     if isinstance(count, int):
         chunks = -(-count // chunk)
@@ -93,9 +95,21 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        return min(PROGRAMS // -(-outputs // 64), elements // LEAST_ROWS)
+        if outputs >= PROGRAMS * 16 and elements < LEAST_ROWS * 4:
+            return 0  # short columns, and enough of them
+        return min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+
+
+def whole_chunks(count: int, wanted: int, columns: bool) -> int:
+    """About so many chunks of whole tiles, where there is such a number: columns are reduced 32
+    rows at a time."""
+    if columns and count % STEP == 0 and wanted > 1:
+        found = nearest_divisor(count // STEP, wanted)
+        if (count // STEP) % found == 0:
+            return found
+    return nearest_divisor(count, wanted)
 
 
 def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:

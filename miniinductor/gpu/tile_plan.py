@@ -217,7 +217,8 @@ def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
 def blocks_to_try(
     kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool, any_row: bool
 ) -> list[Config]:
-    """Block sizes; only those that divide the sizes, if there are some: they need no masks."""
+    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
+    they need no masks."""
     along_row = {v for axis in axes if axis.name == "r" for v, _ in axis.loops}
     reads = {(a.name, a.index) for body in bodies for a in body.reads()}
     tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
@@ -225,8 +226,9 @@ def blocks_to_try(
     if any_row:
         hints["r"] = 2 * LONG_ROW
     configs = block_configs(kind, hints, columns, len(tiles))
-    free = [c for c in configs if all(divides(c, axis, kind) for axis in axes)]
-    return free or configs
+    least = configs[0].elements // 2
+    large = [c for c in configs if c.elements >= least]
+    return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:

@@ -31,6 +31,7 @@ ROW = 32768  # elements that one program holds
 PART = 4096  # elements that a part should have at least, where parts are rows
 PROGRAMS = 132 * 8
 COLUMNS = 64  # that one program works on
+STEP = 32  # rows that a program reads at once there
 LEAST_ROWS = 32  # of a part, where memory runs along the outputs
 
 
@@ -88,8 +89,11 @@ def parts_of(x: Tensor, dim: Any) -> tuple[list[int], list[int], int] | None:
     if columns < 8 or length < 2 * LEAST_ROWS:
         return None
     around = x.numel() // (columns * length)  # blocks of columns * length
-    wanted = min(PROGRAMS // max(1, around * columns // COLUMNS), length // LEAST_ROWS)
-    cuts = divisor_near(length, wanted) if wanted > 1 else 1
+    wanted = min(PROGRAMS * COLUMNS // (around * columns), length // LEAST_ROWS)
+    tiles = length // STEP if length % STEP == 0 else length
+    cuts = divisor_near(tiles, wanted)
+    if cuts == 1:
+        cuts = divisor_near(length, wanted)
     return (dims, inner, cuts) if cuts > 1 or count > length else None
 
 
