@@ -176,3 +176,34 @@ def test_running_extremes_and_their_places(dtype):
                 torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
             assert not record.fallbacks
     check(lambda v: v.cummax(1)[0] * 2, torch.randn(3, 40_000).to(dtype), kernels=2)
+
+
+def test_a_transposed_copy_that_is_reduced_is_stored():
+    x = torch.randn(64, 8, 24, 30).contiguous(memory_format=torch.channels_last)
+    text = check(lambda v: F.group_norm(v.contiguous(), 4), x, rtol=1e-4, atol=1e-4, kernels=2)
+    assert "YBLOCK" in text
+
+
+def test_a_reduction_of_everything_is_made_with_the_rows_it_depends_on():
+    a, b = torch.randn(2, 700, 60)
+
+    def divergence(x, y):
+        return F.kl_div(F.log_softmax(x, -1), F.log_softmax(y, -1), reduction="sum", log_target=True)
+
+    check(divergence, a, b, rtol=1e-4, atol=1e-2, kernels=2)
+    check(lambda x: (x - x.amax(1, keepdim=True)).exp().mean(), a, rtol=1e-4, kernels=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+def test_bilinear_resampling_is_one_kernel(last, dtype):
+    x = torch.randn(2, 20, 11, 9)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for how in ({"scale_factor": 2.0}, {"size": (48, 13)}, {"size": (7, 1), "align_corners": True}):
+        got, record = compiled(lambda v: F.interpolate(v, mode="bilinear", **how) * 2, x.to(dtype))  # noqa: B023
+        exact = F.interpolate(x.to(dtype).double(), mode="bilinear", **how) * 2
+        rtol = 1e-5 if dtype == torch.float32 else 2**-6
+        torch.testing.assert_close(got.double(), exact, rtol=rtol, atol=rtol)
+        assert got.is_contiguous() != last or got.shape[-1] == 1
+        assert len(record.kernels) == 1

@@ -1,7 +1,8 @@
 """What is computed of a reduction's result, once for each row, is stored where rows are read.
 
 In:   the value of an FX node, as it is lowered.  Out: the same value, stored if it is made of
-      reductions' results by operations that cost much, and what reads it has far more elements.
+      reductions' results by operations that cost much, and what reads it has far more elements; so
+      is a transposed copy that is reduced and read again.
 
     rstd = rsqrt(variance / n + eps), [1, 96, 1, 1];  (x - mean) * rstd, [64, 96, 37, 41]
 
@@ -27,10 +28,9 @@ from ..sizes.symbols import is_dense
 
 aten = torch.ops.aten
 OFTEN = 16  # elements that read one value
-COSTLY = {  # packets: a division is ten instructions, the others more
-    *(aten.div, aten.rsqrt, aten.sqrt, aten.reciprocal, aten.log, aten.exp, aten.mean, aten.pow),
-    *(aten.var_mean, aten.var, aten.log1p, aten.sigmoid, aten.tanh),
-}
+COSTLY = ("truediv", "reciprocal", "rsqrt", "sqrt", "exp", "log", "log1p", "tanh", "sigmoid", "pow")
+REDUCE = {aten.var_mean, aten.var, aten.sum, aten.mean, aten.amax, aten.amin}
+LEAST = 1 << 17  # elements of a copy that is worth a kernel
 
 
 class Names(_Cost):
@@ -39,10 +39,25 @@ class Names(_Cost):
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
+        self.is_costly = False
 
     def load(self, name: str, index: sympy.Expr) -> bool:
         self.names.add(name)
         return super().load(name, index)
+
+
+def _note(name: str) -> Any:
+    counted = getattr(_Cost, name)
+
+    def method(self: Names, *args: Any, **kwargs: Any) -> bool:
+        self.is_costly = True
+        return counted(self, *args, **kwargs)
+
+    return method
+
+
+for _name in COSTLY:
+    setattr(Names, _name, _note(_name))
 
 
 @extends(GraphLowering)
@@ -54,16 +69,22 @@ class RowValues(GraphLowering):
         base = box.base
         if not isinstance(base.data, Pointwise) or not recomputes(box.device):
             return
-        if is_costly(node) and self.is_of_rows(base) and reads_often(node):
+        is_copy = is_transposed_twice_read(node)
+        if is_copy or reads_often(node) and self.is_of_rows(base):
             fake = base.fake
             is_known = isinstance(fake, torch.Tensor) and is_dense(fake)
             base.realize(tuple(fake.stride()) if is_known else None)
+            if is_copy:
+                self.lowered.apart.add(base.data.name)  # the reduction does not make it itself
 
     def is_of_rows(self, box: TensorBox) -> bool:
-        """Does it read reductions' results alone, as many as it has elements, and numbers?"""
+        """Does it read reductions' results alone, as many as it has elements, and numbers, and
+        compute with them what costs much?"""
         counter = Names()
         with set_handler(counter):
             box.make_loader()(loop_variables("i", len(box.get_size())))
+        if not counter.is_costly:
+            return False
         made = [self.lowered.buffers[name] for name in counter.names]
         reduced = [
             b for b in made if isinstance(b, ComputedBuffer) and isinstance(b.data, Reduction)
@@ -82,14 +103,6 @@ def runs_in_order(buffer: ComputedBuffer) -> bool:
     return len(known) == len(steps) and known == sorted(known, reverse=True)
 
 
-def is_costly(node: fx.Node) -> bool:
-    """Is the value made by an operation that costs much, or one of several such results?"""
-    made: Any = node
-    if node.op == "call_function" and node.target.__name__ == "getitem":  # type: ignore[union-attr]
-        made = node.args[0]
-    return getattr(made.target, "overloadpacket", None) in COSTLY
-
-
 def reads_often(node: fx.Node) -> bool:
     """Does a node read it that has many times its elements?"""
     count = elements(node)
@@ -104,6 +117,31 @@ def reads_often(node: fx.Node) -> bool:
 def reads_often_as(node: fx.Node, count: int) -> bool:
     """The same of what reads this view of `count` elements."""
     return any((elements(user) or 0) >= OFTEN * count for user in node.users)
+
+
+def is_transposed_twice_read(node: fx.Node) -> bool:
+    """Is it a copy in another order of memory that is reduced, and read besides?  (F.group_norm
+    makes one of a channels-last image.)  Not stored, each reading would skip from line to line."""
+    if node.target is not aten.clone.default or (elements(node) or 0) < LEAST:
+        return False
+    given, value = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    steps = [(a, b) for a, b, n in zip(given.stride(), value.stride(), value.shape) if n != 1]
+    if not all(type(a) is int for a, _ in steps) or not value.is_contiguous():
+        return False
+    is_other = steps[-1][0] != 1 and any(a == 1 for a, _ in steps)
+    readers = [getattr(reader.target, "overloadpacket", None) for reader in readers_of(node)]
+    return is_other and len(readers) > 1 and not REDUCE.isdisjoint(readers)
+
+
+def readers_of(node: fx.Node) -> list[fx.Node]:
+    """What reads its elements, perhaps through views and conversions."""
+    found = []
+    for user in node.users:
+        through = user.op == "call_function" and (
+            is_view(user.target) or user.target is aten._to_copy.default
+        )
+        found += readers_of(user) if through else [user]
+    return found
 
 
 def elements(node: fx.Node) -> int | None:

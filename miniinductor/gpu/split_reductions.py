@@ -42,6 +42,8 @@ MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+PLAIN = {"load", "reduction", "store"}  # what a sum of stored numbers does
+MOST_OF_ROW = 8192  # elements of a row that is reduced, and read again as a part
 Halves: TypeAlias = tuple[ComputedBuffer, ComputedBuffer]
 
 
@@ -51,7 +53,8 @@ def split_reductions(graph: Graph, record: CompileRecord) -> None:
     for buffer in graph.operations:
         parts = None
         if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
-            parts = in_chunks(buffer, graph, record) or elements_apart(buffer, graph, record)
+            parts = in_rows(buffer, graph, record) or in_chunks(buffer, graph, record)
+            parts = parts or elements_apart(buffer, graph, record)
         if parts is not None:
             graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
@@ -127,12 +130,48 @@ def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:
     return any(access.name in maxima for access in trace(buffer).reads())
 
 
-def chunked(buffer: ComputedBuffer, place: int, chunks: int, chunk: Size, count: Size) -> Halves:
+def in_rows(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[Buffer] | None:
+    """[partial, final] where a reduction of everything reads what rows were reduced to: a part for
+    each of those rows, which the same kernel makes; else None."""
+    data = buffer.data
+    sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
+    if None in sizes or data.kind.startswith("arg") or not data.reduction_ranges:
+        return None
+    outputs, width = math.prod(data.ranges), int(data.reduction_ranges[-1])
+    count = math.prod(int(n) for n in data.reduction_ranges)
+    rows = count // max(1, width)
+    if outputs != 1 or not 1 < width <= MOST_OF_ROW or rows < PROCESSORS:
+        return None
+    made = [graph.buffers.get(access.name) for access in trace(buffer).reads()]
+    if not any(reduces_rows(one, rows, width) for one in made):
+        return None
+    first, second = chunked(buffer, len(data.ranges), rows, width, count, "rows")
+    graph.buffers.update({first.name: first, second.name: second})
+    record.notes.append(f"{buffer.name}: reduced where the rows are that it depends on")
+    return [first, *(in_chunks(second, graph, record) or [second])]
+
+
+def reduces_rows(buffer: Buffer | None, rows: int, width: int) -> bool:
+    data = getattr(buffer, "data", None)
+    if not isinstance(data, Reduction) or buffer is None:
+        return False
+    elements = int_or_none(math.prod(size(n) for n in data.reduction_ranges))
+    return elements == width and int_or_none(buffer.layout.numel) == rows
+
+
+def chunked(
+    buffer: ComputedBuffer,
+    place: int,
+    chunks: int,
+    chunk: Size,
+    count: Size,
+    suffix: str = "chunks",
+) -> Halves:
     """place: of the chunks, among the outputs' dimensions; chunk: elements of one."""
     data = buffer.data
     ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
     all_ranges = [*ranges[:place], chunks, *ranges[place:]]
-    name = f"{buffer.name}_chunks"
+    name = f"{buffer.name}_{suffix}"
     layout = Layout(data.device, data.dtype, tuple(all_ranges), contiguous_strides(all_ranges))
 
     def partial(index: list, rindex: list) -> object:
@@ -173,7 +212,9 @@ def elements_apart(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) 
         for name, made in graph.buffers.items()
         if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count
     }
-    if not rows & {access.name for access in trace(buffer).reads()}:
+    body = trace(buffer)
+    is_read_alone = {instruction.op for instruction in body.walk()} <= PLAIN
+    if is_read_alone or not rows & {access.name for access in body.reads()}:
         return None
     name = f"{buffer.name}_elements"
     layout = Layout(data.device, data.src_dtype, tuple(sizes), contiguous_strides(sizes))

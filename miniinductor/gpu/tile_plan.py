@@ -26,7 +26,7 @@ from ..sizes.expressions import Mod
 from ..sizes.ranges import opened
 from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
-from .block_sizes import Config, block_configs, persistent_limit
+from .block_sizes import PROCESSORS, Config, block_configs, persistent_limit
 from .helpers import helpers_of
 from .printing import index_text
 from .tiles import Axes, Line, noted
@@ -134,7 +134,7 @@ def plan_tiles(
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
         longest = persistent_limit(columns)
-        if not again and not scans:
+        if not again and not scans and hint(axes[0].numel, MANY) >= PROCESSORS:
             longest = min(LONG_ROW, longest)
         kind = "looped" if online or row > longest else "persistent"
     return tile_plan(
