@@ -54,7 +54,9 @@ def test_positions_of_resampling_are_neither_checked_nor_wide(size, align):
 def test_a_position_that_may_be_out_of_range_is_checked():
     x = torch.randn(11, 9)
 
-    text = check(lambda v: v[(torch.arange(12, dtype=torch.float32) * 0.9 - 2.5).to(torch.int64)], x)  # negative ones wrap
+    text = check(
+        lambda v: v[(torch.arange(12, dtype=torch.float32) * 0.9 - 2.5).to(torch.int64)], x
+    )  # negative ones wrap
     assert "device_assert" in text and "int64" not in text
 
 
@@ -62,10 +64,19 @@ def test_integers_that_grow_beyond_32_bits_have_64():
     def grows(x):
         i = torch.arange(x.shape[0])
         j = i * 3_000_000 + 7
-        return i + x, j * j, j // 5 - (j % 3), torch.where(i > 3, i, j * 1000), (i.double() / 3).long()
+        return (
+            i + x,
+            j * j,
+            j // 5 - (j % 3),
+            torch.where(i > 3, i, j * 1000),
+            (i.double() / 3).long(),
+        )
 
     check(grows, torch.randn(1500))
-    check(lambda x: (torch.arange(x.shape[0]) - 70).cumsum(0) + (torch.arange(70) > 2).sum(), torch.randn(70))
+    check(
+        lambda x: (torch.arange(x.shape[0]) - 70).cumsum(0) + (torch.arange(70) > 2).sum(),
+        torch.randn(70),
+    )
     check(lambda x: (torch.arange(300).to(torch.int8), torch.arange(70).max() + x), torch.randn(70))
 
 
@@ -188,7 +199,9 @@ def test_a_reduction_of_everything_is_made_with_the_rows_it_depends_on():
     a, b = torch.randn(2, 700, 60)
 
     def divergence(x, y):
-        return F.kl_div(F.log_softmax(x, -1), F.log_softmax(y, -1), reduction="sum", log_target=True)
+        return F.kl_div(
+            F.log_softmax(x, -1), F.log_softmax(y, -1), reduction="sum", log_target=True
+        )
 
     check(divergence, a, b, rtol=1e-4, atol=1e-2, kernels=2)
     check(lambda x: (x - x.amax(1, keepdim=True)).exp().mean(), a, rtol=1e-4, kernels=2)

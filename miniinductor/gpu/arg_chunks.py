@@ -20,13 +20,7 @@ from ..ir import ComputedBuffer, Graph, Index, Layout, Pointwise, Reduction, con
 from ..ops import Value, ops
 from ..records import CompileRecord
 from ..sizes.symbols import nearest_divisor
-from .split_reductions import (
-    LEAST_ELEMENTS,
-    neutral,
-    runs_along_outputs,
-    unflatten,
-    wanted_chunks,
-)
+from .split_reductions import LEAST_ELEMENTS, neutral, runs_along_outputs, unflatten, wanted_chunks
 
 
 def split_arg_reductions(graph: Graph, record: CompileRecord) -> None:

@@ -60,7 +60,11 @@ RESULTS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
 }
-MONOTONE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
+MONOTONE: dict[str, Callable[[float], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+}
 
 
 def bounds_of(value: object) -> Bounds | None:
@@ -148,19 +152,19 @@ class BoundedExpressions(TritonExpressions):
         return self.bounded(super().unary(op, x.bare), found, x.dtype)
 
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
-        limits = bounds_of(a), bounds_of(b)
-        if limits[0] is None or limits[1] is None:
+        first, second = bounds_of(a), bounds_of(b)
+        if first is None or second is None:
             return super().binary(op, a, b)
         dtype = a.dtype if isinstance(a, Tile) else b.dtype
         alike = all(isinstance(x, (int, float)) or x.dtype == dtype for x in (a, b))
-        if not alike or not (dtype.is_floating_point or fits(limits[0]) and fits(limits[1])):
+        if not alike or not (dtype.is_floating_point or fits(first) and fits(second)):
             return super().binary(op, a, b)
         bare = [self.bare_operand(x, dtype) for x in (a, b)]
         if op in COMPARISON:
             return super().binary(op, *bare)
         if op not in RESULTS:
             return super().binary(op, a, b)
-        found = RESULTS[op](*limits)
+        found = RESULTS[op](first, second)
         if not dtype.is_floating_point and not fits(found):
             return super().binary(op, a, b)
         return self.bounded(super().binary(op, *bare), found, dtype)

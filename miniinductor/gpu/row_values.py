@@ -11,7 +11,7 @@ that reduces goes on with it.  PyTorch: computes it again for each element.
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -21,7 +21,7 @@ from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
-from ..ir import ComputedBuffer, Pointwise, Reduction, TensorBox
+from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
 from ..lowering.graph import GraphLowering, _Cost
 from ..ops import set_handler
 from ..sizes.symbols import is_dense
@@ -75,7 +75,8 @@ class RowValues(GraphLowering):
             is_known = isinstance(fake, torch.Tensor) and is_dense(fake)
             base.realize(tuple(fake.stride()) if is_known else None)
             if is_copy:
-                self.lowered.apart.add(base.data.name)  # the reduction does not make it itself
+                # the reduction does not make it itself
+                self.lowered.apart.add(cast(Buffer, base.data).name)
 
     def is_of_rows(self, box: TensorBox) -> bool:
         """Does it read reductions' results alone, as many as it has elements, and numbers, and
@@ -106,17 +107,16 @@ def runs_in_order(buffer: ComputedBuffer) -> bool:
 def reads_often(node: fx.Node) -> bool:
     """Does a node read it that has many times its elements?"""
     count = elements(node)
-    for user in node.users:
-        if user.op != "call_function" or elements(user) is None or count is None:
-            continue
-        if elements(user) >= OFTEN * count or is_view(user.target) and reads_often_as(user, count):
-            return True
-    return False
+    return count is not None and any(has_many(user, OFTEN * count) for user in node.users)
 
 
-def reads_often_as(node: fx.Node, count: int) -> bool:
-    """The same of what reads this view of `count` elements."""
-    return any((elements(user) or 0) >= OFTEN * count for user in node.users)
+def has_many(node: fx.Node, count: int) -> bool:
+    """Does it, or what reads the view that it is, have at least so many elements?"""
+    if node.op != "call_function":
+        return False
+    if is_view(node.target):
+        return any(has_many(user, count) for user in node.users)
+    return (elements(node) or 0) >= count
 
 
 def is_transposed_twice_read(node: fx.Node) -> bool:

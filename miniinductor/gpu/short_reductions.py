@@ -14,7 +14,8 @@ torch/_inductor/ir.py (`unroll_reductions_threshold`).
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ..dependencies import int_or_none, trace
 from ..ir import Buffer, ComputedBuffer, Graph, Index, Pointwise, Reduction
@@ -44,7 +45,9 @@ def unroll_short_reductions(graph: Graph, record: CompileRecord) -> None:
         if stays_one_kernel(buffer, readers, made):
             buffer.data = written_out(buffer.data)
             count = math.prod(int(n) for n in buffer.data.ranges)
-            record.notes.append(f"{buffer.name}: {count} reductions of few elements are written out")
+            record.notes.append(
+                f"{buffer.name}: {count} reductions of few elements are written out"
+            )
 
 
 def is_short(buffer: Buffer) -> bool:
@@ -59,8 +62,9 @@ def is_short(buffer: Buffer) -> bool:
     return outputs >= LEAST_OUTPUTS and 1 < count < SHORT
 
 
-def iterations(sizes: object) -> int:
-    return math.prod(int_or_none(n) or 0 for n in sizes)  # type: ignore[attr-defined]
+def iterations(sizes: Iterable[Any]) -> int:
+    """How many; 0 where a size is a symbol."""
+    return math.prod([int_or_none(n) or 0 for n in sizes])
 
 
 def stays_one_kernel(

@@ -2,7 +2,7 @@
 
 In:   an image.  Out: the resampled one, each neighbour read once for each pixel.
 
-    (1 - v) * ((1 - u) * x[i, j] + u * x[i, j + 1]) + v * ((1 - u) * x[i + 1, j] + u * x[i + 1, j + 1])
+    row(i) = (1 - u) * x[i, j] + u * x[i, j + 1];  (1 - v) * row(i) + v * row(i + 1)
 
 torch's rule writes a + (b - a) * u, in which a stands twice: such a value would be stored, in
 channels-last images in an order that the next kernel skips through.  This is eager's form, too.

@@ -73,28 +73,34 @@ def parts_of(x: Tensor, dim: Any) -> tuple[list[int], list[int], int] | None:
     order = in_memory(x)
     if not dims or not is_packed(x, order):
         return None
-    columns = math.prod(x.shape[d] for d in trailing(order, lambda d: d not in dims))
     inner = trailing(order, lambda d: d in dims)
-    count = math.prod(x.shape[d] for d in dims)
-    outputs = x.numel() // count
-    if inner:
-        length = math.prod(x.shape[d] for d in inner)
-        if length == count and length <= ROW and outputs >= PROGRAMS // 8:
-            return None  # a row for each program
-        wanted = max(length // ROW, min(PROGRAMS * length // x.numel(), length // PART), 1)
-        cuts = divisor_near(length, wanted)
-        return (dims, inner, cuts) if length // cuts <= ROW and count > length // cuts else None
-    inner = trailing(order[: -len(trailing(order, lambda d: d not in dims))], lambda d: d in dims)
-    length = math.prod(x.shape[d] for d in inner)
-    if columns < 8 or length < 2 * LEAST_ROWS:
+    found = rows(x, dims, inner) if inner else columns(x, dims, order)
+    return (dims, *found) if found else None
+
+
+def rows(x: Tensor, dims: list[int], inner: list[int]) -> tuple[list[int], int] | None:
+    """The same where memory runs along what is reduced."""
+    count, length = (math.prod(x.shape[d] for d in group) for group in (dims, inner))
+    if length == count and length <= ROW and x.numel() // count >= PROGRAMS // 8:
+        return None  # a row for each program
+    wanted = max(length // ROW, min(PROGRAMS * length // x.numel(), length // PART), 1)
+    cuts = divisor_near(length, wanted)
+    return (inner, cuts) if length // cuts <= ROW and count > length // cuts else None
+
+
+def columns(x: Tensor, dims: list[int], order: list[int]) -> tuple[list[int], int] | None:
+    """The same where memory runs along the outputs."""
+    last = trailing(order, lambda d: d not in dims)
+    inner = trailing(order[: len(order) - len(last)], lambda d: d in dims)
+    width, length, count = (math.prod(x.shape[d] for d in group) for group in (last, inner, dims))
+    if width < 8 or length < 2 * LEAST_ROWS:
         return None
-    around = x.numel() // (columns * length)  # blocks of columns * length
-    wanted = min(PROGRAMS * COLUMNS // (around * columns), length // LEAST_ROWS)
-    tiles = length // STEP if length % STEP == 0 else length
-    cuts = divisor_near(tiles, wanted)
+    around = x.numel() // (width * length)  # blocks of width * length
+    wanted = min(PROGRAMS * COLUMNS // (around * width), length // LEAST_ROWS)
+    cuts = divisor_near(length // STEP if length % STEP == 0 else length, wanted)
     if cuts == 1:
         cuts = divisor_near(length, wanted)
-    return (dims, inner, cuts) if cuts > 1 or count > length else None
+    return (inner, cuts) if cuts > 1 or count > length else None
 
 
 def divisor_near(count: int, wanted: int) -> int:
@@ -105,7 +111,7 @@ def divisor_near(count: int, wanted: int) -> int:
 
 def in_memory(x: Tensor) -> list[int]:
     """The dimensions of more than one element, from the slowest to the fastest."""
-    return sorted((d for d in range(x.dim()) if x.shape[d] != 1), key=lambda d: -x.stride(d))
+    return sorted((d for d in range(x.dim()) if x.shape[d] != 1), key=lambda d: -x.stride()[d])
 
 
 def is_packed(x: Tensor, order: Sequence[int]) -> bool:
