@@ -220,3 +220,21 @@ def test_bilinear_resampling_is_one_kernel(last, dtype):
         torch.testing.assert_close(got.double(), exact, rtol=rtol, atol=rtol)
         assert got.is_contiguous() != last or got.shape[-1] == 1
         assert len(record.kernels) == 1
+
+
+def test_softmax_of_few_columns_is_put_together_of_parts():
+    x = torch.randn(2048, 20) * 4
+    x[:, 1], x[:64, 2], x[5, 3], x[70, 4], x[:, 5] = (
+        -torch.inf,
+        -torch.inf,
+        torch.nan,
+        torch.inf,
+        7.0,
+    )
+    for dtype in (torch.float32, torch.bfloat16):
+        y = x.to(dtype)
+        got, _ = compiled(lambda v: torch.softmax(v, 0), y)
+        exact = torch.softmax(y.double(), 0)
+        assert torch.equal(got.isnan(), exact.isnan())
+        assert torch.allclose(got.double(), exact, rtol=2**-7, atol=1e-6, equal_nan=True)
+    check(lambda v: torch.softmax(v, 1), torch.randn(3, 1024, 4))

@@ -112,17 +112,17 @@ def persistent_limit(columns: bool) -> int:
 
 
 def block_configs(
-    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1
+    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
 ) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    tiles: how many tiles a step reads there."""
+    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x)
+        found = pointwise_configs(x, skips)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
@@ -133,8 +133,13 @@ def block_configs(
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int) -> list[Config]:
-    """Small ones: more programs than processors before more elements per thread."""
+def pointwise_configs(x: int, skips: bool) -> list[Config]:
+    """Small ones: more programs than processors before more elements per thread.
+
+    One for each thread where reads skip: threads that write four side by side would read four times
+    as many cache lines at once as they use."""
+    if skips and x >= 256 * PROCESSORS:
+        return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]

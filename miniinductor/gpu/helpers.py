@@ -50,11 +50,11 @@ def integer_remainder(a, b):
     rest = a % b
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)""",
     "integer_maximum": """
-def integer_maximum(a, b):
-    return tl.maximum(a, b)""",
+def integer_maximum(a, b):              # Triton sees which elements have the same, as it would
+    return tl.where(a > b, a, b)        # not of tl.maximum""",
     "integer_minimum": """
 def integer_minimum(a, b):
-    return tl.minimum(a, b)""",
+    return tl.where(a < b, a, b)""",
     "float_remainder": """
 def float_remainder(a, b):
     rest = libdevice.fmod(a, b)

@@ -142,7 +142,7 @@ def plan_tiles(
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, bodies, columns, any_row),
+        configs=blocks_to_try(kind, axes, bodies, columns, any_row, buffers),
         columns=columns,
         streams=kind == "looped" and (online or not again),
         maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
@@ -215,7 +215,12 @@ def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
 
 # --- block sizes ----------------------------------------------------------------------------------
 def blocks_to_try(
-    kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool, any_row: bool
+    kind: str,
+    axes: Sequence[Axis],
+    bodies: Sequence[LoopBody],
+    columns: bool,
+    any_row: bool,
+    buffers: Mapping[str, Buffer],
 ) -> list[Config]:
     """Block sizes; only those that divide the sizes, if there are some about as large as the first:
     they need no masks."""
@@ -225,10 +230,30 @@ def blocks_to_try(
     hints = {axis.name: hint(axis.numel, UNKNOWN) for axis in axes}
     if any_row:
         hints["r"] = 2 * LONG_ROW
-    configs = block_configs(kind, hints, columns, len(tiles))
+    skips = kind == "pointwise" and any(skips_elements(body, buffers) for body in bodies)
+    configs = block_configs(kind, hints, columns, len(tiles), skips)
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
+
+
+def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
+    """Does a read go by other steps than one, or by steps that Triton does not see through?"""
+    if not body.outer:
+        return False
+    last = loop_variables("x", len(body.outer))[-1]
+    reads = body.reads()
+    is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
+    for access in reads:
+        if access.index.has(sympy.Max, sympy.Min, sympy.Abs):
+            return True
+        is_gather = any(str(symbol).startswith("indirect") for symbol in access.index.free_symbols)
+        if is_gather and is_computed:
+            return True
+        step = int_or_none(stride_of(access.index, last))
+        if not is_gather and step is not None and abs(step) > 1:
+            return True
+    return False
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:
