@@ -178,13 +178,18 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 def looped_columns(x: int, r: int, tiles: int) -> list[Config]:
     x_most, r_most = power_of_2(x), power_of_2(r)
     few = []
-    if x < PROCESSORS * FEW_COLUMNS:  # the last of chunks: more programs, and longer steps
+    if is_few_columns(x):  # the last of chunks: more programs, and longer steps
         few = [looped_config(8, 1, x=min(8, x_most), r=min(512, r_most))]
     return few + [
         looped_config(warps, stages, x=min(a, x_most), r=min(b, r_most))
         for a, b, warps, stages in (COLUMNS_OF_ONE_TILE if tiles == 1 else COLUMNS)
         if a * b // (32 * warps) * tiles <= REGISTERS or (a, b) == (32, 32)
     ]
+
+
+def is_few_columns(x: int) -> bool:
+    """Are they too few for tiles of 32 columns and more on all processors?"""
+    return x < PROCESSORS * FEW_COLUMNS
 
 
 def looped_rows(x: int, r: int) -> list[Config]:

@@ -11,8 +11,8 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction i
 
 Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
 before the scheduler, which fuses the partial one with what makes its elements, as any other
-reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left
-out: argmax and argmin.
+reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.
+arg_chunks.py does the same for argmax and argmin.
 """
 
 import math
@@ -98,8 +98,6 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        if outputs >= PROGRAMS * 16 and elements < LEAST_ROWS * 4:
-            return 0  # short columns, and enough of them
         return min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)

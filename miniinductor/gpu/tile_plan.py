@@ -26,7 +26,7 @@ from ..sizes.expressions import Mod
 from ..sizes.ranges import opened
 from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
-from .block_sizes import PROCESSORS, Config, block_configs, persistent_limit
+from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
 from .helpers import helpers_of
 from .printing import index_text
 from .tiles import Axes, Line, noted
@@ -232,6 +232,8 @@ def blocks_to_try(
         hints["r"] = 2 * LONG_ROW
     skips = kind == "pointwise" and any(skips_elements(body, buffers) for body in bodies)
     configs = block_configs(kind, hints, columns, len(tiles), skips)
+    if kind == "looped" and columns and is_few_columns(hints["x"]):
+        return configs  # masks cost less than a few programs that take many steps
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs

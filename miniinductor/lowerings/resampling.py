@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
 
@@ -22,7 +23,8 @@ from ..devices import recomputes
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-_before = {op: OURS[op] for op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec)}
+_op = aten.upsample_bilinear2d.default
+_before = OURS.get(_op, decomposition_table[_op])
 
 
 def bilinear(
@@ -34,7 +36,7 @@ def bilinear(
 ) -> Any:
     if x.dtype not in FLOATS or not recomputes(x.device):
         others = output_size, align_corners, scale_high, scale_wide
-        return _before[aten.upsample_bilinear2d.default](x, *others)
+        return _before(x, *others)
     sizes = zip(x.shape[2:], output_size, (scale_high, scale_wide))
     (top, bottom, v), (left, right, u) = (
         neighbours(n, m, align_corners, scale, x.device) for n, m, scale in sizes
