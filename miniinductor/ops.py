@@ -51,7 +51,7 @@ BINARY = (
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
-SCANS = ("sum", "prod", "logaddexp")
+SCANS = ("sum", "prod", "logaddexp", "max", "min")  # the last two: in Triton alone
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 

@@ -78,7 +78,13 @@ NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "fmod": _checking_zero(torch.fmod),
 }
 SCATTER_MODES = dict(atomic_add="sum", atomic_mul="prod", atomic_max="amax", atomic_min="amin")
-SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
+SCANS = {
+    "sum": torch.cumsum,
+    "prod": torch.cumprod,
+    "logaddexp": torch.logcumsumexp,
+    "max": lambda x, dim: torch.cummax(x, dim).values,
+    "min": lambda x, dim: torch.cummin(x, dim).values,
+}
 
 
 class InterpreterHandler(OpsHandler):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..devices import recomputes
 from ..exceptions import CannotTrace
 from ..hooks import call_rule
 from ..sizes.symbols import hint, same
@@ -61,7 +62,8 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    if any(map(unlike_eager, images)):
+    ours = any(map(has_own_rule, images)) and "bilinear" in (*args, *kwargs.values())
+    if any(map(unlike_eager, images)) or ours and not kwargs.get("antialias"):
         return whole(interpreter, target, args, kwargs)
     out = interpreter.plain_call(target, args, kwargs)
     if isinstance(out, torch.Tensor) and same(out.numel(), 0):
@@ -87,6 +89,11 @@ def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
     torch._assert_async(
         (tensor < num_classes).all(), "Class values must be smaller than num_classes."
     )
+
+
+def has_own_rule(image: torch.Tensor) -> bool:
+    """Does lowerings/resampling.py write bilinear resampling better than torch's rule?"""
+    return recomputes(image.device) and image.dim() == 4 and not image.requires_grad
 
 
 def unlike_eager(image: torch.Tensor) -> bool:

@@ -15,6 +15,7 @@ because each entry is compiled: for 160 kernels of seven training steps on an H1
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
 # of a thread: more numbers read at once go to slow memory, and take seconds to compile
 REGISTERS = 256
+FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
 
@@ -72,6 +74,11 @@ class Config:
     num_warps: int
     num_stages: int = 1
 
+    @property
+    def elements(self) -> int:
+        """Of a tile."""
+        return math.prod(n for name, n in self.blocks if name.endswith("BLOCK"))
+
     def block(self, axis: str) -> int:
         return dict(self.blocks)[axis.upper() + "BLOCK"]
 
@@ -105,17 +112,17 @@ def persistent_limit(columns: bool) -> int:
 
 
 def block_configs(
-    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1
+    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
 ) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    tiles: how many tiles a step reads there."""
+    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x)
+        found = pointwise_configs(x, skips)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
@@ -126,8 +133,13 @@ def block_configs(
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int) -> list[Config]:
-    """Small ones: more programs than processors before more elements per thread."""
+def pointwise_configs(x: int, skips: bool) -> list[Config]:
+    """Small ones: more programs than processors before more elements per thread.
+
+    One for each thread where reads skip: threads that write four side by side would read four times
+    as many cache lines at once as they use."""
+    if skips and x >= 256 * PROCESSORS:
+        return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]
@@ -153,7 +165,11 @@ def persistent_rows(x: int, r: int) -> list[Config]:
         found += [config_of(w, x=rows, r=block) for w in others if elements <= w * 32 * 64]
         if x > rows and block <= 4096:
             found.append(config_of(max(4, warps), x=2 * rows, r=block))
-    elif rows > 1:
+    elif rows == 1:  # of 513 to 1024 elements
+        found.append(config_of(4, x=1, r=block))
+        if x >= 4:
+            found.append(config_of(4, x=4, r=block))  # a warp for each row
+    else:
         found.append(config_of(warps, x=rows // 2, r=block))
         found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
     return found
@@ -161,11 +177,19 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 
 def looped_columns(x: int, r: int, tiles: int) -> list[Config]:
     x_most, r_most = power_of_2(x), power_of_2(r)
-    return [
+    few = []
+    if is_few_columns(x):  # the last of chunks: more programs, and longer steps
+        few = [looped_config(8, 1, x=min(8, x_most), r=min(512, r_most))]
+    return few + [
         looped_config(warps, stages, x=min(a, x_most), r=min(b, r_most))
         for a, b, warps, stages in (COLUMNS_OF_ONE_TILE if tiles == 1 else COLUMNS)
         if a * b // (32 * warps) * tiles <= REGISTERS or (a, b) == (32, 32)
     ]
+
+
+def is_few_columns(x: int) -> bool:
+    """Are they too few for tiles of 32 columns and more on all processors?"""
+    return x < PROCESSORS * FEW_COLUMNS
 
 
 def looped_rows(x: int, r: int) -> list[Config]:

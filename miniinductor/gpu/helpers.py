@@ -38,6 +38,9 @@ def log_of_sum(a, b):                   # of exp(a) + exp(b)
     top, low = larger(a, b), smaller(a, b)
     both_infinite = (top == low) & (tl.abs(top) == float("inf"))
     return tl.where(both_infinite, top, top + libdevice.log1p(libdevice.exp(low - top)))""",
+    "as_index": """
+def as_index(x):                        # a float that lies between two positions
+    return x.to(tl.int32)""",
     "integer_floordiv": """
 def integer_floordiv(a, b):             # `//` and `%` of integers truncate in Triton
     quotient = a // b
@@ -47,11 +50,11 @@ def integer_remainder(a, b):
     rest = a % b
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)""",
     "integer_maximum": """
-def integer_maximum(a, b):
-    return tl.maximum(a, b)""",
+def integer_maximum(a, b):              # Triton sees which elements have the same, as it would
+    return tl.where(a > b, a, b)        # not of tl.maximum""",
     "integer_minimum": """
 def integer_minimum(a, b):
-    return tl.minimum(a, b)""",
+    return tl.where(a < b, a, b)""",
     "float_remainder": """
 def float_remainder(a, b):
     rest = libdevice.fmod(a, b)
@@ -91,6 +94,7 @@ def helpers_of(index: str) -> frozenset[str]:
 
 def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
     """The kernel with indices of 64 bits.  blocks: the names of its block sizes."""
+    source = source.replace("return x.to(tl.int32)", "return x.to(tl.int64)")  # as_index
     indices = [f"tl.arange(0, {block})" for block in blocks]
     for index in ["tl.program_id(0)", "tl.program_id(1)", *indices]:
         source = source.replace(index, f"{index}.to(tl.int64)")

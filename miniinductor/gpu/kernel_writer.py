@@ -46,10 +46,11 @@ from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
 from ..sizes.symbols import Size, hint, sizes
 from ..sizes.symbols import size as as_size
-from .expressions import NARROW, NotOnline, Pending, TritonExpressions, reads_of, triton_type
+from .bounds import BoundedExpressions
+from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
 from .helpers import with_imports, with_wide_indices
 from .launch import Launch
-from .reductions import SCANS, Accumulator, OnlineSum, as_narrow, pending
+from .reductions import Accumulator, OnlineSum, as_narrow, pending, scan_of
 from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
 from .tiles import (
     NO_AXES,
@@ -132,7 +133,7 @@ class RowLoop:
         return None
 
 
-class TritonKernelWriter(TritonExpressions):
+class TritonKernelWriter(BoundedExpressions):
     """Plays the bodies of a group into Triton lines."""
 
     def __init__(
@@ -438,7 +439,7 @@ class TritonKernelWriter(TritonExpressions):
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
         if not self.plan.is_inner[self.node]:  # one element
             return value
-        rule, value, axes = SCANS[kind], self.solid(value), self.plan.all_axes(True)
+        rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes(True)
         reads = reads_of(value) | rule.helpers
         whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
         if self.plan.kind == "persistent":

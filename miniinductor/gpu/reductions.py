@@ -70,6 +70,18 @@ SCANS = {
 }
 
 
+def scan_of(kind: str, dtype: torch.dtype) -> Scan:
+    """How running values of this dtype are written."""
+    if kind not in ("max", "min"):
+        return SCANS[kind]
+    helper = {"max": "larger", "min": "smaller"}[kind]
+    if not dtype.is_floating_point:
+        helper = f"integer_{kind}imum"
+    whole = f"tl.associative_scan({{}}, 1, {helper})"
+    start = literal(neutral(kind, dtype), dtype)
+    return Scan(start, f"{helper}({{}}, {{}})", whole, frozenset({helper}))
+
+
 def as_narrow(text: str, dtype: torch.dtype) -> str:
     """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
@@ -97,6 +109,9 @@ class Accumulator:
         self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
         self.row_mask = writer.plan.axes[1].mask
+        row = writer.plan.axes[1].numel
+        is_narrow = isinstance(row, int) and row < LARGEST_INT32
+        self.index_type = "tl.int32" if is_narrow else "tl.int64"  # of positions in a row
         # a value that is the lowest number already beyond the end of a row needs no mask
         self.is_masked = bool(self.row_mask) and (kind != "max" or value.text not in writer.padded)
         self.name = writer.outside.fresh("acc")
@@ -116,7 +131,7 @@ class Accumulator:
     def declaration(self) -> Line:
         full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
         if self.has_index:
-            full += f", tl.full({self.shape}, {LARGEST_INT32}, tl.int64)"
+            full += f", tl.full({self.shape}, {LARGEST_INT32}, {self.index_type})"
         if self.online is not None:
             full = per_group(full)
         return Line(f"{self.names} = {full}", origin=self.origin)
@@ -140,7 +155,7 @@ class Accumulator:
         """Value (and index), with what lies beyond the end of the row made neutral."""
         terms = [(self.writer.spread(self.value), self.start)]
         if self.has_index:
-            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to(tl.int64)"
+            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to({self.index_type})"
             terms.append((index, str(LARGEST_INT32)))
         if self.is_masked:
             return ", ".join([f"tl.where({self.row_mask}, {a}, {b})" for a, b in terms])
@@ -156,6 +171,8 @@ class Accumulator:
 
     def column(self, tile: str, reads: frozenset[str]) -> Tile:
         text = self.reducer.column.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
+        if self.has_index:
+            text += ".to(tl.int64)"
         if self.kind == "any":
             text = f"{text} != 0"
         elif not self.has_index:

@@ -18,16 +18,20 @@ from ..hooks import extends
 from ..ir import Graph
 from ..nodes import Group
 from ..records import CompileRecord
+from .arg_chunks import split_arg_reductions
 from .build import build_triton_kernels, why_not
 from .kernel_writer import TritonKernelWriter
 from .layouts import optimize_for_gpu
 from .products import FusedProduct, MatmulWriter, with_products
+from .short_reductions import unroll_short_reductions
 from .split_reductions import split_reductions
 from .workers import start_workers
 
 
 def prepare(graph: Graph, record: CompileRecord) -> None:
     if config.split_reductions:
+        unroll_short_reductions(graph, record)
+        split_arg_reductions(graph, record)
         split_reductions(graph, record)
 
 

@@ -11,8 +11,8 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction i
 
 Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
 before the scheduler, which fuses the partial one with what makes its elements, as any other
-reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left
-out: argmax and argmin.
+reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.
+arg_chunks.py does the same for argmax and argmin.
 """
 
 import math
@@ -37,10 +37,14 @@ from .tile_plan import reads_along
 PROGRAMS = 132 * 8  # enough work for every processor
 # with so many rows, one program each keeps reductions that need one another in one kernel
 ENOUGH_ROWS = 64
+STEP = 32  # rows of a tile of columns
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
+MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+PLAIN = {"load", "reduction", "store"}  # what a sum of stored numbers does
+MOST_OF_ROW = 8192  # elements of a row that is reduced, and read again as a part
 Halves: TypeAlias = tuple[ComputedBuffer, ComputedBuffer]
 
 
@@ -50,7 +54,8 @@ def split_reductions(graph: Graph, record: CompileRecord) -> None:
     for buffer in graph.operations:
         parts = None
         if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
-            parts = in_chunks(buffer, graph, record) or elements_apart(buffer, graph, record)
+            parts = in_rows(buffer, graph, record) or in_chunks(buffer, graph, record)
+            parts = parts or elements_apart(buffer, graph, record)
         if parts is not None:
             graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
@@ -70,7 +75,7 @@ def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Ha
     if chunks < 2:
         return None
     if isinstance(count, int):
-        chunks = nearest_divisor(count, chunks)
+        chunks = whole_chunks(count, chunks, columns)
     chunk = size(FloorDiv(count + chunks - 1, chunks))
     if isinstance(count, int):
         chunks = -(-count // chunk)
@@ -94,9 +99,19 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        return min(PROGRAMS * 2 // -(-outputs // 128), elements // LEAST_ROWS)
+        return min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+
+
+def whole_chunks(count: int, wanted: int, columns: bool) -> int:
+    """About so many chunks of whole tiles, where there is such a number: columns are reduced 32
+    rows at a time."""
+    if columns and count % STEP == 0 and wanted > 1:
+        found = nearest_divisor(count // STEP, wanted)
+        if (count // STEP) % found == 0:
+            return found
+    return nearest_divisor(count, wanted)
 
 
 def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:
@@ -114,12 +129,48 @@ def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:
     return any(access.name in maxima for access in trace(buffer).reads())
 
 
-def chunked(buffer: ComputedBuffer, place: int, chunks: int, chunk: Size, count: Size) -> Halves:
+def in_rows(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[Buffer] | None:
+    """[partial, final] where a reduction of everything reads what rows were reduced to: a part for
+    each of those rows, which the same kernel makes; else None."""
+    data = buffer.data
+    sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
+    if None in sizes or data.kind.startswith("arg") or not data.reduction_ranges:
+        return None
+    outputs, width = math.prod(data.ranges), int(data.reduction_ranges[-1])
+    count = math.prod(int(n) for n in data.reduction_ranges)
+    rows = count // max(1, width)
+    if outputs != 1 or not 1 < width <= MOST_OF_ROW or rows < PROCESSORS:
+        return None
+    made = [graph.buffers.get(access.name) for access in trace(buffer).reads()]
+    if not any(reduces_rows(one, rows, width) for one in made):
+        return None
+    first, second = chunked(buffer, len(data.ranges), rows, width, count, "rows")
+    graph.buffers.update({first.name: first, second.name: second})
+    record.notes.append(f"{buffer.name}: reduced where the rows are that it depends on")
+    return [first, *(in_chunks(second, graph, record) or [second])]
+
+
+def reduces_rows(buffer: Buffer | None, rows: int, width: int) -> bool:
+    data = getattr(buffer, "data", None)
+    if not isinstance(data, Reduction) or buffer is None:
+        return False
+    elements = int_or_none(math.prod(size(n) for n in data.reduction_ranges))
+    return elements == width and int_or_none(buffer.layout.numel) == rows
+
+
+def chunked(
+    buffer: ComputedBuffer,
+    place: int,
+    chunks: int,
+    chunk: Size,
+    count: Size,
+    suffix: str = "chunks",
+) -> Halves:
     """place: of the chunks, among the outputs' dimensions; chunk: elements of one."""
     data = buffer.data
     ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
     all_ranges = [*ranges[:place], chunks, *ranges[place:]]
-    name = f"{buffer.name}_chunks"
+    name = f"{buffer.name}_{suffix}"
     layout = Layout(data.device, data.dtype, tuple(all_ranges), contiguous_strides(all_ranges))
 
     def partial(index: list, rindex: list) -> object:
@@ -160,7 +211,9 @@ def elements_apart(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) 
         for name, made in graph.buffers.items()
         if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count
     }
-    if not rows & {access.name for access in trace(buffer).reads()}:
+    body = trace(buffer)
+    is_read_alone = {instruction.op for instruction in body.walk()} <= PLAIN
+    if is_read_alone or not rows & {access.name for access in body.reads()}:
         return None
     name = f"{buffer.name}_elements"
     layout = Layout(data.device, data.src_dtype, tuple(sizes), contiguous_strides(sizes))

@@ -26,12 +26,14 @@ from ..sizes.expressions import Mod
 from ..sizes.ranges import opened
 from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
-from .block_sizes import Config, block_configs, persistent_limit
+from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
 from .helpers import helpers_of
 from .printing import index_text
 from .tiles import Axes, Line, noted
 
-LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
+# a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
+# tile of it would fill a processor, which then waits for memory and computes by turns
+LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
@@ -130,13 +132,17 @@ def plan_tiles(
         columns = runs_along_x(bodies, *axes)
         row = MANY if any_row else hint(axes[1].numel, MANY)
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
-        kind = "looped" if online or row > persistent_limit(columns) else "persistent"
+        scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
+        longest = persistent_limit(columns)
+        if not again and not scans and hint(axes[0].numel, MANY) >= PROCESSORS:
+            longest = min(LONG_ROW, longest)
+        kind = "looped" if online or row > longest else "persistent"
     return tile_plan(
         loops,
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, bodies, columns, any_row),
+        configs=blocks_to_try(kind, axes, bodies, columns, any_row, buffers),
         columns=columns,
         streams=kind == "looped" and (online or not again),
         maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
@@ -209,18 +215,47 @@ def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
 
 # --- block sizes ----------------------------------------------------------------------------------
 def blocks_to_try(
-    kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool, any_row: bool
+    kind: str,
+    axes: Sequence[Axis],
+    bodies: Sequence[LoopBody],
+    columns: bool,
+    any_row: bool,
+    buffers: Mapping[str, Buffer],
 ) -> list[Config]:
-    """Block sizes; only those that divide the sizes, if there are some: they need no masks."""
+    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
+    they need no masks."""
     along_row = {v for axis in axes if axis.name == "r" for v, _ in axis.loops}
     reads = {(a.name, a.index) for body in bodies for a in body.reads()}
     tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
     hints = {axis.name: hint(axis.numel, UNKNOWN) for axis in axes}
     if any_row:
         hints["r"] = 2 * LONG_ROW
-    configs = block_configs(kind, hints, columns, len(tiles))
-    free = [c for c in configs if all(divides(c, axis, kind) for axis in axes)]
-    return free or configs
+    skips = kind == "pointwise" and any(skips_elements(body, buffers) for body in bodies)
+    configs = block_configs(kind, hints, columns, len(tiles), skips)
+    if kind == "looped" and columns and is_few_columns(hints["x"]):
+        return configs  # masks cost less than a few programs that take many steps
+    least = configs[0].elements // 2
+    large = [c for c in configs if c.elements >= least]
+    return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
+
+
+def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
+    """Does a read go by other steps than one, or by steps that Triton does not see through?"""
+    if not body.outer:
+        return False
+    last = loop_variables("x", len(body.outer))[-1]
+    reads = body.reads()
+    is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
+    for access in reads:
+        if access.index.has(sympy.Max, sympy.Min, sympy.Abs):
+            return True
+        is_gather = any(str(symbol).startswith("indirect") for symbol in access.index.free_symbols)
+        if is_gather and is_computed:
+            return True
+        step = int_or_none(stride_of(access.index, last))
+        if not is_gather and step is not None and abs(step) > 1:
+            return True
+    return False
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:

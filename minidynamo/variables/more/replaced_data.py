@@ -26,6 +26,7 @@ from ...reconstruct import Codegen
 from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..tensor import TensorVar
+from .tensor_metadata import Metadata
 
 KIND = "tensor attribute"
 HINT = "set it outside the compiled function"
@@ -50,7 +51,7 @@ def with_data(leaf: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return WithData.apply(leaf, value.detach())
 
 
-def replace_data(tensor: TensorVar, tx: Frame, value: Variable, reason: str) -> None:
+def replace_data(tensor: Metadata, tx: Frame, value: Variable, reason: str) -> None:
     """From here on the tensor has the memory of `value`.  Raises `Break` where eager may refuse,
     or where a later backward pass would tell the difference."""
     if type(value) is not TensorVar or not fits(tensor, value, is_replaced(tensor, tx)):
@@ -111,7 +112,7 @@ def is_replaced(tensor: TensorVar, tx: Frame) -> bool:
     return id(tensor.fake) in vars(tx.output).get("with_data", ())
 
 
-def set_from(tensor: TensorVar, tx: Frame, args: Any, kwargs: Any) -> Variable:
+def set_from(tensor: Metadata, tx: Frame, args: Any, kwargs: Any) -> Variable:
     """t.set_(value) of a tensor that was made in the frame."""
     reason = "Tensor.set_() is not traced"
     made_here = tensor.source is None and not tensor.of_fake(tx, "requires_grad")

@@ -20,11 +20,12 @@ from ...exceptions import Break
 from ..base import Codegen, Frame, Variable, extends
 from ..tensor import TensorVar
 from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
+from .tensor_metadata import Metadata
 from .tensor_methods import sets_what_is, written
 
 HINT = "set it outside the compiled function"
 plain_attribute = TensorVar._other_attribute
-plain_metadata = TensorVar._metadata
+plain_metadata = Metadata._metadata
 
 
 @extends(TensorVar)

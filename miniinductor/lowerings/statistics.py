@@ -1,0 +1,162 @@
+"""Variances on a GPU that read their elements once: of parts, which are then put together.
+
+In:   var_mean or var of a tensor on a GPU.  Out: the same from the mean and the sum of squared
+      differences of each part, where one kernel cannot hold all elements of an output.
+
+    [64, 96, 37, 41] over 0, 2, 3      ->  each image's channel is a row of 1517; then 64 of those
+    channels-last, the same            ->  1024 parts of 95 pixels; then those 1024
+    2^24 elements                      ->  1024 parts of 16384
+
+    M2 = sum of the parts' M2 + n * sum of (a part's mean - mean)^2,  parts of n elements
+
+As accurate as two passes over all (Chan, Golub and LeVeque, Updating Formulae and a Pairwise
+Algorithm for Computing Sample Variances, 1979).  PyTorch: `WelfordReduction` in
+torch/_inductor/ir.py, one pass that divides at each element.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..decompositions import decomposition, upcast
+from ..devices import recomputes
+from ..sizes.symbols import nearest_divisor
+
+aten = torch.ops.aten
+LEAST = 1 << 17  # elements below which another kernel costs more than it saves
+ROW = 32768  # elements that one program holds
+PART = 4096  # elements that a part should have at least, where parts are rows
+PROGRAMS = 132 * 8
+COLUMNS = 64  # that one program works on
+STEP = 32  # rows that a program reads at once there
+LEAST_ROWS = 32  # of a part, where memory runs along the outputs
+
+
+@decomposition(aten.var_mean.correction)
+def var_mean(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    parts = parts_of(x, dim)
+    if parts is None:
+        return NotImplemented
+    variance, mean = of_parts(x, *parts, 1 if correction is None else correction)
+    shape = list(x.shape)
+    for d in parts[0]:
+        shape[d] = 1
+    results = [t.reshape(shape).to(x.dtype) for t in (variance, mean)]
+    if keepdim:
+        return tuple(results)
+    kept = [n for d, n in enumerate(x.shape) if d not in parts[0]]
+    return tuple(t.reshape(kept) for t in results)
+
+
+@decomposition(aten.var.correction)
+def var(x: Tensor, dim: Any = None, **how: Any) -> Any:
+    found = var_mean(x, dim, **how)
+    return found if found is NotImplemented else found[0]
+
+
+def parts_of(x: Tensor, dim: Any) -> tuple[list[int], list[int], int] | None:
+    """(reduced dimensions; those of them that make a part, the innermost in memory; into how many
+    parts their elements are cut besides), or None where all are read once anyway, or nothing is
+    known of the sizes."""
+    is_float = x.dtype.is_floating_point and x.dtype != torch.float64
+    if not is_float or not x.dim() or not recomputes(x.device):
+        return None
+    if any(type(n) is not int for n in (*x.shape, *x.stride())) or x.numel() < LEAST:
+        return None
+    given = [dim] if isinstance(dim, int) else list(dim or range(x.dim()))
+    dims = sorted({d % x.dim() for d in given})
+    order = in_memory(x)
+    if not dims or not is_packed(x, order):
+        return None
+    inner = trailing(order, lambda d: d in dims)
+    found = rows(x, dims, inner) if inner else columns(x, dims, order)
+    return (dims, *found) if found else None
+
+
+def rows(x: Tensor, dims: list[int], inner: list[int]) -> tuple[list[int], int] | None:
+    """The same where memory runs along what is reduced."""
+    count, length = (math.prod(x.shape[d] for d in group) for group in (dims, inner))
+    if length == count and length <= ROW and x.numel() // count >= PROGRAMS // 8:
+        return None  # a row for each program
+    wanted = max(length // ROW, min(PROGRAMS * length // x.numel(), length // PART), 1)
+    cuts = divisor_near(length, wanted)
+    return (inner, cuts) if length // cuts <= ROW and count > length // cuts else None
+
+
+def columns(x: Tensor, dims: list[int], order: list[int]) -> tuple[list[int], int] | None:
+    """The same where memory runs along the outputs."""
+    last = trailing(order, lambda d: d not in dims)
+    inner = trailing(order[: len(order) - len(last)], lambda d: d in dims)
+    width, length, count = (math.prod(x.shape[d] for d in group) for group in (last, inner, dims))
+    if width < 8 or length < 2 * LEAST_ROWS:
+        return None
+    around = x.numel() // (width * length)  # blocks of width * length
+    wanted = min(PROGRAMS * COLUMNS // (around * width), length // LEAST_ROWS)
+    cuts = divisor_near(length // STEP if length % STEP == 0 else length, wanted)
+    if cuts == 1:
+        cuts = divisor_near(length, wanted)
+    return (inner, cuts) if cuts > 1 or count > length else None
+
+
+def divisor_near(count: int, wanted: int) -> int:
+    """A divisor of `count` that is not far from `wanted`; 1 where there is none."""
+    found = nearest_divisor(count, wanted) if wanted > 1 else 1
+    return found if count % found == 0 and wanted <= 4 * found and found <= 4 * wanted else 1
+
+
+def in_memory(x: Tensor) -> list[int]:
+    """The dimensions of more than one element, from the slowest to the fastest."""
+    return sorted((d for d in range(x.dim()) if x.shape[d] != 1), key=lambda d: -x.stride()[d])
+
+
+def is_packed(x: Tensor, order: Sequence[int]) -> bool:
+    """Do the elements lie without gaps, these dimensions from the slowest to the fastest?"""
+    step = 1
+    for d in reversed(order):
+        if x.stride(d) != step:
+            return False
+        step *= x.shape[d]
+    return True
+
+
+def trailing(order: Sequence[int], holds: Any) -> list[int]:
+    """The last dimensions of which that holds, in their order."""
+    found: list[int] = []
+    for d in reversed(order):
+        if not holds(d):
+            break
+        found.insert(0, d)
+    return found
+
+
+def of_parts(
+    x: Tensor, dims: list[int], inner: list[int], cuts: int, correction: float
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean) with the kept dimensions in their order.  inner: neighbours in memory."""
+    order = in_memory(x)
+    first = order.index(inner[0])
+    before, after = order[:first], order[first + len(inner) :]
+    length = math.prod(x.shape[d] for d in inner) // cuts
+    sizes = [[x.shape[d] for d in part] for part in (before, after)]
+    # (inner dimensions lie side by side: this is a view)
+    ones = [d for d in range(x.dim()) if x.shape[d] == 1]
+    seen = upcast(x).permute([*ones, *order]).reshape([*sizes[0], cuts, length, *sizes[1]])
+    mean = seen.mean(first + 1, keepdim=True)
+    squares = (seen - mean).square().sum(first + 1)
+    mean = mean.squeeze(first + 1)
+    between = [k for k, d in enumerate([*before, None, *after]) if d is None or d in dims]
+    center = mean.mean(between, keepdim=True)
+    spread = (mean - center).square().sum(between, keepdim=True)
+    count = math.prod(x.shape[d] for d in dims)
+    total = squares.sum(between, keepdim=True) + length * spread
+    variance = total / max(count - correction, 0)
+    kept = [d for d in (*before, *after) if d not in dims]
+    shape = [x.shape[d] for d in kept]
+    back = [kept.index(d) for d in sorted(kept)]
+    found = [t.reshape(shape).permute(back) for t in (variance, center)]
+    return found[0], found[1]
