@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..devices import recomputes
+from ..lowerings.targets import recomputes
 from ..exceptions import CannotTrace
 from ..hooks import call_rule
 from ..sizes.symbols import hint, same

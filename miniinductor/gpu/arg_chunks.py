@@ -19,7 +19,7 @@ from ..dependencies import int_or_none
 from ..ir import ComputedBuffer, Graph, Index, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import Value, ops
 from ..records import CompileRecord
-from ..sizes.symbols import nearest_divisor
+from ..lowerings.chunks import nearest_divisor
 from .split_reductions import LEAST_ELEMENTS, neutral, runs_along_outputs, unflatten, wanted_chunks
 
 

@@ -12,7 +12,7 @@ import math
 
 from .. import config
 from ..dependencies import loop_variables, stride_of
-from ..devices import recomputes
+from ..lowerings.targets import recomputes
 from ..nodes import Group, Node, Refused
 from ..scheduler import MORE_WAYS, Pair, on_inner_loops
 from ..speed.reordered_loops import loop_order

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_view
-from ..devices import recomputes
+from ..lowerings.targets import recomputes
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox

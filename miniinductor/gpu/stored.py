@@ -6,22 +6,12 @@ In:   a value with several users, while a graph is lowered (lowering/graph.py). 
 Not in a backward half, where the kernels that share a value run over different loops.
 """
 
-import torch
-
-from ..devices import language_of
 from ..hooks import extends
 from ..ir import TensorBox
 from ..lowering.graph import GraphLowering
+from ..lowerings.targets import recomputes
 
 FEW_READS = 2
-
-
-def recomputes(device: torch.device) -> bool:
-    """Is a value with several readers rather computed again than stored?"""
-    try:
-        return language_of(device).name == "triton"
-    except NotImplementedError:
-        return False
 
 
 @extends(GraphLowering)

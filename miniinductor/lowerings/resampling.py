@@ -19,7 +19,7 @@ from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import OURS, upcast
-from ..devices import recomputes
+from .targets import recomputes
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ..decompositions import decomposition, upcast
-from ..devices import recomputes
-from ..sizes.symbols import nearest_divisor
+from .targets import recomputes
+from .chunks import nearest_divisor
 
 aten = torch.ops.aten
 LEAST = 1 << 17  # elements below which another kernel costs more than it saves

@@ -118,9 +118,10 @@ def set_from(tensor: Metadata, tx: Frame, args: Any, kwargs: Any) -> Variable:
     made_here = tensor.source is None and not tensor.of_fake(tx, "requires_grad")
     if not made_here or len(args) != 1 or kwargs or type(args[0]) is not TensorVar:
         raise Break("tensor method", reason, HINT)
-    if args[0].of_fake(tx, "requires_grad"):
+    given: Any = args[0]
+    if given.of_fake(tx, "requires_grad"):
         raise Break("tensor method", reason, HINT)
-    replace_data(tensor, tx, args[0], reason)
+    replace_data(tensor, tx, given, reason)
     return tensor
 
 

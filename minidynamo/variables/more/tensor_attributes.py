@@ -29,7 +29,7 @@ plain_metadata = Metadata._metadata
 
 
 @extends(TensorVar)
-class TensorAttributes(TensorVar):
+class TensorAttributes(Metadata):
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         replaced = is_replaced(self, tx)
         if name == "requires_grad" and not replaced and sets_what_is(self, tx, value):
