@@ -283,7 +283,9 @@ class Rows(RowInvariants):
         if not accumulators:
             return self.stored_rows(one)
         self.steps = [one]
-        is_cheap = not any(re.search(r"mini::(?!to_float|round_)", line) for line in printed(one.lines))
+        is_cheap = not any(
+            re.search(r"mini::(?!to_float|round_)", line) for line in printed(one.lines)
+        )
         if is_cheap:  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         writer.accumulators, writer.deferred = accumulators, deferred
