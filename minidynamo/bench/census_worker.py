@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LIMIT, LEAST = 45, 10  # seconds for one case, at most and at least
-FIRST = 60  # more for the first of a process, which imports both compilers
+FIRST = 60  # more for the first of a process, which imports the compiler
 
 
 def cache_environment(folder: str) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Workers:
         command = [sys.executable, "-W", "ignore", "-m", __name__, device, str(threads), part]
         self.command, self.folder = command, folder
         self.processes = [self.start() for _ in range(jobs)]
-        self.are_new = [True] * jobs
+        self.used: set[tuple[int, str]] = set()  # (process, compiler): what was imported
 
     def start(self) -> subprocess.Popen:
         return subprocess.Popen(
@@ -80,7 +80,7 @@ class Workers:
                 if not name:
                     return
                 limit = min(LIMIT, max(LEAST, until + LEAST - time.monotonic()))
-                limit += FIRST if self.are_new[number] else 0
+                limit += 0 if (number, label) in self.used else FIRST
                 found[name] = self.ask(number, {"name": name, "label": label}, limit)
 
         threads = [threading.Thread(target=feed, args=(n,)) for n in range(len(self.processes))]
@@ -100,11 +100,12 @@ class Workers:
             process.stdin.write(json.dumps(about) + "\n")
             process.stdin.flush()
             answer = json.loads(process.stdout.readline())
-            self.are_new[number] = False
+            self.used.add((number, about["label"]))
             return answer
         except (OSError, ValueError):
             process.kill()
-            self.processes[number], self.are_new[number] = self.start(), True
+            self.processes[number] = self.start()
+            self.used -= {(number, "ours"), (number, "torch.compile")}
             return {"failed": f"the compiling process ended, or took {limit:.0f} s"}
         finally:
             too_long.cancel()
