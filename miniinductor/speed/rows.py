@@ -22,7 +22,7 @@ Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sympy
 import torch
@@ -39,7 +39,7 @@ from ..dependencies import Access, runs_along, stride_of
 from ..ir import playing
 from ..nodes import Node
 from ..sizes.symbols import hint
-from .arrays import array_declarations, arrays_of, filled, merged, taken_if_better
+from .arrays import array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
 
 PART = "where a thread's part of the rows lies"
@@ -280,6 +280,8 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         one = self.row_body(nodes, 0)
         deferred, accumulators = writer.deferred, one.terms
+        for accumulator in accumulators:
+            accumulator.few_places = longest(math.prod(plan.inner)) < 1 << 31
         if not accumulators:
             return self.stored_rows(one)
         self.steps = [one]
@@ -388,9 +390,8 @@ class Rows(RowInvariants):
         result = self.before_each + [line for row in steps for line in row.lines]
         for k, a in enumerate(accumulators):
             if a.is_arg:
-                for row in steps:
-                    better = taken_if_better(replace(row.terms[k], name=a.name), self.at[1:-1])
-                    result.append(a.line(f"{{ {' '.join(line.text for line in better)} }}"))
+                rows = [row.terms[k] for row in steps]
+                result += taken_of_rows(a, rows, self.at[1:-1])
                 continue
             terms = [row.terms[k].term for row in steps]
             while len(terms) > 1:  # a tree
