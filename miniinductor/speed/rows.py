@@ -9,12 +9,14 @@
             ...
             acc0[x0] = acc0[x0] + ((tmp0 + tmp1) + (tmp2 + tmp3));
 
-In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
+In:   a group whose reductions' last outer loop has stride 1, or reduces a few elements that many
+      columns share (distances of points, sums of rows of a table).  Out: its whole kernel.
 
 Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
 start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share
 the rows: each has accumulators of its own, which are put together at the end.  Four rows are added
-at a time; long float sums are sums of chunks, added up in double.
+at a time; long float sums are sums of chunks, added up in double.  What a row reads of float16 is
+converted first; what a short axis reads across the columns is first copied into their order.
 
 Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
@@ -50,6 +52,7 @@ WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
 LEAST_COLUMNS = 32  # where lanes along them are chosen though memory runs along them in no read
 TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
+MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
 FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
 
 
@@ -413,6 +416,8 @@ class Rows(RowInvariants):
         if stride == 1 and dtype is torch.float16 and config.vectorize:
             return self.half_place(name, index, written)
         if written or stride in (0, 1) or not self.may_be_turned(index):
+            return None
+        if len(self.turned) >= MOST_TURNED:
             return None
         return self.turned_place(name, index, dtype)
 
