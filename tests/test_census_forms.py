@@ -91,6 +91,12 @@ def test_a_short_axis_of_dynamic_sizes():
     check(short_axes, inputs, dynamic=True, twice=twice)
 
 
+def test_threads_share_rows_whose_number_is_a_sum():
+    torch.manual_seed(0)
+    padded = lambda c: (torch.nn.functional.pad(c, (1, 2, 1, 0)).sum(0),)  # noqa: E731
+    check(padded, [torch.randn(130, 257)], dynamic=True, twice=[torch.randn(97, 140)])
+
+
 # --- 16 bits --------------------------------------------------------------------------------------
 def of_halves(x, row):
     return (

@@ -324,8 +324,9 @@ class Rows(RowInvariants):
         for c_type, name, value in arrays:
             own.append(Line(f"{c_type}* {name} = {name}s[part];", origin=PART))
             own.append(Line(filled(name, self.count, value), origin=PART))
+        rows = size if size.isalnum() else f"({size})"
         bounds = Line(
-            f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};",
+            f"const int64_t {start} = {rows}*part/{count}, {end} = {rows}*(part + 1)/{count};",
             origin=PART,
         )
         threads = Pragma("parallel for", condition=writer.threads_if)
