@@ -95,7 +95,7 @@ def test_workers_answer_for_each_case(tmp_path):
 
     (tmp_path / "x.best").write_text("")
     with Answering("cpu", 1, str(tmp_path), 2) as workers:
-        found = workers.compile([("a", True), ("b", True), ("c", False)], until=1e18)
+        found = workers.compile(["a", "b", "c"], "ours", until=1e18)
         assert json.loads(json.dumps(found)) == {name: {"ours": 1.0} for name in "abc"}
         assert not (tmp_path / "x.best").exists()
-        assert workers.compile([("a", True)], until=0) == {}
+        assert workers.compile(["a"], "ours", until=0) == {}

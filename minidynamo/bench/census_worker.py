@@ -3,7 +3,7 @@
 In:   `Workers(device, threads, folder, jobs)`; names.  Out: which of them are in the caches now.
 
     >>> with Workers("cpu", 4, folder, jobs=8) as workers:
-    ...     done = workers.compile(names, until=time.monotonic() + 60)
+    ...     done = workers.compile(names, "ours", until=time.monotonic() + 60)
 
 Times are never taken while they work.  What a compiler *measured* meanwhile (which block sizes are
 the fastest) is forgotten, for both alike: `forget_choices`; whoever times a case alone measures
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LIMIT, LEAST = 45, 10  # seconds for one case, at most and at least
+FIRST = 60  # more for the first of a process, which imports the compiler
 
 
 def cache_environment(folder: str) -> dict[str, str]:
@@ -46,6 +47,7 @@ class Workers:
         command = [sys.executable, "-W", "ignore", "-m", __name__, device, str(threads), part]
         self.command, self.folder = command, folder
         self.processes = [self.start() for _ in range(jobs)]
+        self.used: set[tuple[int, str]] = set()  # (process, compiler): what was imported
 
     def start(self) -> subprocess.Popen:
         return subprocess.Popen(
@@ -66,22 +68,20 @@ class Workers:
             process.kill()
             process.wait()
 
-    def compile(
-        self, wanted: Iterable[tuple[str, bool]], until: float
-    ) -> dict[str, dict[str, Any]]:
-        """{name: seconds of the first calls, or what failed}.  wanted: names, and whether
-        torch.compile is to compile them, too.  Those that are not begun at `until` (of
-        time.monotonic) are left out."""
-        remaining, found, lock = iter(list(wanted)), {}, threading.Lock()
+    def compile(self, names: Iterable[str], label: str, until: float) -> dict[str, dict[str, Any]]:
+        """{name: seconds of the first call, or what failed}.  label: which compiler is meant.  What
+        is not begun at `until` (of time.monotonic) is left out."""
+        remaining, found, lock = iter(list(names)), {}, threading.Lock()
 
         def feed(number: int) -> None:
             while time.monotonic() < until:
                 with lock:
-                    name, peer = next(remaining, ("", False))
+                    name = next(remaining, "")
                 if not name:
                     return
                 limit = min(LIMIT, max(LEAST, until + LEAST - time.monotonic()))
-                found[name] = self.ask(number, {"name": name, "peer": peer}, limit)
+                limit += 0 if (number, label) in self.used else FIRST
+                found[name] = self.ask(number, {"name": name, "label": label}, limit)
 
         threads = [threading.Thread(target=feed, args=(n,)) for n in range(len(self.processes))]
         for thread in threads:
@@ -99,10 +99,13 @@ class Workers:
         try:
             process.stdin.write(json.dumps(about) + "\n")
             process.stdin.flush()
-            return json.loads(process.stdout.readline())
+            answer = json.loads(process.stdout.readline())
+            self.used.add((number, about["label"]))
+            return answer
         except (OSError, ValueError):
             process.kill()
             self.processes[number] = self.start()
+            self.used -= {(number, "ours"), (number, "torch.compile")}
             return {"failed": f"the compiling process ended, or took {limit:.0f} s"}
         finally:
             too_long.cancel()
@@ -123,15 +126,15 @@ def first_calls(device: str, threads: int, part: str) -> None:
     for line in sys.stdin:
         about, answer = json.loads(line), {}
         with torch.no_grad():
-            for label, (compiler, reset) in compilers(about["peer"]).items():
-                start = time.perf_counter()
-                try:
-                    reset()
-                    case = cases[about["name"]]
-                    compiler(case.function)(*case.inputs(device))
-                except Exception as problem:
-                    answer[f"{label} failed"] = f"{type(problem).__name__}: {problem}"[:300]
-                answer[label] = time.perf_counter() - start
+            compiler, reset = compilers(about["label"] != "ours")[about["label"]]
+            start = time.perf_counter()
+            try:
+                reset()
+                case = cases[about["name"]]
+                compiler(case.function)(*case.inputs(device))
+            except Exception as problem:
+                answer["failed here"] = f"{type(problem).__name__}: {problem}"[:300]
+            answer["seconds"] = time.perf_counter() - start
         if device == "cuda":
             torch.cuda.synchronize()
             torch.cuda.empty_cache()

@@ -51,6 +51,7 @@ class Accumulator:
     at: str = ""  # argmax, argmin: the place of `term`
     # it adds up partial sums: in double, so that their number costs no accuracy
     over_chunks: bool = False
+    few_places: bool = False  # argmax, argmin: 32 bits hold every place
     # the reduction's instruction
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
@@ -122,7 +123,7 @@ class Accumulator:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
         text = self.name + place
         if self.is_arg:
-            return f"{self.name}_at{place}" if place else f"{text}.index"
+            return f"(int64_t){self.name}_at{place}" if place else f"{text}.index"
         if self.kind == "any":
             return f"({text} != 0)"
         if self.c_type == "double" and compute_type(dtype) != "double":

@@ -187,22 +187,27 @@ def scatter_reduce(
     )
 
 
-def adds_up_half(x: Tensor) -> bool:
-    """Are these sums of 16 bits on a GPU?  They are added up in float32 and rounded once, where
-    eager rounds after each addition: the GPU's atomic additions of 16 bits are slow, and coarse."""
-    return x.is_cuda and x.dtype in LOW_PRECISION
+def adds_up_half(x: Tensor, source: Tensor) -> bool:
+    """Are these sums of 16 bits to be added up in float32 and rounded once?  Eager rounds after
+    each addition: a GPU's atomic additions of 16 bits are slow, and coarse, and so are eager's
+    kernels on a CPU.  There the whole of x is converted, which few additions are not worth."""
+    if x.dtype not in LOW_PRECISION:
+        return False
+    counts = (x.numel(), source.numel())
+    are_many = all(isinstance(n, int) for n in counts) and 4 * counts[1] >= counts[0]
+    return x.is_cuda or are_many
 
 
 @decomposition(aten.index_add.default)
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
-    if not adds_up_half(x):
+    if not adds_up_half(x, source):
         return NotImplemented
     return torch.index_add(x.float(), dim, index, source.float(), alpha=alpha).to(x.dtype)
 
 
 @decomposition(aten.scatter_add.default)
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    if not adds_up_half(x):
+    if not adds_up_half(x, source):
         return NotImplemented
     return torch.scatter_add(x.float(), dim, index, source.float()).to(x.dtype)
 
@@ -211,7 +216,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Any:
-    if not accumulate or not adds_up_half(x):
+    if not accumulate or not adds_up_half(x, values):
         return NotImplemented
     return aten.index_put(x.float(), indices, values.float(), True).to(x.dtype)
 

@@ -17,7 +17,11 @@ def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:
     if not a.is_arg:
         return [(a.c_type, a.name, a.initial)]
     lowest = limit_text(a.dtype, a.kind == "argmax")
-    return [(compute_type(a.dtype), f"{a.name}_best", lowest), ("int64_t", f"{a.name}_at", "0")]
+    return [(compute_type(a.dtype), f"{a.name}_best", lowest), (place_type(a), f"{a.name}_at", "0")]
+
+
+def place_type(a: Accumulator) -> str:
+    return "int32_t" if a.few_places else "int64_t"
 
 
 def array_declarations(
@@ -39,14 +43,35 @@ def filled(name: str, count: int | str, value: str) -> str:
 
 
 def taken_if_better(a: Accumulator, place: str) -> list[Line]:
-    """argmax of one lane: places grow within it, so only a better element replaces the best: not
-    (v <= best), which a NaN is, unless best is one."""
-    best, at, take = f"{a.name}_best[{place}]", f"{a.name}_at[{place}]", f"{a.name}_take"
-    no_better = "<=" if a.kind == "argmax" else ">="
+    """argmax of one lane, which takes in `a.term`."""
+    return taken(a, f"{a.name}_best[{place}]", f"{a.name}_at[{place}]")
+
+
+def taken(a: Accumulator, best: str, at: str) -> list[Line]:
+    """Places grow, so only a better element replaces the best: not (v <= best), which a NaN is,
+    unless best is one."""
+    take, no_better = f"{a.name}_take", "<=" if a.kind == "argmax" else ">="
     return [
         a.line(f"const bool {take} = !({a.term} {no_better} {best}) & ({best} == {best});"),
         a.line(f"{best} = {take} ? {a.term} : {best};"),
-        a.line(f"{at} = {take} ? {a.at} : {at};"),
+        a.line(f"{at} = {take} ? ({place_type(a)})({a.at}) : {at};"),
+    ]
+
+
+def taken_of_rows(a: Accumulator, rows: Iterable[Accumulator], place: str) -> list[Line]:
+    """The same of several rows in turn, with the best in variables: gcc does not vectorise what
+    is stored under one condition and read again."""
+    best, at = f"{a.name}_better", f"{a.name}_place"
+    lines = [
+        a.line(f"{c_type} {local} = {name}[{place}];")
+        for local, (c_type, name, _) in zip((best, at), arrays_of(a))
+    ]
+    for row in rows:
+        one = taken(replace(a, term=row.term, at=row.at), best, at)
+        lines.append(a.line(f"{{ {' '.join(line.text for line in one)} }}"))
+    return lines + [
+        a.line(f"{name}[{place}] = {local};")
+        for local, (_, name, _) in zip((best, at), arrays_of(a))
     ]
 
 

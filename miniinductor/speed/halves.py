@@ -1,11 +1,12 @@
-"""float16 is converted in blocks: elements that follow each other, to and from arrays of floats.
+"""float16 is converted in runs: elements that follow each other, to and from arrays of floats.
 
-    for (int64_t r0_block = 0; r0_block < 4096; r0_block += 128) {
+    for (int64_t r0_run = 0; r0_run < 4096; r0_run += 128) {
         float half0[128];
-        mini::convert(in0 + r0_block, half0, 128);
-        for (int64_t r0 = r0_block; ...) ... half0[r0 - r0_block]
+        mini::convert(in0 + r0_run, half0, 128);
+        for (int64_t r0 = r0_run; ...) ... half0[r0 - r0_run]
 
-In:   a pointwise kernel's elements of float16.  Out: what stands for them, and a loop over blocks.
+In:   the elements of float16 that an innermost loop reads and writes.  Out: what stands for them,
+      and a loop over runs, in which the other strategies write the loop over the lanes.
 """
 
 from dataclasses import replace
@@ -17,58 +18,61 @@ import torch
 
 from .. import config
 from ..codegen.cpp_reductions import bound, Sums
+from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Line, Statement, Statements, nest
+from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 
-BLOCK = 128  # elements converted at once
+RUN = 128  # elements converted at once
+RUN_OF_SUMS = 512  # the same where they are added up: then partial sums are put together
+RUN_OF_PLACES = 4096  # and of argmax, whose lanes are put together one by one
 
 
-@strategy(order=80)
+@strategy(order=8)
 class Halves(Strategy):
     def applies(self) -> bool:
         writer, plan = self.writer, self.writer.plan
-        if not config.vectorize or writer.is_tiled or writer.has_scatter:
+        if not config.vectorize or writer.is_tiled or writer.has_scatter or not plan.inner:
             return False
-        return plan.is_pointwise and bool(plan.inner) and plan.inner_count >= BLOCK
+        return estimate(plan.inner[-1:]) >= RUN
 
     def begin_lanes(self) -> None:
-        # (pointer to a block of elements, is it written?) -> array of floats
+        # (pointer to a run of elements, is it written?) -> array of floats
         self.arrays: dict[tuple[str, bool], tuple[str, Any]] = {}
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> str | None:
-        """The place in the array of a block's floats that stands for an element."""
+        """The place in the array of a run's floats that stands for an element."""
         writer, lane = self.writer, self.writer.plan.r[-1]
-        if dtype is not torch.float16 or writer.plan.inner_count < BLOCK or writer.in_mask():
+        if dtype is not torch.float16 or lane not in writer.inner_variables or writer.in_mask():
             return None
-        if stride_of(index, lane) != 1:
+        if stride_of(index, lane) != 1 or estimate(writer.plan.inner[-1:]) < RUN:
             return None
         if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
             return None
-        block = writer.local(f"{lane}_block")
-        start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: block}))}"
+        run = writer.local(f"{lane}_run")
+        start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: run}))}"
         made = (f"half{len(self.arrays)}", playing.value)
         array, _ = self.arrays.setdefault((start, written), made)
-        return f"{array}[{lane} - {block}]"
+        return f"{array}[{lane} - {run}]"
 
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
-        """The loop over the lanes, by blocks that are converted as a whole."""
+        """The loop over the lanes, by runs that are converted as a whole."""
         if not self.arrays:
             return None
-        lane = self.writer.plan.r[-1]
-        count = f"{lane}_stop - {lane}_block"
-        stop = bound(f"{lane}_stop", f"{lane}_block + {BLOCK}", end)
-        if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
-            stop = replace(stop, text=f"const int64_t {lane}_stop = {lane}_block + {BLOCK};")
-            count = str(BLOCK)
+        lane, length = self.writer.plan.r[-1], run_length(accumulators)
+        count = f"{lane}_run_end - {lane}_run"
+        stop = bound(f"{lane}_run_end", f"{lane}_run + {length}", end)
+        if end.isdigit() and start == "0" and int(end) % length == 0:
+            stop = replace(stop, text=f"const int64_t {lane}_run_end = {lane}_run + {length};")
+            count = str(length)
         before: list[Statement] = [stop]
         after: list[Statement] = []
         for (place, written), (array, instruction) in self.arrays.items():
-            before.append(Line(f"float {array}[{BLOCK}];", origin=instruction))
+            before.append(Line(f"float {array}[{length}];", origin=instruction))
             given, wanted = (array, place) if written else (place, array)
             convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
             (after if written else before).append(convert)
@@ -76,9 +80,30 @@ class Halves(Strategy):
         if pragma is not None and pragma.threads:
             threads = replace(pragma, simd=False)
             pragma = replace(pragma, threads="", condition="")
-        lanes = nest(body, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
-        blocks = (f"{lane}_block", start, end, BLOCK)
-        return nest([*before, *lanes, *after], [blocks], threads)
+        lanes = self.lanes_of_run(body, accumulators, pragma)
+        runs = (f"{lane}_run", start, end, length)
+        return nest([*before, *lanes, *after], [runs], threads)
+
+    def lanes_of_run(
+        self, body: Statements, accumulators: Sums, pragma: Pragma | None
+    ) -> list[Statement]:
+        """The loop over the lanes of one run, as the other strategies write it."""
+        lane = self.writer.plan.r[-1]
+        part = (f"{lane}_run", f"{lane}_run_end")
+        if not accumulators:
+            return nest(body, [(lane, *part)], pragma)
+        for other in self.writer.strategies:
+            found = None if other is self else other.innermost(body, accumulators, *part)
+            if found is not None:
+                return found
+        return self.writer.plain_loops(body, accumulators, [part])
+
+
+def run_length(accumulators: Sums) -> int:
+    """How many elements a loop over lanes with these accumulators converts at once."""
+    if any(a.is_arg for a in accumulators):
+        return RUN_OF_PLACES
+    return RUN_OF_SUMS if accumulators else RUN
 
 
 PRELUDES.append(Path(__file__).with_name("halves.h"))

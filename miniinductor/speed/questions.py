@@ -89,5 +89,5 @@ class Questions(Protocol):
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> str | None:
-        """What is read or written in place of an element of 16 bits: its copy as a float."""
+        """What is read or written in place of an element: a copy of it; of 16 bits, as a float."""
         ...

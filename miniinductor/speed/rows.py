@@ -9,12 +9,14 @@
             ...
             acc0[x0] = acc0[x0] + ((tmp0 + tmp1) + (tmp2 + tmp3));
 
-In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
+In:   a group whose reductions' last outer loop has stride 1, or reduces a few elements that many
+      columns share (distances of points, sums of rows of a table).  Out: its whole kernel.
 
 Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
 start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share
 the rows: each has accumulators of its own, which are put together at the end.  Four rows are added
-at a time; long float sums are sums of chunks, added up in double.
+at a time; long float sums are sums of chunks, added up in double.  What a row reads of float16 is
+converted first; what a short axis reads across the columns is first copied into their order.
 
 Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
@@ -22,14 +24,14 @@ Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sympy
 import torch
 
 from .. import config
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppScope, compute_type
+from ..codegen.cpp_expressions import NARROW, CppScope, compute_type
 from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
@@ -39,7 +41,7 @@ from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..nodes import Node
 from ..sizes.symbols import hint
-from .arrays import array_declarations, arrays_of, filled, merged, taken_if_better
+from .arrays import array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
 
 PART = "where a thread's part of the rows lies"
@@ -48,6 +50,23 @@ ROWS = 4  # rows added at a time: one load and store of the accumulator per four
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
+LEAST_COLUMNS = 32  # where lanes along them are chosen though memory runs along them in no read
+TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
+MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
+FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
+
+
+def is_indirect(index: sympy.Expr) -> bool:
+    """Does it depend on an index that is read?"""
+    return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
+
+
+@dataclass
+class Halves:
+    """float16 in rows: what converts the elements that a row reads, and those that it writes."""
+
+    before: list[Statement]
+    after: list[Statement]
 
 
 def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
@@ -65,6 +84,15 @@ class Row:
 
     lines: list[Statement]
     terms: Sums
+    halves: Halves
+
+
+@dataclass
+class Turned:
+    """A copy of what is read across the lanes, in their order; each row of it is for one r."""
+
+    name: str
+    lines: list[Statement]
 
 
 @strategy(order=5)
@@ -85,12 +113,41 @@ class Rows(RowInvariants):
             for body in plan.bodies.values()
             for access in (body.reads() if body.inner else ())
             # else one value per row (a mean, a weight): read once either way
-            if access.index.free_symbols.intersection(plan.r)
+            if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        if not runs_along(reads, plan.x[-1], plan.r[-1]):
+        self.turned: dict[tuple[str, sympy.Expr], Turned] = {}
+        self.step, self.halves = 0, None
+        if not runs_along(reads, plan.x[-1], plan.r[-1]) and not self.is_better_along_x(reads):
             return False
         self.plan_blocks()
         return True
+
+    def is_better_along_x(self, reads: Sequence[Access]) -> bool:
+        """Do lanes along the last outer loop read memory in its order, or always the same element,
+        or what `turned_place` copies?"""
+        plan, gain = self.writer.plan, 0
+        if hint(plan.outer[-1], 512) < LEAST_COLUMNS:
+            return False
+        for access in reads:
+            column, row = (stride_of(access.index, v) for v in (plan.x[-1], plan.r[-1]))
+            if column == 1:
+                gain += row != 1
+            elif is_indirect(access.index) or column is None:
+                return False
+            elif column != 0:
+                if not self.may_be_turned(access.index):
+                    return False
+                gain += 1
+        return gain > 0
+
+    def may_be_turned(self, index: sympy.Expr) -> bool:
+        """Is it few elements, all read again by each of the outer iterations?"""
+        plan = self.writer.plan
+        sizes = (plan.outer[-1], *plan.inner)
+        if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) > TURNED:
+            return False
+        known = index.free_symbols <= {plan.x[-1], *plan.r}
+        return known and math.prod(plan.inner) <= FEW and estimate(plan.outer[:-1]) >= FEW
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are, and whether threads share their rows."""
@@ -141,7 +198,8 @@ class Rows(RowInvariants):
         loops = writer.outer_loops()[:-1]
         count = len(loops) + (not self.is_whole)
         if loops:
-            return nest(body, loops, self.threads(count))
+            turned = [line for one in self.turned.values() for line in one.lines]
+            return [*turned, *nest(body, loops, self.threads(count))]
         if count:
             [blocks] = body
             assert isinstance(blocks, Loop)
@@ -178,15 +236,20 @@ class Rows(RowInvariants):
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.columns_loop(scope.lines)
 
-    def own_scope(self, inner_variables: Iterable[sympy.Symbol]) -> CppScope:
-        """Where nothing is known yet but what lies in arrays."""
-        writer, scope = self.writer, CppScope()
+    def own_scope(
+        self, inner_variables: Iterable[sympy.Symbol], above: CppScope | None = None
+    ) -> CppScope:
+        """Where nothing is known yet but what lies in arrays.  above: the scope of what does not
+        vary with these variables, where it is another."""
+        writer, scope = self.writer, CppScope(above)
         scope.counter = writer.outside.counter
+        if above is not None:
+            above.counter = scope.counter
         writer.values = {
             name: Value(array + self.at, writer.buffers[name].layout.dtype, True)
             for name, array in self.arrays.items()
         }
-        writer.outside = scope
+        writer.outside = above or scope
         writer.write_into(scope, inner_variables)
         return scope
 
@@ -208,8 +271,10 @@ class Rows(RowInvariants):
     def row_body(self, nodes: Sequence[Node], step: int) -> Row:
         """The nodes for row `row + step`."""
         writer, plan = self.writer, self.writer.plan
-        scope = self.own_scope((plan.x[-1], *plan.r))
+        above = CppScope()
+        scope = self.own_scope((plan.x[-1],), above)
         writer.accumulators, writer.deferred = [], []
+        self.step, self.halves = step, Halves(above.lines, [])
         first = scope.counter.get("acc", -1)
         for node in nodes:
             body = plan.bodies[node.name]
@@ -218,7 +283,8 @@ class Rows(RowInvariants):
             writer.play(node, body)
         if step:
             scope.counter["acc"] = first
-        return Row(scope.lines, writer.accumulators)
+        self.step, halves, self.halves = 0, self.halves, None
+        return Row(scope.lines, writer.accumulators, halves)
 
     def loop_over_rows(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block: what they add to the accumulators, which are declared here, or what
@@ -226,10 +292,14 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         one = self.row_body(nodes, 0)
         deferred, accumulators = writer.deferred, one.terms
+        for accumulator in accumulators:
+            accumulator.few_places = longest(math.prod(plan.inner)) < 1 << 31
         if not accumulators:
-            return self.stored_rows(one.lines)
+            return self.stored_rows(one)
         self.steps = [one]
-        is_cheap = not any(re.search(r"mini::(?!to_float)", line) for line in printed(one.lines))
+        is_cheap = not any(
+            re.search(r"mini::(?!to_float|round_)", line) for line in printed(one.lines)
+        )
         if is_cheap:  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         writer.accumulators, writer.deferred = accumulators, deferred
@@ -242,14 +312,15 @@ class Rows(RowInvariants):
         rows = self.all_rows(accumulators, "0", size)
         return array_declarations(accumulators, self.block_width, self.count) + rows
 
-    def stored_rows(self, lines: Statements) -> list[Statement]:
+    def stored_rows(self, one: Row) -> list[Statement]:
         """Rows of which elements are stored, and nothing is added up."""
         writer, plan = self.writer, self.writer.plan
         loops = [(r, "0", writer.size(n)) for r, n in zip(plan.r, plan.inner)]
         threads = None
         if self.shares_rows:
             threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
-        return nest(self.columns_loop([*self.first_in_lanes(lines), *lines]), loops, threads)
+        columns = self.columns_loop([*self.first_in_lanes(one.lines), *one.lines])
+        return nest([*one.halves.before, *columns, *one.halves.after], loops, threads)
 
     def shared_rows(self, accumulators: Sums, size: str) -> list[Statement]:
         """Each thread adds up a part of the rows; then the parts are put together."""
@@ -262,8 +333,9 @@ class Rows(RowInvariants):
         for c_type, name, value in arrays:
             own.append(Line(f"{c_type}* {name} = {name}s[part];", origin=PART))
             own.append(Line(filled(name, self.count, value), origin=PART))
+        rows = size if size.isalnum() else f"({size})"
         bounds = Line(
-            f"const int64_t {start} = {size}*part/{count}, {end} = {size}*(part + 1)/{count};",
+            f"const int64_t {start} = {rows}*part/{count}, {end} = {rows}*(part + 1)/{count};",
             origin=PART,
         )
         threads = Pragma("parallel for", condition=writer.threads_if)
@@ -308,10 +380,10 @@ class Rows(RowInvariants):
         """Rows one by one, or ROWS at a time and then what is left."""
         row, together = self.writer.plan.r[-1], len(self.steps)
         exact = start == "0" and end.isdigit()
-        one = self.columns_loop(self.added(accumulators, 1))
+        one = self.columns_of(accumulators, 1)
         if together == 1 or exact and int(end) < together:
             return nest(one, [(row, start, end)])
-        many = self.columns_loop(self.added(accumulators, together))
+        many = self.columns_of(accumulators, together)
         if exact and int(end) % together == 0:
             return nest(many, [(row, start, end, together)])
         loops = [
@@ -320,18 +392,78 @@ class Rows(RowInvariants):
         ]
         return [Block([Line(f"int64_t {row} = {start};", origin=PART), *loops])]
 
+    def columns_of(self, accumulators: Sums, count: int) -> list[Statement]:
+        """`count` rows, converted and added."""
+        converted = [line for row in self.steps[:count] for line in row.halves.before]
+        return [*converted, *self.columns_loop(self.added(accumulators, count))]
+
     def added(self, accumulators: Sums, count: int) -> list[Statement]:
         """The lines of `count` rows for one column."""
         steps = self.steps[:count]
         result = self.before_each + [line for row in steps for line in row.lines]
         for k, a in enumerate(accumulators):
             if a.is_arg:
-                for row in steps:
-                    better = taken_if_better(replace(row.terms[k], name=a.name), self.at[1:-1])
-                    result.append(a.line(f"{{ {' '.join(line.text for line in better)} }}"))
+                rows = [row.terms[k] for row in steps]
+                result += taken_of_rows(a, rows, self.at[1:-1])
                 continue
             terms = [row.terms[k].term for row in steps]
             while len(terms) > 1:  # a tree
                 terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.at))
         return result
+
+    # -- copies of what is read --------------------------------------------------------------------
+    def float_place(
+        self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
+    ) -> str | None:
+        """The copy of an element of a row: converted from float16, or turned into lanes' order."""
+        writer, plan = self.writer, self.writer.plan
+        if writer.in_mask() or self.halves is None or is_indirect(index):
+            return None
+        if not index.free_symbols.intersection(plan.r):
+            return None
+        stride = stride_of(index, plan.x[-1])
+        if stride == 1 and dtype is torch.float16 and config.vectorize:
+            return self.half_place(name, index, written)
+        if written or stride in (0, 1) or not self.may_be_turned(index):
+            return None
+        if len(self.turned) >= MOST_TURNED:
+            return None
+        return self.turned_place(name, index, dtype)
+
+    def half_place(self, name: str, index: sympy.Expr, written: bool) -> str:
+        writer, (column, start, _) = self.writer, self.columns
+        index = index.xreplace({column: writer.local(start) if start != "0" else sympy.Integer(0)})
+        array = writer.outside.fresh("half")
+        place = f"{writer.pointer(name, written)} + {writer.index(index)}"
+        given, wanted = (array, place) if written else (place, array)
+        convert = Line(f"mini::convert({given}, {wanted}, {self.count});", origin=playing.value)
+        declared = Line(f"float {array}[{self.block_width}];", origin=playing.value)
+        self.halves.before += [declared] if written else [declared, convert]
+        self.halves.after += [convert] if written else []
+        return f"{array}{self.at}"
+
+    def turned_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str:
+        """An element of a copy that stands before all loops."""
+        writer, plan = self.writer, self.writer.plan
+        column, row = plan.x[-1], plan.r[-1]
+        key = (name, sympy.expand(index.xreplace({row: row - self.step})))
+        width, place = plan.outer[-1], sympy.Integer(0)
+        for variable, size in zip(plan.r, plan.inner):
+            place = place * size + variable
+        place = sympy.expand(place * width + column)
+        if key not in self.turned:
+            c_type, array = compute_type(dtype), f"turned{len(self.turned)}"
+            element = f"{writer.pointer(name, False)}[{writer.index(key[1])}]"
+            if dtype in NARROW:
+                element = f"mini::to_float({element})"
+            copied = Line(f"{array}[{writer.index(place)}] = {element};", origin=playing.value)
+            loops = [(v, "0", writer.size(n)) for v, n in zip(plan.r, plan.inner)]
+            declared = f"{c_type} {array}[{math.prod(plan.inner) * width}];"
+            lines = [
+                Line(declared, origin=playing.value),
+                *nest([copied], [(column, "0", writer.size(width)), *loops]),
+            ]
+            self.turned[key] = Turned(array, lines)
+        place = sympy.expand(place.xreplace({row: row + self.step}))
+        return f"{self.turned[key].name}[{writer.index(place)}]"

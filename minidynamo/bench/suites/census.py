@@ -102,24 +102,38 @@ def timed(cases, workers, peers, options):
     end, size = time.monotonic() + options.seconds, 2 * len(workers.processes)
     while cases and time.monotonic() < end:
         batch, cases = cases[:size], cases[size:]
-        with_peer = {
-            case.name: not options.no_peer
-            and (case.name not in peers or is_measured_again(case.name, options.seed))
+        wanted = [
+            case.name
             for case in batch
-        }
-        start = time.monotonic()
-        compiled = workers.compile(with_peer.items(), until=start + 0.5 * (end - start))
-        spent = time.monotonic() - start
-        print(f"-- {len(compiled)} cases compiled in {spent:.1f} s", flush=True)
+            if not options.no_peer
+            and (case.name not in peers or is_measured_again(case.name, options.seed))
+        ]
+        compiled = compile_ahead(workers, [case.name for case in batch], "ours", end)
+        names = [name for name in wanted if name in compiled]
+        with_peer = compile_ahead(workers, names, "torch.compile", end)
         for case in batch:
             if case.name not in compiled or time.monotonic() > end:
                 continue
-            failed = {k: v for k, v in compiled[case.name].items() if "failed" in k}
-            if "failed" in failed:
-                yield {"name": case.name, "class": case.kind, "failed": {"ours": failed["failed"]}}
+            if "failed" in compiled[case.name]:
+                failed = {"ours": compiled[case.name]["failed"]}
+                yield {"name": case.name, "class": case.kind, "failed": failed}
                 continue
-            yield one_row(case, with_peer[case.name], peers.get(case.name, {}), options)
+            peer = "failed" not in with_peer.get(case.name, {"failed": "not begun"})
+            yield one_row(case, peer, peers.get(case.name, {}), options)
         size = 3 * len(workers.processes)
+
+
+def compile_ahead(workers, names, label, end):
+    """What came of it, until 0.6 of the time that is left has passed."""
+    start = time.monotonic()
+    found = workers.compile(names, label, until=start + 0.6 * (end - start))
+    each = [answer["seconds"] for answer in found.values() if "seconds" in answer]
+    print(
+        f"-- {label}: {len(each)} of {len(names)} compiled in {time.monotonic() - start:.1f} s, "
+        f"each in {statistics.median(each or [0]):.1f} s",
+        flush=True,
+    )
+    return found
 
 
 def one_row(case, peer, known, options):

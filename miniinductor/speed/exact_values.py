@@ -1,0 +1,84 @@
+"""Values that 16 bits hold anyway are not rounded to them.
+
+    const float tmp0 = mini::to_float(in0[r0]);
+    const float tmp1 = mini::abs(tmp0);             16 bits held tmp0, so they hold this
+    const float tmp2 = mini::round_float16(tmp1);   not written
+
+In:   conversions to float16 and bfloat16, which eager makes after each operation.  Out: none where
+      the value is an element that was read, or one of several such, or such a one without its sign.
+"""
+
+from typing import Any
+
+import torch
+
+from ..codegen.common import Value
+from ..codegen.cpp import CppKernelWriter
+from ..codegen.cpp_expressions import NARROW, CppExpressions
+
+SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
+SIGNS = ("abs", "neg")
+Exact = set[tuple[str, torch.dtype]]  # the text of a value, and what holds it without a loss
+
+
+def exact_values(writer: CppExpressions) -> Exact:
+    return writer.__dict__.setdefault("exact", set())
+
+
+def is_exact(writer: CppExpressions, value: Any, dtype: torch.dtype) -> bool:
+    """Is nothing of the value lost in `dtype`?"""
+    number = value.number if isinstance(value, Value) else value
+    if number is not None:
+        return torch.tensor(number, dtype=torch.float64).to(dtype).item() == number
+    return (value.text, dtype) in exact_values(writer)
+
+
+def to_dtype(plain: Any) -> Any:
+    def method(
+        self: CppExpressions, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None
+    ) -> Value:
+        exact = exact_values(self)
+        if x.dtype in NARROW and x.number is None:
+            exact.add((x.text, x.dtype))
+        if dtype in NARROW and x.dtype is torch.float32 and (x.text, dtype) in exact:
+            return Value(x.text, dtype, x.inner)
+        found = plain(self, x, dtype, src_dtype)
+        if dtype in NARROW and found.number is None:
+            exact.add((found.text, dtype))
+        return found
+
+    return method
+
+
+def keeping(plain: Any, which: Any) -> Any:
+    """The writer's method `plain`, whose result is exact if the arguments which(*arguments) are."""
+
+    def method(self: CppExpressions, *args: Any) -> Value:
+        found, exact = plain(self, *args), exact_values(self)
+        values = which(*args) if exact and found.dtype is torch.float32 else []
+        for dtype in NARROW:
+            if values and all(is_exact(self, value, dtype) for value in values):
+                exact.add((found.text, dtype))
+        return found
+
+    return method
+
+
+def forgetting(plain: Any) -> Any:
+    """`write_into`, after which names may be used anew."""
+
+    def method(self: CppKernelWriter, *args: Any) -> None:
+        exact_values(self).clear()
+        plain(self, *args)
+
+    return method
+
+
+for _name, _which in {
+    "unary": lambda op, x: [x] if op in SIGNS else [],
+    "binary": lambda op, a, b: [a, b] if op in SELECTING else [],
+    "where": lambda condition, a, b: [a, b],
+}.items():
+    setattr(CppExpressions, _name, keeping(getattr(CppExpressions, _name), _which))
+setattr(CppExpressions, "to_dtype", to_dtype(CppExpressions.to_dtype))
+setattr(CppKernelWriter, "write_into", forgetting(CppKernelWriter.write_into))

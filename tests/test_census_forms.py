@@ -1,0 +1,146 @@
+"""Forms of C++ kernels that the census of kernels asked for: odd sizes, types, dynamic sizes, one
+thread and several.  Many programs are one graph here, since compiling is what costs time."""
+
+import contextlib
+
+import pytest
+import torch
+
+import minidynamo
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+@contextlib.contextmanager
+def threads(number):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def is_close(found, expected, exact):
+    """Is it at most a little further from the same in float64 than eager's?"""
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if not found.is_floating_point():
+        return torch.equal(found, expected)
+    both = (found.double(), expected.double())
+    if not all(torch.equal(both[0].isnan(), other.isnan()) for other in (both[1], exact)):
+        return False
+    ours, theirs = ((value - exact).nan_to_num().norm() for value in both)
+    return bool(ours <= 2 * theirs + 1e-5 * exact.nan_to_num().norm() + 1e-6)
+
+
+def check(function, inputs, dynamic=False, twice=()):
+    """Against eager, with one thread and with three; twice: inputs of a second call."""
+    for number in (1, 3):
+        with threads(number):
+            minidynamo.reset()
+            compiled = minidynamo.compile(function, dynamic=dynamic or None)
+            for arguments in filter(None, (inputs, twice)):
+                wide = [t.double() if t.is_floating_point() else t for t in arguments]
+                results = zip(compiled(*arguments), function(*arguments), function(*wide))
+                for place, (found, expected, exact) in enumerate(results):
+                    assert is_close(found, expected, exact), (number, place)
+    return minidynamo.records.frames[-1].backend_record
+
+
+def sources(record):
+    return "\n".join(kernel.source for kernel in record.kernels)
+
+
+# --- reductions whose lanes run along an outer loop -----------------------------------------------
+def short_axes(a, b, table, index):
+    difference = a[:, None] - b[None]
+    bags = table[index.view(-1, 5)]
+    return (
+        difference.square().sum(-1),
+        difference.abs().amax(-1),
+        (difference * 2).argmax(-1),
+        torch.exp(-difference.square().sum(-1)).sum(-1),
+        bags.sum(1),
+        bags.float().amax(1) + 1,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_a_short_axis_is_reduced_by_lanes_along_a_long_one(dtype):
+    torch.manual_seed(0)
+    a, b, table = torch.randn(67, 7), torch.randn(131, 7), torch.randn(90, 71)
+    inputs = [a.to(dtype), b.to(dtype), table.to(dtype), torch.randint(-90, 90, (65 * 5,))]
+    assert "turned0" in sources(check(short_axes, inputs))
+
+
+def test_an_index_out_of_range_is_told_by_lanes_along_columns():
+    table, index = torch.randn(90, 71), torch.randint(90, (65 * 5,))
+    compiled = minidynamo.compile(lambda t, i: t[i.view(-1, 5)].sum(1))
+    compiled(table, index)
+    index[77] = 90
+    with pytest.raises(IndexError):
+        compiled(table, index)
+
+
+def test_a_short_axis_of_dynamic_sizes():
+    torch.manual_seed(0)
+    inputs, twice = (
+        [torch.randn(n, 5), torch.randn(m, 5), torch.randn(40, 70), torch.randint(40, (n * 5,))]
+        for n, m in ((66, 132), (80, 45))
+    )
+    check(short_axes, inputs, dynamic=True, twice=twice)
+
+
+def test_threads_share_rows_whose_number_is_a_sum():
+    torch.manual_seed(0)
+    padded = lambda c: (torch.nn.functional.pad(c, (1, 2, 1, 0)).sum(0),)  # noqa: E731
+    check(padded, [torch.randn(130, 257)], dynamic=True, twice=[torch.randn(97, 140)])
+
+
+# --- 16 bits --------------------------------------------------------------------------------------
+def of_halves(x, row):
+    return (
+        torch.softmax(x, -1),
+        (x * row).sum(-1),
+        (x - row).abs().amax(-1),
+        x.argmax(-1),
+        (x * 2).sum(0),
+        x.amax(0),
+        (x - x.mean(0)) * row,
+        torch.var_mean(x, -1)[0],
+        torch.cat([x + 1, torch.relu(x)], 0),
+        torch.where(x > row, -x, x.clamp(-0.3, 0.7)),
+        x.cumsum(1),
+    )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_halves_under_reductions(dtype, dynamic):
+    torch.manual_seed(0)
+    x, row = torch.randn(53, 701), torch.randn(701)
+    x[3, 5], x[4, 6], x[5, 7] = torch.nan, torch.inf, -0.0
+    other = [torch.randn(41, 1031).to(dtype), torch.randn(1031).to(dtype)]
+    record = check(of_halves, [x.to(dtype), row.to(dtype)], dynamic, other if dynamic else ())
+    if dtype is torch.float16:
+        assert "mini::convert" in sources(record)
+
+
+def test_every_float16_is_read_and_rounded_to():
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
+    near = every.float() * torch.tensor([1, 1 + 2**-11, 1 - 2**-12, 1 + 2**-11 + 2**-20])[:, None]
+    edges = torch.tensor([65519.99, 65520.0, 1e38, 2e-8, 3e-8, 2.0**-24, -(2.0**-25), -0.0])
+
+    def both(every, near, edges):
+        rounded = [t.half().float() for t in (near, edges)]
+        return every.float(), every.float().flip(0) + 1, *rounded, *[1 / t for t in rounded]
+
+    for found, expected in zip(
+        minidynamo.compile(both)(every, near, edges), both(every, near, edges)
+    ):
+        assert torch.equal(found.nan_to_num(nan=7.0), expected.nan_to_num(nan=7.0))
+
+
+def test_what_16_bits_hold_is_not_rounded():
+    record = check(lambda x: (torch.relu(x.abs()).amax(-1),), [torch.randn(9, 300).bfloat16()])
+    assert "round_bfloat16" not in sources(record)
