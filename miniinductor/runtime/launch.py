@@ -46,7 +46,8 @@ class Launch:
     """The two functions that a call of a compiled graph uses most; speed/launcher.py puts functions
     written in C here.
 
-    kernel: (address, name, library) -> the kernel.  empty_cpu: () -> what makes a wrapper's tensors."""
+    kernel: (address, name, library) -> the kernel.
+    empty_cpu: () -> what makes a wrapper's tensors."""
 
     kernel: Callable[[int, str, object], Callable[..., None]] = Kernel
     empty_cpu: Callable[[], Callable[..., torch.Tensor]] = field(default=lambda: empty)
