@@ -53,10 +53,18 @@ typedef _PyInterpreterFrame Frame;
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
 static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
+static PyInterpreterState *interpreter;     /* the one that has imported this module; no other can */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
-static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
-static _Thread_local PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
+/* What is of one thread lies at a fixed distance from the thread's own pointer where the C library allows it (48 bytes of
+ * what glibc keeps free for this): elsewhere each access calls a function. */
+#if defined(__GLIBC__) && defined(__x86_64__)
+#  define OF_THREAD static _Thread_local __attribute__((tls_model("initial-exec")))
+#else
+#  define OF_THREAD static _Thread_local
+#endif
+OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
+OF_THREAD PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
@@ -273,16 +281,15 @@ unhooked:
 static void
 switch_to(PyObject *cb)
 {
-    PyInterpreterState *interp = PyInterpreterState_Get();
-    _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interp);
+    _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     if (cb && installed != eval_frame && (installed == _PyEval_EvalFrameDefault || !is_reached())) {
         previous = installed;
-        _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, eval_frame);
     }
     enabled_threads += (cb != NULL) - (callback != NULL);
     callback = cb;
     if (!enabled_threads && installed == eval_frame)
-        _PyInterpreterState_SetEvalFrameFunc(interp, previous);
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, previous);
 }
 
 /* Make `old` (stolen) the callback again, and pass on the outcome of what ran in between. */
@@ -490,6 +497,7 @@ static struct PyModuleDef module = {
 PyMODINIT_FUNC
 PyInit__frame_hook(void)
 {
+    interpreter = PyInterpreterState_Get();
     if ((extra_index = new_extra_index(drop_cache)) < 0) {
         PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
         return NULL;

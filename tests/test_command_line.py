@@ -58,6 +58,7 @@ def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     "system, name", [("Darwin", "xcode-select"), ("Windows", "CXX"), ("Linux", "apt install")]
 )
 def test_doctor_knows_other_systems(monkeypatch, system, name):
+    monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(doctor.platform, "system", lambda: system)
     monkeypatch.setattr(doctor.shutil, "which", lambda path: None)
     assert doctor.compiler().state == "missing" and name in doctor.compiler().advice

@@ -164,3 +164,15 @@ def test_the_census_says_what_its_rows_say():
     worst = list(found["classes"].values())[:6]
     classes = re.search(r"The worst classes: (.*?) \(`bench", text)
     assert classes and re.findall(r"\d\.\d\d", classes[1]) == [f"{v:.2f}" for v in worst]
+
+
+def test_the_figures_of_two_gpus_are_those_of_their_rows():
+    rows = [r for r in documentation.results("h100_x2_distributed")["rows"] if "ms" in r]
+    text = (documentation.ROOT / "docs" / "measuring.md").read_text()
+    for row in rows:
+        middle, low, high = row["ms"]
+        figures = f"{middle:.1f} ({low:.1f} to {high:.1f}) | {row['exposed_ms']:.1f} | "
+        figures += f"{row['peak'] / 2**30:.2f} | {row['first_s']:.1f} |"
+        assert f"| {row['wrapping']}, {row['name']} | {figures}" in text
+        assert row["right"] and row["same_on_all_ranks"]
+    assert f"{100 * max(row['difference'] for row in rows):.0f}%)" in text and len(rows) == 7

@@ -8,6 +8,7 @@ import gc
 import inspect
 import io
 import pickle
+import os
 import subprocess
 import sys
 import weakref
@@ -31,12 +32,16 @@ def clean():
 
 
 def run_python(*arguments, timeout=120, **options):
-    """A Python process, in which the tests' folder can be imported."""
+    """A Python process, in which the packages and the tests' folder can be imported."""
+    environment = dict(options.pop("env", os.environ))
+    folders = [str(HERE.parent), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,
+        env=environment,
         **options,
     )
 

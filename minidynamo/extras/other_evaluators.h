@@ -9,9 +9,9 @@
 #include <dlfcn.h>
 
 static PyObject *call_alone;                /* NULL, or what calls a function with torch.compile off, see set_alone */
-static _Thread_local PyObject *alone;       /* what `call_alone` has been given and has not called yet */
-static _Thread_local Frame *passed_on;      /* the frame that `previous` has been given last */
-static _Thread_local int reached;           /* see is_reached */
+OF_THREAD PyObject *alone;       /* what `call_alone` has been given and has not called yet */
+OF_THREAD Frame *passed_on;      /* the frame that `previous` has been given last */
+OF_THREAD int reached;           /* see is_reached */
 static PyObject *empty_function;            /* a Python function that does nothing, see is_reached */
 
 static int
@@ -57,7 +57,7 @@ static int
 is_torch_installed(void)
 {
     Dl_info info;
-    _PyFrameEvalFunction evaluator = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    _PyFrameEvalFunction evaluator = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     if (evaluator == eval_frame)
         evaluator = previous;
     return evaluator != _PyEval_EvalFrameDefault && dladdr((void *)evaluator, &info) && info.dli_fname

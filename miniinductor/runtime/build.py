@@ -65,6 +65,7 @@ FLAGS = (
 )
 # what stands before generated kernels; coverage adds files of its own
 PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
+LOADED: list[Callable[[ctypes.CDLL], None]] = []  # told of each library that is loaded
 KERNELS_PER_FILE = 6
 # characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
 # kept g++ busy for over 20 minutes
@@ -89,8 +90,9 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
     libraries = build_shared_objects(["\n".join(part) for part in parts])
     kernels = {}
     for number, (key, (_, name)) in enumerate(unique.items()):
-        function = getattr(libraries[number % files], name)  # (ctypes never unloads a library)
-        kernels[key] = LAUNCH.kernel(ctypes.cast(function, ctypes.c_void_p).value or 0, name)
+        library = libraries[number % files]
+        address = ctypes.cast(library[name], ctypes.c_void_p).value or 0
+        kernels[key] = LAUNCH.kernel(address, name, library)
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
@@ -198,10 +200,13 @@ def load(name: str) -> ctypes.CDLL | None:
     if found is None:
         return None
     try:
-        return ctypes.CDLL(found[0])
+        library = ctypes.CDLL(found[0])
     except ours(OSError):
         remove_file(found[0])
         return None
+    for told in LOADED:
+        told(library)
+    return library
 
 
 def strip_comments(source: str, sign: str = "//") -> str:

@@ -1,8 +1,8 @@
 """Built kernels, as functions of tensors and ints.
 
-In:   the address of a generated function.  Out: a callable.
+In:   the address of a generated function, and its library.  Out: a callable, which keeps it.
 
-    kernel = LAUNCH.kernel(address, "add_0")
+    kernel = LAUNCH.kernel(address, "add_0", library)
     kernel(x, y, 1024)              # their data pointers, and a size
 
 A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
@@ -22,9 +22,9 @@ INDEX_ERROR = 1  # (in cpp_prelude.h, too)
 class Kernel:
     """A generated function; call it with tensors and ints."""
 
-    def __init__(self, address: int, name: str):
+    def __init__(self, address: int, name: str, library: object = None):
         self.function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)
-        self.name = name
+        self.name, self.library = name, library
 
     def __call__(self, *arguments: torch.Tensor | int) -> None:
         numbers = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
@@ -46,9 +46,10 @@ class Launch:
     """The two functions that a call of a compiled graph uses most; speed/launcher.py puts functions
     written in C here.
 
-    kernel: (address, name) -> the kernel.  empty_cpu: () -> what makes a wrapper's tensors."""
+    kernel: (address, name, library) -> the kernel.
+    empty_cpu: () -> what makes a wrapper's tensors."""
 
-    kernel: Callable[[int, str], Callable[..., None]] = Kernel
+    kernel: Callable[[int, str, object], Callable[..., None]] = Kernel
     empty_cpu: Callable[[], Callable[..., torch.Tensor]] = field(default=lambda: empty)
 
 

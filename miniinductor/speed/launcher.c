@@ -1,4 +1,4 @@
-/* Calls generated kernels from Python: `Kernel(address, name)(tensor_or_int, ...)`.
+/* Calls generated kernels from Python: `Kernel(address, name, library)(tensor_or_int, ...)`.
  *
  * A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; not 0 is an error (see raise_error).
  * One call costs about 0.1 us per kernel, because the data pointer of a tensor is read without a Python method call:
@@ -36,7 +36,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     kernel_function function;
-    PyObject *name;
+    PyObject *name, *library;       /* the library stays loaded as long as its kernels live */
 } Kernel;
 
 /* The pointer a kernel gets for `object`: 0 on success. */
@@ -96,26 +96,28 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     unsigned long long address;
-    PyObject *name;
-    if (!PyArg_ParseTuple(args, "KU", &address, &name)) return NULL;
+    PyObject *name, *library = Py_None;
+    if (!PyArg_ParseTuple(args, "KU|O", &address, &name, &library)) return NULL;
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->vectorcall = kernel_call;
     self->function = (kernel_function)(uintptr_t)address;
     self->name = Py_NewRef(name);
+    self->library = Py_NewRef(library);
     return (PyObject *)self;
 }
 
 static void kernel_free(Kernel *self)
 {
     Py_XDECREF(self->name);
+    Py_XDECREF(self->library);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static PyTypeObject KernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "miniinductor.speed._launcher.Kernel",
-    .tp_doc = "Kernel(address, name): a generated function; call it with tensors and ints",
+    .tp_doc = "Kernel(address, name, library=None): a generated function; call it with tensors and ints",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Kernel, vectorcall),

@@ -74,5 +74,5 @@ def loaded(library: str) -> ctypes.CDLL | None:
         return None
 
 
-LAUNCH.kernel = lambda address, name: kernel_type()(address, name)
+LAUNCH.kernel = lambda *about: kernel_type()(*about)
 LAUNCH.empty_cpu = empty_cpu

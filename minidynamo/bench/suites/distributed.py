@@ -95,8 +95,7 @@ def rows_of(world: int, options: Any) -> Iterator[dict]:
         try:
             yield from followed(rows, process)
         finally:
-            process.kill()
-            process.wait()
+            end(process)
         if process.returncode:
             with open(log) as output:
                 said = output.read()[-3000:]
@@ -114,6 +113,16 @@ def followed(path: str, process: subprocess.Popen) -> Iterator[dict]:
             *whole, rest = rest.split("\n")  # the last may not be whole yet
             yield from map(json.loads, whole)
             time.sleep(0.1)
+
+
+def end(process: subprocess.Popen) -> None:
+    """End the agent and its ranks: asked, it ends them; killed, it would leave them running."""
+    process.terminate()
+    try:
+        process.wait(timeout=40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def scaling(rows: list[dict]) -> Iterator[dict]:
