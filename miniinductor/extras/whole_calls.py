@@ -26,6 +26,7 @@ DROPOUT = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
 }
+LINEAR = ("linear", "bilinear", "trilinear")
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
@@ -61,7 +62,8 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    if any(map(unlike_eager, images)):
+    has_own_rule = is_linear(target, args, kwargs)  # lowerings/interpolation.py
+    if has_own_rule or any(map(unlike_eager, images)):
         return whole(interpreter, target, args, kwargs)
     out = interpreter.plain_call(target, args, kwargs)
     if isinstance(out, torch.Tensor) and same(out.numel(), 0):
@@ -87,6 +89,13 @@ def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
     torch._assert_async(
         (tensor < num_classes).all(), "Class values must be smaller than num_classes."
     )
+
+
+def is_linear(target: Callable, args: tuple, kwargs: dict) -> bool:
+    """Is it a weighted sum of neighbours, without smoothing?"""
+    texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
+    is_resampling = target in (F.interpolate, F.upsample) and not kwargs.get("antialias")
+    return is_resampling and any(text in LINEAR for text in texts)
 
 
 def unlike_eager(image: torch.Tensor) -> bool:
