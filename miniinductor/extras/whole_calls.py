@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..lowerings.targets import recomputes
 from ..exceptions import CannotTrace
 from ..hooks import call_rule
 from ..sizes.symbols import hint, same
@@ -27,6 +26,7 @@ DROPOUT = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
 }
+LINEAR = ("linear", "bilinear", "trilinear")
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
@@ -62,8 +62,8 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    ours = any(map(has_own_rule, images)) and "bilinear" in (*args, *kwargs.values())
-    if any(map(unlike_eager, images)) or ours and not kwargs.get("antialias"):
+    has_own_rule = is_linear(target, args, kwargs)  # lowerings/interpolation.py
+    if has_own_rule or any(map(unlike_eager, images)):
         return whole(interpreter, target, args, kwargs)
     out = interpreter.plain_call(target, args, kwargs)
     if isinstance(out, torch.Tensor) and same(out.numel(), 0):
@@ -91,9 +91,11 @@ def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
     )
 
 
-def has_own_rule(image: torch.Tensor) -> bool:
-    """Does lowerings/resampling.py write bilinear resampling better than torch's rule?"""
-    return recomputes(image.device) and image.dim() == 4 and not image.requires_grad
+def is_linear(target: Callable, args: tuple, kwargs: dict) -> bool:
+    """Is it a weighted sum of neighbours, without smoothing?"""
+    texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
+    is_resampling = target in (F.interpolate, F.upsample) and not kwargs.get("antialias")
+    return is_resampling and any(text in LINEAR for text in texts)
 
 
 def unlike_eager(image: torch.Tensor) -> bool:

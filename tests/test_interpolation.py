@@ -1,0 +1,43 @@
+"""Linear resampling has eager's infinities, and a NaN only where eager has one."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+
+MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+def image(rank: int, size: int) -> torch.Tensor:
+    """With an infinity of each sign."""
+    x = torch.randn((2, 3) + (size,) * (rank - 2), generator=torch.Generator().manual_seed(size))
+    x.view(-1)[5], x.view(-1)[20] = torch.inf, -torch.inf
+    return x
+
+
+@pytest.mark.parametrize("rank", MODES)
+@pytest.mark.parametrize("how", [{"scale_factor": 2.0}, {"size": 4}, {"scale_factor": 1.7}])
+def test_infinities(rank: int, how: dict) -> None:
+    def f(x):
+        return F.interpolate(x, mode=MODES[rank], align_corners=how != {"size": 4}, **how)
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, fullgraph=True)
+    for size in (4, 6, 5):  # the later ones with symbolic sizes
+        for x in (image(rank, size), image(rank, size).clamp(-2, 2)):
+            torch.testing.assert_close(compiled(x), f(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("rank", MODES)
+def test_gradients(rank: int) -> None:
+    def gradient(function) -> torch.Tensor:
+        x = image(rank, 4).clamp(-2, 2).requires_grad_()
+        function(x).square().sum().backward()
+        return x.grad
+
+    def f(x):
+        return F.interpolate(x, scale_factor=2.0, mode=MODES[rank])
+
+    minidynamo.reset()
+    torch.testing.assert_close(gradient(minidynamo.compile(f, fullgraph=True)), gradient(f))
