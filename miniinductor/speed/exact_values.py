@@ -14,18 +14,18 @@ import torch
 
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter
-from ..codegen.cpp_expressions import NARROW, CppExpressions
+from ..lowerings.half_types import HALVES
 
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SIGNS = ("abs", "neg")
 Exact = set[tuple[str, torch.dtype]]  # the text of a value, and what holds it without a loss
 
 
-def exact_values(writer: CppExpressions) -> Exact:
+def exact_values(writer: CppKernelWriter) -> Exact:
     return writer.__dict__.setdefault("exact", set())
 
 
-def is_exact(writer: CppExpressions, value: Any, dtype: torch.dtype) -> bool:
+def is_exact(writer: CppKernelWriter, value: Any, dtype: torch.dtype) -> bool:
     """Is nothing of the value lost in `dtype`?"""
     number = value.number if isinstance(value, Value) else value
     if number is not None:
@@ -35,15 +35,15 @@ def is_exact(writer: CppExpressions, value: Any, dtype: torch.dtype) -> bool:
 
 def to_dtype(plain: Any) -> Any:
     def method(
-        self: CppExpressions, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None
+        self: CppKernelWriter, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None
     ) -> Value:
         exact = exact_values(self)
-        if x.dtype in NARROW and x.number is None:
+        if x.dtype in HALVES and x.number is None:
             exact.add((x.text, x.dtype))
-        if dtype in NARROW and x.dtype is torch.float32 and (x.text, dtype) in exact:
+        if dtype in HALVES and x.dtype is torch.float32 and (x.text, dtype) in exact:
             return Value(x.text, dtype, x.inner)
         found = plain(self, x, dtype, src_dtype)
-        if dtype in NARROW and found.number is None:
+        if dtype in HALVES and found.number is None:
             exact.add((found.text, dtype))
         return found
 
@@ -53,10 +53,10 @@ def to_dtype(plain: Any) -> Any:
 def keeping(plain: Any, which: Any) -> Any:
     """The writer's method `plain`, whose result is exact if the arguments which(*arguments) are."""
 
-    def method(self: CppExpressions, *args: Any) -> Value:
+    def method(self: CppKernelWriter, *args: Any) -> Value:
         found, exact = plain(self, *args), exact_values(self)
         values = which(*args) if exact and found.dtype is torch.float32 else []
-        for dtype in NARROW:
+        for dtype in HALVES:
             if values and all(is_exact(self, value, dtype) for value in values):
                 exact.add((found.text, dtype))
         return found
@@ -79,6 +79,6 @@ for _name, _which in {
     "binary": lambda op, a, b: [a, b] if op in SELECTING else [],
     "where": lambda condition, a, b: [a, b],
 }.items():
-    setattr(CppExpressions, _name, keeping(getattr(CppExpressions, _name), _which))
-setattr(CppExpressions, "to_dtype", to_dtype(CppExpressions.to_dtype))
+    setattr(CppKernelWriter, _name, keeping(getattr(CppKernelWriter, _name), _which))
+setattr(CppKernelWriter, "to_dtype", to_dtype(CppKernelWriter.to_dtype))
 setattr(CppKernelWriter, "write_into", forgetting(CppKernelWriter.write_into))

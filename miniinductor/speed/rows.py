@@ -31,7 +31,7 @@ import torch
 
 from .. import config
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import NARROW, CppScope, compute_type
+from ..codegen.cpp_expressions import CppScope, compute_type
 from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
@@ -39,6 +39,7 @@ from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nes
 from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
+from ..lowerings.half_types import HALVES
 from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import array_declarations, arrays_of, filled, merged, taken_of_rows
@@ -455,7 +456,7 @@ class Rows(RowInvariants):
         if key not in self.turned:
             c_type, array = compute_type(dtype), f"turned{len(self.turned)}"
             element = f"{writer.pointer(name, False)}[{writer.index(key[1])}]"
-            if dtype in NARROW:
+            if dtype in HALVES:
                 element = f"mini::to_float({element})"
             copied = Line(f"{array}[{writer.index(place)}] = {element};", origin=playing.value)
             loops = [(v, "0", writer.size(n)) for v, n in zip(plan.r, plan.inner)]
