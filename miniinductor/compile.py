@@ -236,6 +236,7 @@ class Compilation:
             size_hints(hints_of(functional.graph)),
             multiples(multiples_of(functional.graph)),
             config.patch(max_autotune=max_autotune),
+            torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)
 

@@ -392,3 +392,13 @@ def test_an_order_that_is_no_int64():
     f = lambda x, n: torch.special.chebyshev_polynomial_v(x, n)  # noqa: E731
     x, n = torch.tensor([2, 3]), torch.tensor([2**63 - 1, 2])
     assert torch.equal(minidynamo.compile(f)(x, n), f(x, n))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_as_strided_beyond_the_memory_raises_though_nobody_reads_it(backend):
+    def f(x):
+        x.as_strided((4, 4), (4, 1))
+        return x + 1
+
+    x = torch.zeros(6)
+    assert error_of(f, [x]) == error_of(minidynamo.compile(f, backend=backend), [x]) is not None

@@ -149,3 +149,10 @@ def test_errors_of_the_program_are_none_of_the_compilers(raising):
     minidynamo.reset()
     with minidynamo.config.patch(raise_internal_errors=raising), torch.no_grad():
         assert outcome(minidynamo.compile(f, backend="inductor")) == wanted
+
+
+def test_the_programs_default_device_is_not_the_compilers():
+    x = torch.ones(3)
+    with torch.device("meta"), minidynamo.config.patch(raise_internal_errors=True):
+        got = minidynamo.compile(lambda x: x * 0.1)(x)
+    assert torch.equal(got, x * 0.1)

@@ -80,10 +80,14 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     When the whole is written later, autograd makes the history of the result anew: of an eager
     tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of what
     lies around the part is lost."""
-    out, source = tracer.record(op, args, kwargs), tracer.to_fake(args[0])
+    source = tracer.to_fake(args[0])
+    held = source.untyped_storage().nbytes()  # before the fake call, which gives it what it lacks
+    out = tracer.record(op, args, kwargs)
     root = tracer.derivation(source)[0]
     first, last = span_of(source)
     start, end = span_of(out)
+    if not is_empty(out) and end >= hint(held, 0) // out.itemsize:
+        raise CannotTrace("as_strided() beyond the end of the memory, which eager refuses")
     if root is not source and (start < first or end > last):
         tracer.reached_around.add(id(root))
     return out
@@ -156,6 +160,10 @@ def span_of(t: torch.Tensor) -> tuple[int, int]:
     """(the first, the last place in its memory) of a tensor."""
     shape, strides, offset = as_in_this_call(t)
     return offset, offset + sum((n - 1) * step for n, step in zip(shape, strides))
+
+
+def is_empty(t: torch.Tensor) -> bool:
+    return 0 in as_in_this_call(t)[0]
 
 
 def has_elements_in_one_place(t: torch.Tensor) -> bool:
