@@ -362,7 +362,6 @@ STATES = {
         lambda: calling(torch.set_default_dtype, torch.float64, torch.float32),
     ),
     "inference mode": (lambda x: x * 2, torch.inference_mode),
-    "a function mode": (lambda x: x * 2, lambda: torch.overrides.BaseTorchFunctionMode()),
     "a builtin": (lambda x: x * ord("b"), lambda: setting(builtins, "ord", lambda value: 7)),
     "a global hides a builtin": (
         lambda x: x * abs(-2),

@@ -37,6 +37,7 @@ from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout, playing
 from ..kernels import Choice, KernelStep, KernelWriting, Step
+from ..listings import lines_of
 from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
 from ..codegen.plan import planned
@@ -90,6 +91,11 @@ class FusedProduct:
         within = replace(writing, used=writing.used.union(*read))
         apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
         return Alternatives(fused, apart)
+
+
+@lines_of.register
+def product_lines(fused: FusedProduct) -> list[str]:
+    return [line for part in fused.apart for line in lines_of(part)]
 
 
 @dataclass

@@ -39,8 +39,8 @@ def linear(
     x: Tensor, output_size: Numbers, align_corners: bool, *scales: float | None, **named: Any
 ) -> Any:
     """scales: of each dimension how often it becomes as large, or None: what the sizes say."""
-    if eager_rounds_otherwise(x):
-        return NotImplemented
+    if eager_rounds_otherwise(x) or any(same(n, 0) for n in output_size):
+        return NotImplemented  # (eager refuses a result without pixels)
     rank = len(output_size)
     given = (*scales, *named.values(), *[None] * rank)[:rank]
     wide = upcast(x)

@@ -93,7 +93,8 @@ class Halves(Strategy):
         if not accumulators:
             return nest(body, [(lane, *part)], pragma)
         for other in self.writer.strategies:
-            found = None if other is self else other.innermost(body, accumulators, *part)
+            method = None if other is self else getattr(other, "innermost", None)
+            found = None if method is None else method(body, accumulators, *part)
             if found is not None:
                 return found
         return self.writer.plain_loops(body, accumulators, [part])

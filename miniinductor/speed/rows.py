@@ -432,6 +432,10 @@ class Rows(RowInvariants):
             return None
         return self.turned_place(name, index, dtype)
 
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+        """The same of an element that is no float16 or bfloat16."""
+        return None if dtype in HALVES else self.float_place(name, index, dtype, False)
+
     def half_place(self, name: str, index: sympy.Expr, written: bool) -> str:
         writer, (column, start, _) = self.writer, self.columns
         index = index.xreplace({column: writer.local(start) if start != "0" else sympy.Integer(0)})

@@ -3,10 +3,10 @@
 from minidynamo import hooks
 from minidynamo.extras import memo, rare_nodes
 from minidynamo.graph_capture import OutputGraph
-from miniinductor import compile as driver
+
 from miniinductor.autograd import functionalize, runtime
 from miniinductor.autograd.more import views
-from miniinductor.extras import aliased_inputs
+from miniinductor.extras import aliased_inputs, checked_calls
 from miniinductor.fake_mode import EAGER
 
 from .mutants import mutant
@@ -71,7 +71,7 @@ def blind_memo():
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
 def bits_in_kernels():
-    driver.has_lazy_bits = lambda tensor: False
+    checked_calls.has_lazy_bits = lambda tensor: False
 
 
 @mutant("lazy views are copied as they are", "layouts --count 80 --modes inductor")

@@ -4,7 +4,7 @@ is time for.
     --device cpu|cuda
     --columns "inference fp32;training AMP"     some of measure.COLUMNS (all)
     --seconds N     no model is begun after so long
-    --jobs N        models that compile at the same time; each is timed alone
+    --jobs N        models that compile at the same time; each is timed alone.  0: in this process
     --resume        the rows that --json has already are kept: go on behind them
     --only NAME     these models
 
@@ -36,7 +36,7 @@ def paper(options, result):
     if unknown := [column for column in columns if column not in COLUMNS]:
         raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
     names = [name for name in fair_order(options.seed) if wanted(name, options)]
-    if os.environ.get("MINIDYNAMO_PAPER") == "one":
+    if options.jobs == 0:
         for name in names:
             for column in columns:
                 yield measure(name, column, options.device, not options.no_peer)
@@ -76,7 +76,7 @@ def rows_of(name, columns, options, end):
         file = os.path.join(folder, "rows.json")
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
         command += ["--only", f"^{name}$", "--device", options.device, "--json", file]
-        command += ["--columns", ";".join(columns)] + ["--no-peer"] * options.no_peer
+        command += ["--jobs", "0", "--columns", ";".join(columns)] + ["--no-peer"] * options.no_peer
         command += ["--threads", str(options.threads)] if options.threads else []
         problem = ended(command, max(30.0, min(LIMIT, end + 60 - time.monotonic())))
         rows = []
@@ -96,7 +96,6 @@ def ended(command, limit):
     """Run a process and what it starts; how it ended, or "" if well."""
     process = subprocess.Popen(
         command,
-        env=os.environ | {"MINIDYNAMO_PAPER": "one"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -55,11 +55,6 @@ class TensorAttributes(Metadata):
     def method_set_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
         return set_from(self, tx, args, kwargs)
 
-    def _metadata(self, tx: Frame, name: str) -> Variable:
-        if name in TOLD_APART and is_replaced(self, tx):
-            raise Break("tensor attribute", f"Tensor.{name} of a tensor whose data was set")
-        return plain_metadata(self, tx, name)
-
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         return written(self).get(name) or plain_attribute(self, tx, name)
 
@@ -81,3 +76,12 @@ def fits_as_gradient(tensor: TensorVar, tx: Frame, value: Any) -> bool:
     own, given = tensor.fake, value.fake
     alike = (own.dtype, own.device, own.layout) == (given.dtype, given.device, given.layout)
     return alike and list(own.shape) == list(given.shape)
+
+
+def told_apart(tensor: Metadata, tx: Frame, name: str) -> Variable:
+    if name in TOLD_APART and is_replaced(tensor, tx):
+        raise Break("tensor attribute", f"Tensor.{name} of a tensor whose data was set")
+    return plain_metadata(tensor, tx, name)
+
+
+setattr(TensorVar, "_metadata", told_apart)
