@@ -5,6 +5,7 @@ torch.tensor([1, 2])        torch._check(n > 0)        MyFunction.apply(x)
 
 import contextlib
 import functools
+from typing import Any
 
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
@@ -76,7 +77,7 @@ def _guard_globals(output, function):
             output.guard(source.item(name), "GLOBAL", "{0} is {pin}", value)
 
 
-def is_of_inference(tx, value):
+def is_of_inference(tx: Any, value: Any) -> bool:
     """Is it a tensor that inference mode has made, or a view from there?  Whether autograd takes
     those into its graph is told by tensors, and not by their fakes."""
     if type(value) is not TensorVar:

@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from ..paper.measure import COLUMNS, measure
+from ..paper.measure import COLUMNS, Row, measure
 from ..paper.models import MODELS, fair_order
 from ..paper.tables import print_tables
 from .common import suite, wanted
@@ -30,7 +32,7 @@ LIMIT = 420  # seconds that a model may take for all its columns
 
 
 @suite("paper")
-def paper(options, result):
+def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
     """Rows of one model after another, then the tables."""
     columns = options.columns.split(";") if options.columns else list(COLUMNS)
     if unknown := [column for column in columns if column not in COLUMNS]:
@@ -60,7 +62,7 @@ def paper(options, result):
     print_tables(result)
 
 
-def read_all(options):
+def read_all(options: Any) -> list[Row]:
     """The rows of an earlier --json file, a list: several a model."""
     if not options.json or not os.path.exists(options.json):
         return []
@@ -68,7 +70,7 @@ def read_all(options):
         return json.load(file)["rows"]
 
 
-def rows_of(name, columns, options, end):
+def rows_of(name: str, columns: list[str], options: Any, end: float) -> list[Row]:
     """A model's rows, from a process of its own; none if the time is over."""
     if time.monotonic() > end:
         return []
@@ -92,7 +94,7 @@ def rows_of(name, columns, options, end):
     ]
 
 
-def ended(command, limit):
+def ended(command: list[str], limit: float) -> str:
     """Run a process and what it starts; how it ended, or "" if well."""
     process = subprocess.Popen(
         command,
@@ -111,7 +113,7 @@ def ended(command, limit):
     return f"exit {process.returncode}: {last}" if process.returncode else ""
 
 
-def shown(row):
+def shown(row: Row) -> str:
     """A line of the terminal."""
     title = f"{row['name'][:36]:36} {row['column']:15}"
     for why in ("absent", "failed", "eager failed"):
