@@ -144,3 +144,10 @@ def test_every_float16_is_read_and_rounded_to():
 def test_what_16_bits_hold_is_not_rounded():
     record = check(lambda x: (torch.relu(x.abs()).amax(-1),), [torch.randn(9, 300).bfloat16()])
     assert "round_bfloat16" not in sources(record)
+
+
+def test_tiles_of_float16_stay_within_their_tile():
+    x = torch.randn(2, 130, 48)
+    turned = lambda x: x.half().mT.contiguous() * 2  # noqa: E731
+    record = check(turned, [x])
+    assert "_tile" in sources(record) and "half0" not in sources(record)

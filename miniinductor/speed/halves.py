@@ -34,7 +34,7 @@ RUN_OF_PLACES = 4096  # and of argmax, whose lanes are put together one by one
 class Halves(Strategy):
     def applies(self) -> bool:
         writer, plan = self.writer, self.writer.plan
-        if not config.vectorize or writer.is_tiled or writer.has_scatter or not plan.inner:
+        if not config.vectorize or writer.has_scatter or not plan.inner:
             return False
         return estimate(plan.inner[-1:]) >= RUN
 
@@ -48,6 +48,8 @@ class Halves(Strategy):
         """The place in the array of a run's floats that stands for an element."""
         writer, lane = self.writer, self.writer.plan.r[-1]
         if dtype is not torch.float16 or lane not in writer.inner_variables or writer.in_mask():
+            return None
+        if writer.is_tiled:  # (known now: tiles are chosen after this strategy)
             return None
         if stride_of(index, lane) != 1 or estimate(writer.plan.inner[-1:]) < RUN:
             return None
