@@ -18,6 +18,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAPER = "https://doi.org/10.1145/3620665.3640366"
@@ -96,7 +97,8 @@ CHAPTERS = {chapter.number: chapter for part in PARTS for chapter in part.chapte
 # ---- minutes
 def minutes(notebook) -> int:
     """How long a student needs, by the formula of this file's header."""
-    words = lines = exercises = pieces = 0
+    words, lines = 0, 0
+    exercises, pieces = 0, 0
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         if cell.cell_type == "markdown":
@@ -288,7 +290,7 @@ def files_linked(text: str, used: set[str]) -> str:
     return FOLDER.sub(link_folder, OURS.sub(link, text))
 
 
-def with_links(notebook, name: str, terms: list[Term], used: set[str]):
+def with_links(notebook: Any, name: str, terms: list[Term], used: set[str]) -> Any:
     """The notebook for the site: a head, and links in its prose."""
     time, seen = minutes(notebook), set()
     for number, cell in enumerate(notebook.cells):

@@ -93,7 +93,7 @@ def test_only_names_one_model_or_many():
 
 
 def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
-    from minidynamo.bench.suites.common import turn
+    from minidynamo.bench.runner import turn
 
     monkeypatch.setenv("MINIDYNAMO_TURNS", str(tmp_path / "turns"))
     seen, compiling = [], threading.Barrier(3)

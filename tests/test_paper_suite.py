@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+import minidynamo
 from minidynamo.bench.paper import measure, models, tables
 from minidynamo.bench.paper.others import OTHERS
 
@@ -53,7 +54,7 @@ def test_a_wrong_result_has_no_time(monkeypatch, column):
     small(monkeypatch, "sine network")
     monkeypatch.setattr(measure, "interleave", once)
     wrong = lambda model: lambda **inputs: model(**inputs) * 1.001  # noqa: E731
-    monkeypatch.setattr(measure, "compiler_of", lambda label, column: wrong)
+    monkeypatch.setattr(measure, "compiler_of", lambda label, column: (wrong, minidynamo.reset))
     row = measure.measure("small", column, "cpu", peer=False)
     assert "error" in row["problem"]["ours"] and "eager / ours" not in row
 

@@ -15,6 +15,7 @@ from typing import Any
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import ctypes
+import math
 import os
 import random
 import resource
@@ -192,6 +193,19 @@ def largest_difference(a: Any, b: Any) -> float:
     return max(
         ((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0
     )
+
+
+def relative_error(found: Any, expected: Any) -> float:
+    """Norm of the difference over the norm, of all floating-point tensors together; of expected
+    zeros the norm itself."""
+    pairs = [
+        (a.double(), b.double())
+        for a, b in zip(tensors_of(found), tensors_of(expected), strict=True)
+        if a.is_floating_point()
+    ]
+    apart = sum((a - b).norm().item() ** 2 for a, b in pairs)
+    whole = sum(b.norm().item() ** 2 for _, b in pairs)
+    return math.sqrt(apart / whole if whole else apart)
 
 
 def agrees(a: Any, b: Any) -> bool:

@@ -79,9 +79,10 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
 
     When the whole is written later, autograd makes the history of the result anew: of an eager
     tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of what
-    lies around the part is lost."""
+    lies around the part is lost.  Raises CannotTrace where it reaches beyond the memory: eager
+    refuses that, and a fake tensor gives itself what it lacks."""
     source = tracer.to_fake(args[0])
-    held = source.untyped_storage().nbytes()  # before the fake call, which gives it what it lacks
+    held = source.untyped_storage().nbytes()  # before the fake call
     out = tracer.record(op, args, kwargs)
     root = tracer.derivation(source)[0]
     first, last = span_of(source)

@@ -230,15 +230,11 @@ def refusal_to_make(op: Op, args: tuple, kwargs: dict) -> str:
     device = kwargs.get("device")
     if kwargs.get("dtype") not in RARE_TO_MAKE or (device is not None and device.type != "cpu"):
         return ""
-    if is_random(op) or any(type(n) is not int or abs(n) > FEW for n in leaves(args)):
+    numbers = [n for n in pytree.tree_leaves(args) if n is not None]
+    if is_random(op) or any(type(n) is not int or abs(n) > FEW for n in numbers):
         return ""
     error = ask(op, args, kwargs, as_it_is).error
     return "" if error is None else str(error).split("\n")[0]
-
-
-def leaves(args: tuple) -> list[Any]:
-    """Its numbers, those of lists among them."""
-    return [n for n in pytree.tree_leaves(args) if n is not None]
 
 
 def refusal_of_unread(op: Op, args: tuple, kwargs: dict) -> str:

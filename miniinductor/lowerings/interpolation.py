@@ -5,6 +5,7 @@ In:   an image (n, channels, *sizes).  Out: the resampled one (n, channels, *out
     a * (1 - w) + b * w         # here: an infinity with a weight above zero gives an infinity
     a + (b - a) * w             # torch's rule: the same for finite values, NaN where b - a is
 
+In torch's rule a stands twice, too: a GPU would store such a value before it goes on.
 Mirrors torch/_decomp/decompositions.py (`_upsample_linear`) and, in the values of infinities,
 aten/src/ATen/native/cpu/UpSampleKernel.cpp.
 """
@@ -19,6 +20,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..decompositions import LOW_PRECISION, decomposition, upcast
 from ..sizes.symbols import same
+from .targets import recomputes
 
 aten = torch.ops.aten
 Numbers = Sequence[int]
@@ -27,7 +29,9 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
 def eager_rounds_otherwise(x: Tensor) -> bool:
     """Not integer images; on a CPU not bfloat16, whose weights eager rounds."""
-    return not (x.dtype in (torch.float32, torch.float64) or x.is_cuda and x.dtype in LOW_PRECISION)
+    if x.dtype in LOW_PRECISION:
+        return not recomputes(x.device)
+    return x.dtype not in (torch.float32, torch.float64)
 
 
 @decomposition(
@@ -43,12 +47,11 @@ def linear(
         return NotImplemented  # (eager refuses a result without pixels)
     rank = len(output_size)
     given = (*scales, *named.values(), *[None] * rank)[:rank]
-    wide = upcast(x)
     sides = [
-        neighbours(wide, dim, count, align_corners, scale)
+        neighbours(x, dim, count, align_corners, scale)
         for dim, (count, scale) in enumerate(zip(output_size, given))
     ]
-    result = weighted(wide, sides, [None, None])
+    result = weighted(x, sides, [None, None])
     layout = suggest_memory_format(x)
     if x.is_cuda and x.shape[1] < CHANNELS_LAST_FROM:
         layout = torch.contiguous_format
@@ -71,7 +74,7 @@ def with_factors(
 def weighted(x: Tensor, sides: list, at: list) -> Tensor:
     """The sum over two neighbours in each dimension that is left.  at: indices of the others."""
     if not sides:
-        return aten._unsafe_index(x, at)
+        return upcast(aten._unsafe_index(x, at))
     (before, behind, weight), *others = sides
     first = weighted(x, others, [*at, before])
     second = weighted(x, others, [*at, behind])
@@ -86,12 +89,13 @@ def neighbours(
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
     size = x.shape[2 + dim]
+    dtype = torch.float32 if x.dtype in LOW_PRECISION else x.dtype
     place = torch.arange(count, device=x.device)
     if same(size, count):
         before = behind = place
-        weight = torch.zeros_like(place, dtype=x.dtype)
+        weight = torch.zeros_like(place, dtype=dtype)
     else:
-        exact = source_of(place.to(x.dtype), size, count, align_corners, scale)
+        exact = source_of(place.to(dtype), size, count, align_corners, scale)
         before = exact.to(torch.int64)
         behind = (before + 1).clamp(max=size - 1)
         weight = (exact - before).clamp(0.0, 1.0)

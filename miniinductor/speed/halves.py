@@ -6,7 +6,8 @@
         for (int64_t r0 = r0_run; ...) ... half0[r0 - r0_run]
 
 In:   the elements of float16 that an innermost loop reads and writes.  Out: what stands for them,
-      and a loop over runs, in which the other strategies write the loop over the lanes.
+      and a loop over runs, in which the other strategies write the loop over the lanes.  Not where
+      loops are cut into tiles (tiles.py), whose lanes are few.
 """
 
 from dataclasses import replace

@@ -18,6 +18,7 @@ without one, or where eager draws random numbers, it has to be near eager's own.
 
 import contextlib
 import copy
+import functools
 import gc
 import time
 from collections.abc import Callable, Iterator
@@ -27,9 +28,10 @@ import torch
 
 import minidynamo
 
+from ..census import compilers
 from ..error_bound import allowed_error
 from ..public_models import loss_of
-from ..runner import Timing, fresh_caches, interleave, ratio, tensors_of, turn
+from ..runner import Timing, fresh_caches, interleave, ratio, relative_error, tensors_of, turn
 from .models import MODELS, build
 
 COLUMNS = ("inference fp32", "inference bf16", "training fp32", "training AMP", "capture")
@@ -38,13 +40,11 @@ Row = dict[str, Any]
 NEAR = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # of eager's norm: dozens of layers rounded
 
 
-def compiler_of(label: str, column: str) -> Callable:
-    compile_it = minidynamo.compile if label == OURS else torch.compile
-    return lambda model: compile_it(model, backend="eager" if column == "capture" else "inductor")
-
-
-def forget(label: str) -> None:
-    (minidynamo.reset if label == OURS else torch.compiler.reset)()
+def compiler_of(label: str, column: str) -> tuple[Callable, Callable[[], None]]:
+    """(compile, forget what was compiled)."""
+    compile_it, forget = compilers(label == PEER)[label]
+    backend = "eager" if column == "capture" else "inductor"
+    return functools.partial(compile_it, backend=backend), forget
 
 
 class Step:
@@ -103,24 +103,16 @@ def moved(value: Any, device: str, dtype: torch.dtype) -> Any:
 def results(run: Callable[[], Any], seed: int = 0) -> list[torch.Tensor]:
     """The floating-point tensors of a call that draws from this seed."""
     torch.manual_seed(seed)
-    with counters_kept():
+    with same_algorithms():
         found = tensors_of(run())
     return [t.detach().clone() for t in found if t.is_floating_point()]
 
 
 @contextlib.contextmanager
-def counters_kept() -> Iterator[None]:
-    """cuDNN chooses algorithms that give the same sums each time."""
+def same_algorithms() -> Iterator[None]:
+    """cuDNN takes algorithms that give the same sums each time, in whole float32."""
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
-
-
-def distance(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
-    """Norm of the difference over the norm, of all tensors together."""
-    pairs = [(a.double(), b.double()) for a, b in zip(found, expected, strict=True)]
-    apart = sum((a - b).norm().item() ** 2 for a, b in pairs)
-    whole = sum(b.norm().item() ** 2 for _, b in pairs)
-    return (apart / whole) ** 0.5 if whole else apart**0.5
 
 
 class Judge:
@@ -131,22 +123,22 @@ class Judge:
         self.eager = results(eager)
         self.dtype = torch.bfloat16 if step.amp else self.eager[0].dtype
         again = results(eager, seed=1)
-        self.is_random = step.trains and distance(again, self.eager) > 1e-6
-        self.repeats = distance(results(eager), self.eager)
+        self.is_random = step.trains and relative_error(again, self.eager) > 1e-6
+        self.repeats = relative_error(results(eager), self.eager)
         exact = None if self.is_random else step.exact()
         self.exact = exact if exact and all(bool(t.isfinite().all()) for t in exact) else None
-        self.error = distance(self.eager, self.exact) if self.exact else None
+        self.error = relative_error(self.eager, self.exact) if self.exact else None
 
     def problem(self, label: str, found: list[torch.Tensor]) -> str:
         """Why the results are wrong, or "".  torch.compile's own random numbers are not judged."""
         if self.is_random and label == PEER:
             return ""
         if self.exact is not None:
-            error = distance(found, self.exact)
+            error = relative_error(found, self.exact)
             if error <= allowed_error(self.error, self.dtype):
                 return ""
             return f"error {error:.2g} against float64, eager's {self.error:.2g}"
-        apart = distance(found, self.eager)
+        apart = relative_error(found, self.eager)
         limit = NEAR[self.dtype] + 2 * self.repeats
         return "" if apart <= limit else f"{apart:.2g} from eager where {limit:.2g} is allowed"
 
@@ -176,8 +168,9 @@ def compiled(
 ) -> None:
     """Compile, judge, and enter into the row; into `calls` too, if the result is right."""
     try:
-        forget(label)
-        run = step.of(compiler_of(label, column)(step.model))
+        compile_it, forget = compiler_of(label, column)
+        forget()
+        run = step.of(compile_it(step.model))
         with fresh_caches():
             start = time.perf_counter()
             run()

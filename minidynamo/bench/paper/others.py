@@ -44,15 +44,8 @@ def torchvision(kind: str, batch: int, *shape: int, **arguments: Any) -> None:
 
 for segmentation in ("fcn_resnet50", "deeplabv3_resnet50", "lraspp_mobilenet_v3_large"):
     torchvision(f"segmentation.{segmentation}", 8, 3, 256, 256, weights_backbone=None)
-for video in ("r3d_18", "mc3_18", "r2plus1d_18", "mvit_v1_b"):
-    torchvision(
-        f"video.{video}",
-        4,
-        3,
-        16,
-        224 if video == "mvit_v1_b" else 112,
-        224 if video == "mvit_v1_b" else 112,
-    )
+for video, side in {"r3d_18": 112, "mc3_18": 112, "r2plus1d_18": 112, "mvit_v1_b": 224}.items():
+    torchvision(f"video.{video}", 4, 3, 16, side, side)
 
 
 @model("torchvision raft_small", 4)
@@ -211,9 +204,10 @@ def segmenting(batch: int) -> Built:
 
 @model("DCGAN generator", 64)
 def generator(batch: int) -> Built:
-    widths, layers = [100, 512, 256, 128, 64], []
-    for step, (a, b) in enumerate(zip(widths, widths[1:])):
-        convolution = nn.ConvTranspose2d(a, b, 4, 2 if step else 1, 1 if step else 0, bias=False)
+    widths = [512, 256, 128, 64]
+    layers = [nn.ConvTranspose2d(100, 512, 4, bias=False), nn.BatchNorm2d(512), nn.ReLU()]
+    for a, b in zip(widths, widths[1:]):
+        convolution = nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=False)
         layers += [convolution, nn.BatchNorm2d(b), nn.ReLU()]
     layers += [nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), nn.Tanh()]
     return nn.Sequential(*layers), {"input": torch.randn(batch, 100, 1, 1)}

@@ -123,7 +123,7 @@ def timed(cases, workers, peers, options):
         size = 3 * len(workers.processes)
 
 
-def compile_ahead(workers, names, label, end):
+def compile_ahead(workers: Workers, names: list[str], label: str, end: float) -> dict[str, dict]:
     """What came of it, until 0.6 of the time that is left has passed."""
     start = time.monotonic()
     found = workers.compile(names, label, until=start + 0.6 * (end - start))

@@ -34,7 +34,6 @@ from ..runner import (
     peer_compile,
     ratio,
     timed_first_call,
-    turn,  # noqa: F401
 )
 from ..workloads import WORKLOADS
 

@@ -16,7 +16,6 @@ written while it runs.  gpu-models --jobs N compiles N rows at once, in processe
 each is timed alone.
 """
 
-import math
 import os
 import random
 import statistics
@@ -30,8 +29,8 @@ import minidynamo
 
 from ..error_bound import allowed_error
 from ..models import LLAMA, MODELS, builder, vision
-from ..runner import fresh_caches, tensors_of
-from .common import model_rows, suite, turn, wanted
+from ..runner import fresh_caches, relative_error, tensors_of, turn
+from .common import model_rows, suite, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
 COMPILERS = {
@@ -60,9 +59,11 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
     others: more variants.  Variants are called by their compiler and, where there are several, by
     their mode."""
     variants = {**dict(others), "eager": call(function)}
-    row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | (
-        {"warm compile s": {}} if warm else {}
-    )
+    row = {
+        "name": name,
+        "error": {"eager": relative_error(variants["eager"](), exact)},
+        "compile s": {},
+    } | ({"warm compile s": {}} if warm else {})
     # not counted: the libraries' kernels are loaded when they first run, which the first compiler
     # would pay; each compiler's own imports
     if warm:
@@ -86,7 +87,7 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
                         row["warm compile s"][key] = seconds(run)
                     for _ in range(3):
                         result = run()
-                row["error"][key] = error(result, exact)
+                row["error"][key] = relative_error(result, exact)
                 dtype = tensors_of(result)[0].dtype
                 right = row["error"][key] <= allowed_error(row["error"]["eager"], dtype)
                 if right or label != "ours":
@@ -96,19 +97,6 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
             except Exception as problem:
                 row["note"] = f"{key}: {type(problem).__name__} {str(problem)[:300]}"
     return row, variants
-
-
-def error(result, exact):
-    """Norm of the difference over the norm, of all tensors together."""
-    pairs = [
-        (a.double(), b.double())
-        for a, b in zip(tensors_of(result), tensors_of(exact), strict=True)
-        if a.is_floating_point()
-    ]
-    return math.sqrt(
-        sum((a - b).norm().item() ** 2 for a, b in pairs)
-        / sum(b.norm().item() ** 2 for _, b in pairs)
-    )
 
 
 def seconds(function):

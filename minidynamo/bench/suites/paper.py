@@ -78,7 +78,8 @@ def rows_of(name: str, columns: list[str], options: Any, end: float) -> list[Row
         file = os.path.join(folder, "rows.json")
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
         command += ["--only", f"^{name}$", "--device", options.device, "--json", file]
-        command += ["--jobs", "0", "--columns", ";".join(columns)] + ["--no-peer"] * options.no_peer
+        command += ["--jobs", "0", "--columns", ";".join(columns)]
+        command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
         problem = ended(command, max(30.0, min(LIMIT, end + 60 - time.monotonic())))
         rows = []

@@ -14,6 +14,7 @@ import logging
 import signal
 import time
 import warnings
+from collections.abc import Iterator
 
 import numpy
 import torch
@@ -280,7 +281,7 @@ def add(sums, side):
 
 
 @contextlib.contextmanager
-def in_silence():
+def in_silence() -> Iterator[None]:
     """Without the compilers' warnings, and those of the programs."""
     loggers = [logging.getLogger(name) for name in ("torch._dynamo", "minidynamo")]
     levels = [logger.level for logger in loggers]
