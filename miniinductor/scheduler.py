@@ -231,12 +231,7 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
-        if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
-            raise Refused("a scan goes element by element: so much work is faster in vectors")
-        if second.has_scan or (first.has_scan and second.is_reduction):
-            raise Refused(
-                "a scan goes through its loop in order, and its results are read at other places"
-            )
+        check_scan(first, second)
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
@@ -263,6 +258,16 @@ class Scheduler:
                 raise Refused(
                     f"{access.name} has many elements per outer iteration: element mismatch"
                 )
+
+
+def check_scan(first: Group, second: Group) -> None:
+    """A scan goes through its loop in order.  A little pointwise work may follow each step."""
+    if second.has_scan or (first.has_scan and second.is_reduction):
+        raise Refused(
+            "a scan goes through its loop in order, and its results are read at other places"
+        )
+    if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
+        raise Refused("a scan goes element by element: so much work is faster in vectors")
 
 
 def same_loops(first: Group, second: Group) -> Pair:

@@ -40,7 +40,7 @@ TILES = (
     (32, 32, 4),
 )
 # elements of a tile of lines, and warps
-LINES = ((1024, 4), (2048, 4), (4096, 8), (512, 4))
+LINES = ((1024, 4), (2048, 4), (4096, 8), (512, 4), (256, 4))
 LONGEST_LINE = 128  # elements of x in such a tile
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
@@ -117,7 +117,8 @@ def persistent_limit(columns: bool) -> int:
 def block_configs(
     kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
 ) -> list[Config]:
-    """Configs to try.  kind: "pointwise" (axis x), "tile" and "lines" (y, x), "persistent" and "looped" (x, r).
+    """Configs to try.  kind: "pointwise" (axis x), "tile" and "lines" (y, x), "persistent" and
+    "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
     tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
@@ -151,15 +152,20 @@ def pointwise_configs(x: int, skips: bool) -> list[Config]:
 
 
 def line_configs(y: int, x: int) -> list[Config]:
-    """Short lines, so that a program has many of them; of whole lines where those are short."""
-    y_most, x_most = power_of_2(y), min(power_of_2(x), LONGEST_LINE)
-    sides = [side for side in (x_most, x_most // 2) if side >= 32]
-    sides = [side for side in sides if x % side == 0][:1] or sides[:1]
-    return [
+    """Short lines, so that a program has many of them; of whole lines where those are short.  Small
+    ones: more programs than processors before more elements per thread."""
+    y_most, longest = power_of_2(y), min(power_of_2(x), LONGEST_LINE)
+    sides = [side for side in (longest, longest // 2) if x % side == 0]
+    side = max(1, sides[0] if sides else longest)
+    most = max(256, power_of_2(x * y // (PROCESSORS * 8)))
+    found = [
         config_of(warps, y=min(y_most, max(1, elements // side)), x=side)
-        for side in sides
         for elements, warps in LINES
+        if elements <= most
     ]
+    if side == LONGEST_LINE and most >= 4096:
+        found.append(config_of(8, y=min(y_most, 64), x=64))  # shares more along lines of y
+    return found
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:

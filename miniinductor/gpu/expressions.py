@@ -298,9 +298,9 @@ class TritonExpressions(OpsHandler):
 
     def as_exact_as(self, op: str, value: Tile, *operands: Tile) -> Tile:
         """The value, noted as one that 16 bits hold if its operands are and the op keeps that."""
-        found = {self.exact.get(operand.text) for operand in operands}
-        if op in KEEPS_EXACT and len(found) == 1 and None not in found:
-            self.exact[value.text] = found.pop()
+        first, *others = [self.exact.get(operand.text) for operand in operands]
+        if op in KEEPS_EXACT and first is not None and set(others) <= {first}:
+            self.exact[value.text] = first
         return value
 
     def signbit(self, x: Tile) -> Tile:

@@ -259,7 +259,10 @@ class TritonKernelWriter(BoundedExpressions):
     def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
-        if self.plan.kind in ("tile", "lines"):  # x first: programs that run together write whole rows
+        if self.plan.kind in (
+            "tile",
+            "lines",
+        ):  # x first: programs that run together write whole rows
             tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
             lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
             return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")

@@ -24,7 +24,9 @@ from ..records import CompileRecord
 from .tile_plan import is_gather
 
 SHORT = 8  # elements: fewer are written out
-SHORT_OF_SHARED = 32  # the same where many outputs share what is read, so that memory holds nobody up
+SHORT_OF_SHARED = (
+    32  # the same where many outputs share what is read, so that memory holds nobody up
+)
 SHARED_BY = 8  # outputs for each element that is read, at least
 LEAST_OUTPUTS = 1024
 COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
@@ -56,7 +58,9 @@ def unroll_short_reductions(graph: Graph, record: CompileRecord) -> None:
 def is_short(buffer: Buffer) -> bool:
     """Is it a reduction of few elements, many times?"""
     data = getattr(buffer, "data", None)
-    if not isinstance(data, Reduction) or data.kind not in COMBINE:
+    if not isinstance(buffer, ComputedBuffer) or not isinstance(data, Reduction):
+        return False
+    if data.kind not in COMBINE:
         return False
     sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
     if None in sizes:
@@ -94,6 +98,8 @@ def stays_one_kernel(
         data = reader.data
         if not isinstance(data, (Pointwise, Reduction)):
             return False
+        if isinstance(data, Reduction) and iterations(buffer.data.reduction_ranges) >= SHORT:
+            return False  # the reader's own loop would hold all of it
         if iterations(data.ranges) * iterations(data.reduction_ranges) != outputs:
             return False
     return all(int_or_none(one.layout.numel) not in (elements, None) for one in made)

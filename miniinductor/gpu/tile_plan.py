@@ -37,7 +37,7 @@ from .tiles import Axes, Line, noted
 # tile of it would fill a processor, which then waits for memory and computes by turns
 LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
-LEAST_LINE = 32  # elements of x in a tile that shares what is the same along lines
+LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
 SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
 LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
