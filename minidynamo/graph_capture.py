@@ -36,11 +36,10 @@ from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
 from .guards import Guard, has_long_text, literal
 from .sources import Source, SourceTree, module_path, numbered
-from .symbolic_shapes import DataDependentDecision, ShapeEnv
+from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
-from .variables.symbolic import data_dependent
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -322,8 +321,8 @@ class OutputGraph(Builder):
                 f"{describe(target)} needs the tensor's values ({error})",
                 "the shape or value depends on data; keep it outside the compiled function",
             ) from None
-        except DataDependentDecision as error:
-            raise data_dependent(error) from None
+        except Break:
+            raise
         except fake_tensor.UnsupportedFakeTensorException as error:
             raise Break("fake tensor", f"{describe(target)}: {error}") from None
         except ours(Exception) as error:

@@ -40,14 +40,9 @@ from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduc
 from miniinductor.sizes.printing import python_code
 
 from . import config
+from .exceptions import DataDependentDecision
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
-
-
-class DataDependentDecision(RuntimeError):
-    """A decision needs a value that only the run knows."""
-
-    needs_data = True  # for a backend, which imports nothing of ours
 
 
 @dataclass

@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
@@ -24,7 +23,6 @@ from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
 from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -73,8 +71,6 @@ class Operations:
             return function(*args, **kwargs)
         except Break:
             raise
-        except DataDependentDecision as error:
-            raise data_dependent(error) from None
         except ours(Exception) as error:
             if not all(isinstance(a, (str, bytes, int, float, type(None))) for a in error.args):
                 raise Break("raised", f"{type(error).__name__} about an object") from None

@@ -22,7 +22,6 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_shapes import DataDependentDecision
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 
@@ -118,13 +117,8 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
         symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
         if symbolic or type(value) in (int, float, bool):
             return tx.output.wrap_result(value)
-    except DataDependentDecision as error:
-        raise data_dependent(error) from None
+    except Break:
+        raise
     except ours(Exception):
         pass
     return None
-
-
-def data_dependent(error: Exception) -> Break:
-    hint = "the value is only known when the program runs; keep the decision outside"
-    return Break("data-dependent", str(error), hint)
