@@ -13,7 +13,6 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -22,18 +21,7 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
-from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable
-from .lookup import lookup
-from .objects import method_of_class
-
-BREAKING_METHODS = frozenset(
-    """
-    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
-    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
-    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
-    """.split()
-)
 
 
 class TensorVar(Variable):
@@ -83,36 +71,14 @@ class TensorVar(Variable):
         return tx.output.wrap_pinned(self.cls)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
-        """A method, or what the program has put on the tensor."""
-        if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
-            raise Break("tensor attribute", f"Tensor.{name} is not traced")
-        found = getattr(torch.Tensor, name, None)
-        own = getattr(self.value, "__dict__", {})
-        if self.value is not None and name in own:
-            return tx.output.wrap(own[name], self.source.attr(name))
-        if found is None:
-            if self.value is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
-            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        if not callable(found):
+        """A method; what else a tensor may have is known to more/tensor_attributes.py."""
+        if not callable(getattr(torch.Tensor, name, None)):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`), or None."""
-        owner, found = lookup(torch.Tensor, name)
-        if not replaced_in_tensor(owner, name, found):
-            return self.inlined(tx, owner, found, name)
-        if not isinstance(found, types.FunctionType):
-            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
-        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
-
-    def inlined(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable | None:
-        """A Python method of torch's that calls what the program has replaced, or None: else it
-        goes into the graph whole."""
-        if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
-            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+        mine`), or None; extras/replaced_functions.py looks."""
         return None
 
     def guard_shape(self, tx: Frame) -> None:
@@ -128,11 +94,7 @@ class TensorVar(Variable):
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
-        if name in BREAKING_METHODS:
-            raise Break("tensor method", f"Tensor.{name}() is not traced")
-        if not callable(
-            getattr(torch.Tensor, name, None)
-        ):  # an attribute of its own, or a property
+        if not callable(getattr(torch.Tensor, name, None)):  # a property, or the tensor's own
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 

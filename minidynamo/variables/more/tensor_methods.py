@@ -32,6 +32,15 @@ VALUE_METHODS = frozenset(
 )
 
 
+BREAKING_METHODS = frozenset(
+    """
+    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
+    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
+    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
+    """.split()
+)
+
+
 @extends(TensorVar)
 class TensorMethods(Metadata):
     def real(self) -> Any:
@@ -154,6 +163,16 @@ def _value_method(name: str) -> Callable:
     return lambda self, tx, *args, **kwargs: self.python_value(tx, name)
 
 
+def _breaking_method(name: str) -> Callable:
+    def method(self: TensorMethods, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        raise Break("tensor method", f"Tensor.{name}() is not traced")
+
+    return method
+
+
+for _name in BREAKING_METHODS:
+    if not hasattr(TensorVar, f"method_{_name}"):
+        setattr(TensorVar, f"method_{_name}", _breaking_method(_name))
 for _name in VALUE_METHODS:
     if not hasattr(TensorVar, f"method_{_name}"):  # arrays.py knows better what numpy() gives
         setattr(TensorVar, f"method_{_name}", _value_method(_name))
