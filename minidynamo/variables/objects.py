@@ -14,7 +14,6 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 
 from __future__ import annotations
 
-import collections
 import types
 from dataclasses import field
 from typing import Any, NoReturn
@@ -26,7 +25,6 @@ from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
 from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
-from .wrap_containers import dict_of, list_of, tuple_of
 
 
 def method_of_class(
@@ -190,14 +188,5 @@ def wrap_object(
     if issubclass(type(value), torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
     variable = variable_class(kind, value, fields, source=source)
-    for base, payload_of in PAYLOADS.items():
-        if issubclass(type(value), base):
-            variable.payload = payload_of(builder, value, source, base)
-            builder.sourced.append(variable.payload)
-            break
     builder.sourced.append(variable)
     return variable
-
-
-# Containers that a class of the program may inherit from -> what wraps the contents.
-PAYLOADS = {collections.OrderedDict: dict_of, dict: dict_of, list: list_of, tuple: tuple_of}
