@@ -169,10 +169,6 @@ class ObjectVar(Variable):
         return f"{self.cls.__name__} object{where}"
 
 
-# Whose objects lie in one piece, made in the frame or from outside: not modules.
-INSTANCES: set[type[ObjectVar]] = {ObjectVar}
-
-
 def wrap_object(
     builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
 ) -> ObjectVar:
