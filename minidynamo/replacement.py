@@ -143,7 +143,7 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
 
 def may_be_unbound(frame: "evaluator.RootFrame", position: int, name: str) -> bool:
     """May the cell variable `name` be unbound where somebody reads it, from `position` on?"""
-    return frame.info.deletes(name) or name in frame.cells and frame.cells[name].content is None
+    return name in frame.cells and frame.cells[name].content is None
 
 
 CELL_CHECKS = [may_be_unbound]  # the last one is used

@@ -24,7 +24,7 @@ from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
 from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TENSOR, made_by_torch
 from ..symbolic_eval.registry import RULES
-from ..variables.base import Frame, Variable, extends
+from ..variables.base import Args, Frame, Named, Variable, extends
 from ..variables.lookup import lookup
 from ..variables.objects import method_of_class
 from ..variables.tensor import TensorVar
@@ -141,8 +141,21 @@ def look_at_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any,
     return target, args, kwargs
 
 
+plain_getattr, plain_call = TensorVar.getattr, TensorVar.call_method
+
+
 @extends(TensorVar)
 class Replaced(TensorVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        found = self.replaced(tx, name)
+        return plain_getattr(self, tx, name) if found is None else found
+
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        found = self.replaced(tx, name)
+        if found is None:
+            return plain_call(self, tx, name, args, kwargs)
+        return found.call(tx, args, kwargs)
+
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
         mine`); a Python method of torch's that calls what the program has replaced; or None: it

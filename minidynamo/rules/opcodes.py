@@ -14,7 +14,7 @@ from typing import Any
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
-from ..variables.base import Args, Frame, Named, RealVar, Variable
+from ..variables.base import Args, Frame, Lazy, Named, RealVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
@@ -37,6 +37,29 @@ class DeferredVar(MethodVar):
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise self.broken
+
+
+load_fast = HANDLERS["LOAD_FAST"]
+
+
+@opcode
+def LOAD_FAST(frame: Any, name: str) -> None:
+    """A resume function may put the value of a loop's next turn back on the stack, to be stored at
+    once.  Nobody has looked at the value then: it needs no guard yet."""
+    value = frame.locals.get(name)
+    if name.startswith(".") and type(value) is Lazy and stores_at_once(frame):
+        frame.stack.append(value)
+    else:
+        load_fast(frame, name)
+
+
+def stores_at_once(frame: Any) -> bool:
+    """Does the code that comes next jump to a STORE_FAST, as a resume function does behind the head
+    of a loop?"""
+    ops, position = frame.info.operations, frame.pc
+    while ops[position].op == "DELETE_FAST":
+        position += 1
+    return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
 
 @opcode

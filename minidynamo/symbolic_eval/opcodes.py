@@ -76,15 +76,9 @@ def LOAD_FAST(frame: Frame, name: str) -> None:
         if name not in frame.cells:
             unbound(frame, name)
         value = frame.cells[name]  # 3.13 loads a cell for a closure with this opcode, too
-    elif type(value) is Lazy and not only_moved(frame, name):
+    elif type(value) is Lazy:
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
-
-
-def only_moved(frame: Frame, name: str) -> bool:
-    """Is this a resume function that puts the value of a loop's next turn back on the stack, to be
-    stored at once?  Nobody has looked at the value then: it needs no guard yet."""
-    return name.startswith(".") and frame.info.stores_at_once(frame.pc)
 
 
 @opcode

@@ -21,7 +21,6 @@ from ..variables.constant import ConstantVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
-from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
 from ..variables.tensor import TensorVar
 from . import operators
@@ -42,6 +41,7 @@ class Operations:
     NONE = ConstantVar(None)
     # Methods that minidynamo/rules/ adds, for type checkers.
     raised: Callable
+    length_hint: Callable
     run_c: Callable
     sorted: Callable
     has_attr: Callable
@@ -114,18 +114,8 @@ class Operations:
         raise Break("iteration", f"iterating over {variable}")
 
     def listed(self: Any, values: Any) -> list[Variable]:
-        """[*values]: CPython asks for an iterator, then for a length to expect, then for the
-        items."""
-        items = values.iterate(self)
-        self.length_hint(values)
-        return list(items)
-
-    def length_hint(self: Any, values: Any) -> None:
-        """CPython asks how many items to expect, and calls a `__len__` of the program's own
-        (minidynamo/rules/iteration.py adds the rest of the protocol)."""
-        method = values.special(self, "__len__") if isinstance(values, ObjectVar) else None
-        if isinstance(method, BoundMethodVar):
-            method.call(self, [], {})
+        """[*values].  (CPython asks for a length to expect, too: minidynamo/rules/iteration.py.)"""
+        return list(values.iterate(self))
 
     # ---- attributes
     def method_of(self: Any, variable: Any, name: str) -> Variable:

@@ -99,14 +99,6 @@ class ModuleVar(ObjectVar):
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module; those inside a module from outside are guarded by their type alone."""
     kind = type(value)
-    if kind.__module__.startswith("torch.jit"):
-        raise Break("module", "a TorchScript module is not traced")
-    if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
-        raise Break(
-            "module",
-            f"the first call of a {kind.__name__} gives it its parameters",
-            "call the model once before it is compiled",
-        )
     inner = source.base is not None and source.base.key == "_modules"
     if inner:
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)

@@ -55,9 +55,6 @@ class TensorVar(Variable):
         tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        replaced = self.replaced(tx, name)
-        if replaced is not None:
-            return replaced
         special = getattr(self, "get_" + name, None)
         if special is not None:
             return special(tx)
@@ -76,11 +73,6 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
-    def replaced(self, tx: Frame, name: str) -> Variable | None:
-        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`), or None; extras/replaced_functions.py looks."""
-        return None
-
     def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
@@ -88,9 +80,6 @@ class TensorVar(Variable):
             tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        replaced = self.replaced(tx, name)
-        if replaced is not None:
-            return replaced.call(tx, args, kwargs)
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
