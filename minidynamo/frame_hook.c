@@ -51,7 +51,6 @@ typedef _PyInterpreterFrame Frame;
 #define HEADROOM 200                        /* calls that guards and the compiler may nest near the recursion limit */
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
-static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
 static PyInterpreterState *interpreter;     /* the one that has imported this module; no other can */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
@@ -63,7 +62,6 @@ static PyInterpreterState *interpreter;     /* the one that has imported this mo
 #  define OF_THREAD static _Thread_local
 #endif
 OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
-OF_THREAD PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
@@ -205,6 +203,13 @@ static PyObject *switch_back(PyObject *old, PyObject *result);
 #  define called_alone(self, args, nargsf, kwnames) NULL
 #  define OTHERS_METHODS
 #endif
+#if __has_include("extras/hand_over.h")
+#  include "extras/hand_over.h"             /* hand_over: a caller's arguments live in the callee alone */
+#else
+#  define take_over()
+#  define add_hand_over(module) 0
+#  define HAND_OVER_METHODS
+#endif
 #if __has_include("extras/full_stacks.h")
 #  include "extras/full_stacks.h"           /* call_instead: the frame cannot grow in place */
 #else
@@ -218,11 +223,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
     note_reached();
-    if (moved) {                            /* this frame holds its arguments now: empty the caller's list */
-        PyObject *list = moved;
-        moved = NULL;
-        PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
-    }
+    take_over();
     if (cb == NULL || throwflag || ts->tracing      /* a debugger's own function */
         || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
         return run_frame(ts, frame, throwflag);
@@ -339,30 +340,6 @@ set_cache(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
- * on the caller's stack until the callee returns, and what the callee deletes would live on.
- * A callee that returns (tail_call, function, list) wants that to be called next: a loop that breaks a graph in each
- * turn goes on without nesting deeper. */
-static PyObject *
-hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 2 || !PyList_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "expected a function and a list");
-    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]);
-    for (;;) {
-        moved = list;
-        PyObject *result = PyObject_Vectorcall(function, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), NULL);
-        moved = NULL;
-        Py_DECREF(function);
-        Py_DECREF(list);
-        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail_call)
-            return result;
-        function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
-        list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
-        Py_DECREF(result);
-    }
-}
-
 /* ---- calling a function with the hook on or off: frame_hook.py says what it does -------------------------------- */
 #if __has_include("extras/switched.h")
 #  include "extras/switched.h"              /* add_switched: the class `Switched` in C */
@@ -376,7 +353,7 @@ static PyMethodDef methods[] = {
     OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
+    HAND_OVER_METHODS
     {NULL}};
 
 static struct PyModuleDef module = {
@@ -393,8 +370,7 @@ PyInit__frame_hook(void)
     if (start_others() < 0 || start_full_stacks() < 0)
         return NULL;
     PyObject *m = PyModule_Create(&module);
-    tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-    if (!m || !tail_call || PyModule_AddObjectRef(m, "tail_call", tail_call) < 0 || add_switched(m) < 0)
+    if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)
         return NULL;
     return m;
 }

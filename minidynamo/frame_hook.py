@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 try:
-    from ._frame_hook import get_cache, get_callback, hand_over, set_cache, set_callback, tail_call
+    from ._frame_hook import get_cache, get_callback, set_cache, set_callback
 except ModuleNotFoundError as error:
     raise ImportError(
         f"minidynamo's C extension was not built for Python {sys.version_info[0]}."
@@ -71,8 +71,20 @@ class PlainSwitched:
         return getattr(self.__wrapped__, name)
 
 
-# extras/switched.h does the same in C: every call of a compiled function goes through it
+def plain_hand_over(function: Callable[..., Any], arguments: list[Any]) -> Any:
+    """function(*arguments).  One that returns (tail_call, function, arguments) wants that to be
+    called next: a loop that breaks a graph in each turn goes on without nesting deeper."""
+    result = function(*arguments)
+    while type(result) is tuple and len(result) == 3 and result[0] is tail_call:
+        result = result[1](*result[2])
+    return result
+
+
+# The same in C (extras/switched.h, extras/hand_over.h): every call of a compiled function goes
+# through the first, and the second leaves the arguments to the callee alone.
 Switched: Any = getattr(_frame_hook, "Switched", PlainSwitched)
+hand_over = getattr(_frame_hook, "hand_over", plain_hand_over)
+tail_call = getattr(_frame_hook, "tail_call", object())
 
 
 def enabled(fn: Any, callback: Any) -> Any:

@@ -335,6 +335,15 @@ def test_the_class_of_python_switches_as_that_of_c_does():
     assert on.__code__ is inner.__code__
 
 
+def test_a_callee_that_wants_another_to_be_called_next_does_not_nest():
+    for hand_over in (frame_hook.hand_over, frame_hook.plain_hand_over):
+
+        def step(n):
+            return (frame_hook.tail_call, step, [n - 1]) if n else "done"
+
+        assert hand_over(step, [5000]) == "done"
+
+
 def test_bad_arguments():
     for call in (
         lambda: get_cache(5),
