@@ -57,12 +57,6 @@ def is_resume_code(code: types.CodeType) -> bool:
     return code.co_name.startswith("<resume of")
 
 
-def continued(code: types.CodeType) -> types.CodeType | None:
-    """The function's code of which this is the rest, or None."""
-    reference, _ = origins.get(id(code), (lambda: None, []))
-    return reference()
-
-
 def function_name(code: types.CodeType) -> str:
     """What the user calls the function: that of which this may be the rest."""
     return code.co_name.split("<resume of ")[-1].split(" at line")[0]

@@ -19,9 +19,10 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, MethodVar
-from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
+from ..variables.lookup import MISSING, lookup
 from ..variables.modules import PyModuleVar
 from ..variables.more.container_methods import dict_pairs
+from ..variables.more.descriptors import OWN_LOOKUP
 from ..variables.more.functions import BOUND
 from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar

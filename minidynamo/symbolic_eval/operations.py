@@ -41,6 +41,7 @@ class Operations:
     NONE = ConstantVar(None)
     # Methods that minidynamo/rules/ adds, for type checkers.
     raised: Callable
+    fold_pinned: Callable
     length_hint: Callable
     run_c: Callable
     sorted: Callable
@@ -88,13 +89,6 @@ class Operations:
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
         for check in BEFORE_FOLDING:
             check(name, values)
-
-    def fold_pinned(self: Any, function: Callable, *args: Any) -> Variable:
-        """Like `fold`, for results that are fixed objects (classes, functions)."""
-        value = self.run_now(function, *args)
-        if isinstance(value, (tuple, list, dict, str, int)):
-            return self.output.wrap_result(value)
-        return self.output.wrap_pinned(value)
 
     # ---- operators
     binary, compare = operators.binary, operators.compare

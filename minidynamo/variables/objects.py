@@ -18,13 +18,11 @@ import types
 from dataclasses import field
 from typing import Any, NoReturn
 
-import torch
-
 from ..exceptions import Break, ObservedException
 from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
-from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
+from .lookup import METHODS, MISSING, lookup
 
 
 def method_of_class(
@@ -83,8 +81,6 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
-        if self.cls in OWN_LOOKUP:  # list[int].append is list's
-            return tx.fold_pinned(getattr, self.real(), name)
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -181,8 +177,6 @@ def wrap_object(
     if kind.__dictoffset__ and own is not None:
         plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
         fields = builder.fields_of(value, source.instance_dict(plain))
-    if issubclass(type(value), torch.optim.Optimizer):
-        builder.modules.append(value)  # its entries, which hold its parameters, go with it
     variable = variable_class(kind, value, fields, source=source)
     builder.sourced.append(variable)
     return variable
