@@ -40,7 +40,7 @@ class DeferredVar(MethodVar):
         raise self.broken
 
 
-load_fast = HANDLERS["LOAD_FAST"]
+load_fast, unpack = HANDLERS["LOAD_FAST"], HANDLERS["UNPACK_SEQUENCE"]
 
 
 @opcode
@@ -52,6 +52,15 @@ def LOAD_FAST(frame: Any, name: str) -> None:
         frame.stack.append(value)
     else:
         load_fast(frame, name)
+
+
+@opcode
+def UNPACK_SEQUENCE(frame: Any, n: int) -> None:
+    kind = frame.stack[-1].python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.stack.pop()
+        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+    unpack(frame, n)
 
 
 def stores_at_once(frame: Any) -> bool:

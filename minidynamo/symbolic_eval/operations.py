@@ -61,6 +61,14 @@ class Operations:
     def raise_var(self, kind: type, args: Any) -> NoReturn:
         raise Break("exception", f"a {kind.__name__} is raised")
 
+    def unbound(self, name: str) -> NoReturn:
+        """The variable of this name is read before it is written."""
+        self.raise_(UnboundLocalError, name)
+
+    def wrong_number(self, expected: int, found: int) -> NoReturn:
+        """`a, b = values` of another number of values."""
+        self.raise_(ValueError, expected, found)
+
     def wrong_arguments(self, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
         """They do not fit the function's parameters (minidynamo/rules/wrong_arguments.py asks
         CPython what it says of that)."""
