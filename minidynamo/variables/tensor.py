@@ -13,13 +13,10 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from ..exceptions import Break
-from ..foreign import ours
 from ..guards import LAYOUT
 from .base import Args, Codegen, Frame, Named, Variable
 
@@ -34,16 +31,8 @@ class TensorVar(Variable):
     value: torch.Tensor | None = None
 
     def truth(self, tx: Frame) -> bool:
-        hint = "use torch.where, or keep the test outside"
-        return self._value_of(tx, bool, "a branch on a tensor's value", hint)
-
-    def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
-        """The value, where fake tensors know it (a constant made in the frame); else a break."""
-        try:
-            with tx.output.fake_mode:
-                return convert(self.fake)
-        except ours(Exception):
-            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+        reason = f"a branch on a tensor's value ({self.describe()})"
+        raise Break("data-dependent", reason, "use torch.where, or keep the test outside")
 
     def describe(self) -> str:
         return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
+from ...foreign import ours
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
@@ -49,10 +50,22 @@ class TensorMethods(Metadata):
     def hash_key(self, tx: Frame) -> Any:
         return self
 
+    def truth(self, tx: Frame) -> bool:
+        hint = "use torch.where, or keep the test outside"
+        return self.value_of(tx, bool, "a branch on a tensor's value", hint)
+
+    def value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
+        """The value, where fake tensors know it (a constant made in the frame); else a break."""
+        try:
+            with tx.output.fake_mode:
+                return convert(self.fake)
+        except ours(Exception):
+            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+
     def python_value(self, tx: Frame, name: str) -> Variable:
         """item() and the like: known of a constant that was made in the frame."""
         hint = "the value leaves the graph; keep it a tensor"
-        value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
+        value = self.value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
