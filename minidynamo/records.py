@@ -119,7 +119,10 @@ class Counters(dict):
 
     def __getitem__(self, group: str) -> Counter[str]:
         if group == "cache_hits":  # read off the records: the hot path only steps a counter
-            self[group] = sum((Counter({r.function: r.hits}) for r in frames), Counter())
+            hits: Counter[str] = Counter()
+            for record in frames:
+                hits[record.function] += record.hits
+            self[group] = +hits  # without those that have none
         return super().__getitem__(group)
 
     def __missing__(self, group: str) -> Counter[str]:

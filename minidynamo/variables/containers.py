@@ -117,9 +117,10 @@ class TupleVar(SequenceVar):
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is not tuple:
+        if self.cls is tuple:
+            self.contents(cg)
+        else:  # more/tuples.py makes those again
             super().reconstruct(cg)
-        self.contents(cg)
 
 
 class ListVar(SequenceVar):
