@@ -8,7 +8,10 @@ setup(
             "minidynamo._frame_hook",
             ["minidynamo/frame_hook.c"],
             extra_compile_args=["-O2"],
-            depends=[f"minidynamo/extras/{name}.h" for name in ("other_evaluators", "full_stacks")],
+            depends=[
+                f"minidynamo/extras/{name}.h"
+                for name in ("other_evaluators", "full_stacks", "hand_over", "switched")
+            ],
         ),
         Extension(
             "minidynamo.extras._guard_memo",

@@ -12,7 +12,6 @@ alone, how many entries a code object may have.
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
-import logging
 import os
 import sys
 import threading
@@ -41,10 +40,6 @@ COMPILING = threading.local()
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
-# What fake tensors would log while a frame is traced is in the reason of the graph break.
-logging.getLogger("torch._subclasses.fake_tensor").addFilter(
-    lambda record: not getattr(COMPILING, "active", False)
-)
 
 
 class FrameCompiler:

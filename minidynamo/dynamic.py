@@ -46,7 +46,6 @@ class SizePolicy:
         self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
-        self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
         # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
         # compilations
         self.earlier: dict[tuple[str, type], list[Any]] = {}
@@ -57,7 +56,6 @@ class SizePolicy:
     def start(self) -> None:
         """A new attempt."""
         self.met = []
-        self.marked = {}
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> tuple[set[int], set[int]]:
         """(dimensions, dimensions whose stride is a symbol of its own)."""
@@ -66,20 +64,25 @@ class SizePolicy:
         name = source.name()
         shape = tuple(tensor.shape)
         layout = tensor.stride()
-        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
-        if marked:
-            self.marked[name] = marked
+        marked, static = self.marks(tensor, name)
         dims = set(marked)
         if self.dynamic and source.root().kind in ("local", "free"):
             dims = set(range(tensor.dim()))
         strides = {d for d in dims if layout[d] > 1 and self.dynamic}
         self._add_what_changed(name, shape, layout, dims, strides)
-        static = set(tensor.__dict__.get("_minidynamo_static", ())) - marked
         dims = {
             d for d in dims - static if shape[d] > 1 and f"{name}.shape[{d}]" not in self.pinned
         }
         self.met.append((source, (shape, layout), dims, strides))
         return dims, strides
+
+    def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
+        """The dimensions that the program wants as symbols, and those as numbers; see
+        extras/directions.py."""
+        return set(), set()
+
+    def check_marks(self, found: Iterable[tuple[str, float, str]]) -> None:
+        """SpecializationError if one of [(source name, value, line)] was to be a symbol."""
 
     def _add_what_changed(
         self,

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from .bytecode.assembler import parameter_count
-from .exceptions import SpecializationError
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
 from .sources import Source
@@ -117,17 +116,5 @@ def pinned_sizes(output: OutputGraph) -> list[tuple[str, float, str]]:
     """[(source name, value, line)] of the symbols that the program or the backend needed as
     numbers.  SpecializationError if one is marked dynamic."""
     found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]
-    if not found:
-        return []
-    marked = {
-        f"{source.name()}.shape[{dim}]"
-        for source, *_ in output.policy.met
-        for dim in output.policy.marked.get(source.name(), ())
-    }
-    for name, value, line in found:
-        if name in marked:
-            who = line or "the backend"
-            raise SpecializationError(
-                f"{name} was marked dynamic, but {who} needs it as the number {value}"
-            )
+    output.policy.check_marks(found)
     return found

@@ -21,7 +21,6 @@
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
-#include <structmember.h>
 #include <opcode.h>
 
 /* ---- what differs between CPython versions ---------------------------------------------------------------------- */
@@ -52,7 +51,6 @@ typedef _PyInterpreterFrame Frame;
 #define HEADROOM 200                        /* calls that guards and the compiler may nest near the recursion limit */
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
-static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
 static PyInterpreterState *interpreter;     /* the one that has imported this module; no other can */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
@@ -64,7 +62,6 @@ static PyInterpreterState *interpreter;     /* the one that has imported this mo
 #  define OF_THREAD static _Thread_local
 #endif
 OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
-OF_THREAD PyObject *moved;       /* list of arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
@@ -206,6 +203,13 @@ static PyObject *switch_back(PyObject *old, PyObject *result);
 #  define called_alone(self, args, nargsf, kwnames) NULL
 #  define OTHERS_METHODS
 #endif
+#if __has_include("extras/hand_over.h")
+#  include "extras/hand_over.h"             /* hand_over: a caller's arguments live in the callee alone */
+#else
+#  define take_over()
+#  define add_hand_over(module) 0
+#  define HAND_OVER_METHODS
+#endif
 #if __has_include("extras/full_stacks.h")
 #  include "extras/full_stacks.h"           /* call_instead: the frame cannot grow in place */
 #else
@@ -219,11 +223,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
     note_reached();
-    if (moved) {                            /* this frame holds its arguments now: empty the caller's list */
-        PyObject *list = moved;
-        moved = NULL;
-        PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
-    }
+    take_over();
     if (cb == NULL || throwflag || ts->tracing      /* a debugger's own function */
         || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
         return run_frame(ts, frame, throwflag);
@@ -340,147 +340,12 @@ set_cache(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
- * on the caller's stack until the callee returns, and what the callee deletes would live on.
- * A callee that returns (tail_call, function, list) wants that to be called next: a loop that breaks a graph in each
- * turn goes on without nesting deeper. */
-static PyObject *
-hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 2 || !PyList_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "expected a function and a list");
-    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]);
-    for (;;) {
-        moved = list;
-        PyObject *result = PyObject_Vectorcall(function, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), NULL);
-        moved = NULL;
-        Py_DECREF(function);
-        Py_DECREF(list);
-        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail_call)
-            return result;
-        function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
-        list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
-        Py_DECREF(result);
-    }
-}
-
-/* ---- Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread -------------------- */
-typedef struct {
-    PyObject_HEAD
-    PyObject *fn, *cb, *dict, *weakrefs;
-    vectorcallfunc vectorcall;
-} Switched;
-
-static PyObject *
-switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    Switched *s = (Switched *)self;
-    PyObject *old = callback;               /* its reference stays with us while another is installed */
-    if (old == s->cb)
-        return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-    if (calls_alone(self, s->cb != NULL))
-        return called_alone(self, args, nargsf, kwnames);
-    Py_INCREF(s);
-    switch_to(Py_XNewRef(s->cb));
-    PyObject *result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
-    Py_DECREF(s);
-    return result;
-}
-
-static PyObject *
-switched_new(PyTypeObject *type, PyObject *args, PyObject *kw)
-{
-    PyObject *fn, *cb;
-    if (!PyArg_ParseTuple(args, "OO", &fn, &cb))
-        return NULL;
-    Switched *s = (Switched *)type->tp_alloc(type, 0);
-    if (s) {
-        s->fn = Py_NewRef(fn);
-        s->cb = cb == Py_None ? NULL : Py_NewRef(cb);
-        s->vectorcall = switched_call;
-    }
-    return (PyObject *)s;
-}
-
-static PyObject *
-switched_repr(Switched *s)
-{
-    return PyUnicode_FromFormat(s->cb ? "<compiled %R>" : "<disabled %R>", s->fn);
-}
-
-static int
-switched_traverse(Switched *s, visitproc visit, void *arg)
-{
-    Py_VISIT(s->fn); Py_VISIT(s->cb); Py_VISIT(s->dict);
-    return 0;
-}
-
-static int
-switched_clear(Switched *s)
-{
-    Py_CLEAR(s->fn); Py_CLEAR(s->cb); Py_CLEAR(s->dict);
-    return 0;
-}
-
-static void
-switched_dealloc(Switched *s)
-{
-    PyObject_GC_UnTrack(s);
-    if (s->weakrefs)
-        PyObject_ClearWeakRefs((PyObject *)s);
-    switched_clear(s);
-    Py_TYPE(s)->tp_free((PyObject *)s);
-}
-
-static PyObject *
-switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a method */
-{
-    return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
-}
-
-static PyObject *
-get_of_function(PyObject *self, void *name)
-{
-    return PyObject_GetAttrString(((Switched *)self)->fn, name);
-}
-
-static int
-set_of_function(PyObject *self, PyObject *value, void *name)
-{
-    return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
-}
-
-static PyMemberDef switched_members[] = {
-    {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
-    {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
-    {NULL}};
-
-#define of_function(name) {name, get_of_function, set_of_function, "the function's", name}
-static PyGetSetDef switched_getset[] = {
-    of_function("__code__"), of_function("__defaults__"), of_function("__kwdefaults__"),
-    of_function("__globals__"), of_function("__closure__"),
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
-    {NULL}};
-
-static PyTypeObject SwitchedType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "minidynamo._frame_hook.Switched",
-    .tp_doc = "Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread.",
-    .tp_basicsize = sizeof(Switched),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_vectorcall_offset = offsetof(Switched, vectorcall),
-    .tp_call = PyVectorcall_Call,
-    .tp_dictoffset = offsetof(Switched, dict),
-    .tp_weaklistoffset = offsetof(Switched, weakrefs),
-    .tp_descr_get = switched_get,
-    .tp_new = switched_new,
-    .tp_dealloc = (destructor)switched_dealloc,
-    .tp_repr = (reprfunc)switched_repr,
-    .tp_traverse = (traverseproc)switched_traverse,
-    .tp_clear = (inquiry)switched_clear,
-    .tp_members = switched_members,
-    .tp_getset = switched_getset,
-};
+/* ---- calling a function with the hook on or off: frame_hook.py says what it does -------------------------------- */
+#if __has_include("extras/switched.h")
+#  include "extras/switched.h"              /* add_switched: the class `Switched` in C */
+#else
+#  define add_switched(module) 0
+#endif
 
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
@@ -488,7 +353,7 @@ static PyMethodDef methods[] = {
     OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
+    HAND_OVER_METHODS
     {NULL}};
 
 static struct PyModuleDef module = {
@@ -505,8 +370,7 @@ PyInit__frame_hook(void)
     if (start_others() < 0 || start_full_stacks() < 0)
         return NULL;
     PyObject *m = PyModule_Create(&module);
-    tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-    if (!m || !tail_call || PyModule_AddObjectRef(m, "tail_call", tail_call) < 0 || PyModule_AddType(m, &SwitchedType) < 0)
+    if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)
         return NULL;
     return m;
 }

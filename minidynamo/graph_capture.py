@@ -24,7 +24,6 @@ from typing import Any, cast
 import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses import fake_tensor
 
 from miniinductor.fake_mode import FakeMode
 
@@ -36,18 +35,15 @@ from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
 from .guards import Guard, has_long_text, literal
 from .sources import Source, SourceTree, module_path, numbered
-from .symbolic_shapes import DataDependentDecision, ShapeEnv
+from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
-from .variables.symbolic import data_dependent
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 LITERALS = (str, int, bool, type(None))  # classes of what is written into a guard
-# what fake tensors raise where an op needs to know the numbers in a tensor
-NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -316,24 +312,17 @@ class OutputGraph(Builder):
                 if op == "call_function":
                     return target(*args, **kwargs)
                 return getattr(args[0], target)(*args[1:], **kwargs)
-        except NEEDS_DATA as error:
-            raise Break(
-                "data-dependent",
-                f"{describe(target)} needs the tensor's values ({error})",
-                "the shape or value depends on data; keep it outside the compiled function",
-            ) from None
-        except DataDependentDecision as error:
-            raise data_dependent(error) from None
-        except fake_tensor.UnsupportedFakeTensorException as error:
-            raise Break("fake tensor", f"{describe(target)}: {error}") from None
+        except Break:
+            raise
         except ours(Exception) as error:
-            # the program's own error: plain Python raises it, with its own message
-            text = str(error).strip()
-            raise Break(
-                "op failed",
-                f"{describe(target)} failed while tracing: {type(error).__name__}: "
-                f"{text.splitlines()[0] if text else ''}",
-            ) from None
+            raise self.failure(target, error) from None
+
+    def failure(self, target: Any, error: Exception) -> Break:
+        """Why an operation cannot be run with fake tensors: an error of the program's, which plain
+        Python raises with its own message; or what extras/rare_nodes.py knows."""
+        text = str(error).strip().partition("\n")[0]
+        reason = f"{describe(target)} failed while tracing: {type(error).__name__}: {text}"
+        return Break("op failed", reason)
 
     def add_node(
         self,

@@ -31,7 +31,6 @@ section 3.3).
 import gc
 import math
 import re
-import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +50,6 @@ SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # in it at first.
 PARAMETER = re.compile("\1([0-9]+)\1")
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
-VALUE = "\0"  # in the conditions of one source: where its value is read
 LAYOUT = "layout"  # `Guard.row` of what is said of a tensor's class, dtype, sizes, strides, bits...
 
 
@@ -167,11 +165,6 @@ class GuardPrinter:
         """Does the value of `node` need a name?"""
         return bool(node.children) or node in self.pair_nodes
 
-    def leaf(self, node: Source, value: str) -> tuple[list[Guard], list[Guard]]:
-        """The guards of a node without a name: those that are printed, and those that the memo
-        looks at in their place."""
-        return self.wanted(node), []
-
     def named(self, node: Source, name: str) -> None:
         """Called when the value of `node` was given a name in the text."""
 
@@ -221,19 +214,8 @@ class GuardPrinter:
             self.below(child, below)
 
     def leaf_conditions(self, node: Source, value: str) -> list[str]:
-        """Conditions on `value`, an expression like `v1.scale`.  Where several read it, the first
-        reads the expression, and the others what it gave:
-        `type((leaf := v1.scale)) is float and leaf == 0.5`."""
-        guards, hidden = self.leaf(node, value)
-        if sum(guard.check.count("{0}") for guard in guards) > 1:
-            value = f"(leaf := {value})"
-        conditions = []
-        for guard in guards:
-            text = self.render(guard, VALUE)
-            conditions.append(text.replace(VALUE, value, 1).replace(VALUE, "leaf"))
-            value = "leaf"
-        self.guards += hidden
-        return conditions
+        """Conditions on `value`, an expression like `v1.scale`."""
+        return [self.render(guard, value) for guard in self.wanted(node)]
 
     def conditions(self, guards: Iterable[Guard], *names: str) -> None:
         self.line([self.render(guard, *names) for guard in guards])
@@ -293,18 +275,14 @@ class GuardFunction:
         self.namespace: dict[str, Any] = {
             **NAMES,
             "answer_failure": answer_failure,
-            "compile_check": self.compile,
             **printer.namespace,
         }
-        self.check = types.FunctionType(compile_first.__code__, self.namespace, "check")
-        self.namespace["check"] = self.check
+        self.check: Any = self.compiled()
 
-    def compile(self) -> None:
-        """Give `check` the code of its text.  That waits for the first call, as many entries are
-        never asked."""
-        made: dict[str, Any] = {}
-        exec(compile(self.source, "<minidynamo guard>", "exec"), made)
-        self.check.__code__ = made["check"].__code__
+    def compiled(self) -> Any:
+        """The function of the text.  (extras/lazy_guards.py compiles it when it is called.)"""
+        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
+        return self.namespace["check"]
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
@@ -327,16 +305,6 @@ class GuardFunction:
         if node.kind == "local":
             return self.called[node.key]
         return node.expr(self.evaluable(node.base) if node.base is not None else None)
-
-
-def compile_first(*parameters: Any) -> Any:
-    """What `check` does in its first call: compile its text, and answer by that.
-
-    `check` has the code of this function at first, and globals of its own: `globals()` is then
-    `GuardFunction.namespace`, not this module's."""
-    names: Any = globals()
-    names["compile_check"]()
-    return names["check"](*parameters)
 
 
 def answer_failure(error: BaseException) -> bool:

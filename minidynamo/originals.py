@@ -40,22 +40,3 @@ def made_by_torch(value: object) -> bool:
     if not isinstance(inner, types.FunctionType):
         return False
     return inner.__globals__.get("__name__", "").partition(".")[0] == "torch"
-
-
-def replaced_in_module(values: dict, name: str) -> bool:
-    """Has the program put something of its own under this name of one of torch's modules?"""
-    was, found = MODULES.get(id(values), {}).get(name, MISSING), values[name]
-    return was is not MISSING and found is not was and callable(was) and not made_by_torch(found)
-
-
-def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
-    """Is `found`, the attribute of this name of `owner`, the program's, although torch's tensors
-    have one of that name?"""
-    if owner is not torch.Tensor or name not in TENSOR and not hasattr(torch._C.TensorBase, name):
-        return False
-    return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)
-
-
-def in_leaf_module(function: types.FunctionType) -> bool:
-    """Is this one of the Python functions that a graph calls whole?"""
-    return function.__globals__.get("__name__") in LEAF_MODULES

@@ -70,9 +70,6 @@ class Codegen:
         self.constants: dict[Variable, Any] = {}  # the literals that stand for containers
         self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
-        # ids of variables that are the contents of an object: what an instance of a subclass of
-        # dict is, as a dict
-        self.inside: set[int] = set()
         # iterators to be positioned once the lists that they walk are written
         self.late: list[Any] = []
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -242,11 +239,7 @@ class Codegen:
         self.commit("CALL", self.push_call(function, *args))
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
-        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
-        dict: that of the object's class was traced, and must not run again."""
-        if id(container) in self.inside:
-            self.commit_call(container.cls.__setitem__, container, key, value)
-            return
+        """container[key] = value."""
         for part in (value, container, key):
             self.push(part)
         self.commit("STORE_SUBSCR")
@@ -255,7 +248,6 @@ class Codegen:
         """Repeat the frame's writes: all that they need is pushed, then they are written, the last
         first."""
         start = self.depth
-        self.inside = {id(variable.payload) for variable in self.output.sourced}
         written: list[Any] = [*self.output.sourced, *self.output.globals.values()]
         for variable in (*written, *self.mutated_cells()):
             variable.replay(self)

@@ -8,13 +8,13 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 
-import collections
 import itertools
 import logging
 import sys
 import time
 import types
 import weakref
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,16 +117,16 @@ class Counters(dict):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
-    def __getitem__(self, group: str) -> collections.Counter[str]:
+    def __getitem__(self, group: str) -> Counter[str]:
         if group == "cache_hits":  # read off the records: the hot path only steps a counter
-            hits = self[group] = collections.Counter()
+            hits: Counter[str] = Counter()
             for record in frames:
-                if record.hits:
-                    hits[record.function] += record.hits
+                hits[record.function] += record.hits
+            self[group] = +hits  # without those that have none
         return super().__getitem__(group)
 
-    def __missing__(self, group: str) -> collections.Counter[str]:
-        self[group] = collections.Counter()
+    def __missing__(self, group: str) -> Counter[str]:
+        self[group] = Counter()
         return self[group]
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ OURS = "minidynamo"
 LOG = logging.getLogger(OURS)
 TOLD: set[Any] = set()  # what `tell` was told about
 counters = Counters()
-frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
+frames: deque[FrameRecord] = deque(maxlen=1000)
 
 
 def remember(record: FrameRecord) -> None:

@@ -20,8 +20,6 @@ import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count
@@ -31,9 +29,7 @@ from .reconstruct import Codegen
 from .resume import HANDLED, LASTI, NULL, VALUE, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled, Lazy, OpaqueVar, Variable, peek
-from .variables.constant import is_constant_value
-from .variables.objects import INSTANCES, ObjectVar
+from .variables.base import Handled, Variable
 
 # No continuation starts behind these: the first three end the frame, and the others are half of a
 # call.
@@ -135,12 +131,8 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
             # it would be a free variable of the continuation, where reading it raises another error
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     begin_handling = push_stack(tail, frame)
-    frame.kept = frozenset(
-        name
-        for name, value in frame.locals.items()
-        if end_is_noticed(value) or (id(value) in tail.variable_temps and type(value) in INSTANCES)
-    )
-    live = frame.info.live_before(position) | frame.kept
+    frame.kept = LIFETIMES[-1].kept(tail, frame)
+    live = frame.info.live_before(position).union(frame.kept)
     stores = push_locals(tail, frame, live)
     tail.mutations()
     for name in reversed(stores):
@@ -151,7 +143,7 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
 
 def may_be_unbound(frame: "evaluator.RootFrame", position: int, name: str) -> bool:
     """May the cell variable `name` be unbound where somebody reads it, from `position` on?"""
-    return frame.info.deletes(name) or name in frame.cells and frame.cells[name].content is None
+    return name in frame.cells and frame.cells[name].content is None
 
 
 CELL_CHECKS = [may_be_unbound]  # the last one is used
@@ -184,28 +176,26 @@ def push_locals(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[st
 
 
 def unbind(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> None:
-    """Delete the arguments that the traced part has deleted; also those whose names it has bound
-    anew, where nothing reads them and the program may notice the end of the old value."""
-    for name, was in frame.bound.items():
-        value = frame.locals.get(name)
-        if value is not None:
-            rebound = name not in live and value.source is not was.source
-            if not (rebound and end_is_noticed(was)):
-                continue
-        if name not in frame.code.co_cellvars:
+    """Delete the arguments that the traced part has deleted."""
+    for name in frame.bound:
+        if LIFETIMES[-1].has_ended(frame, name, live) and name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
 
 
-def end_is_noticed(value: Variable) -> bool:
-    """Does this local hold an argument whose end the program may notice (a lock, a temporary file),
-    whether it is read again or not?  An object made here can be noticed only once it is rebuilt for
-    something else."""
-    if value.source is None or value.source.kind != "local":
-        return False
-    held = peek(value)
-    if type(held) is Lazy:
-        return not (is_constant_value(held.value) or issubclass(type(held.value), torch.Tensor))
-    return isinstance(held, (ObjectVar, OpaqueVar))
+class Lifetimes:
+    """Which locals live on behind a graph break: those that are read there.
+    (extras/noticed_ends.py: the program may notice when an object dies.)"""
+
+    def kept(self, tail: Codegen, frame: "evaluator.RootFrame") -> Collection[str]:
+        """Locals that live on though nothing reads them."""
+        return ()
+
+    def has_ended(self, frame: "evaluator.RootFrame", name: str, live: Collection[str]) -> bool:
+        """Is the value that the argument `name` had no longer held by the frame?"""
+        return frame.locals.get(name) is None
+
+
+LIFETIMES = [Lifetimes()]  # the last one is used
 
 
 # ---- the code object
@@ -360,7 +350,7 @@ class Continuations:
         position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
         if position is None:
             return None
-        live = (info.live_before(position) | self.frame.kept) & self.bound
+        live = info.live_before(position).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
         stack = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]

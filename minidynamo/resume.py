@@ -17,7 +17,7 @@ special handling:
     <original body>
 
 The original's cells and free variables arrive as free variables.  A resume function that is split
-again goes on in another one of the *original* (`_origins`), so that a loop that breaks in each turn
+again goes on in another one of the *original* (`origins`), so that a loop that breaks in each turn
 comes back to the same two or three code objects. An exception that is being handled at the split
 belongs to the thread, as does what it displaced: the caller ends the handling (`unwind`), the
 resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context
@@ -33,7 +33,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .bytecode import Instruction, assemble, disassemble, emit
-from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
 # The kinds of what lies on the stack; only values and exceptions become parameters.
@@ -42,25 +41,20 @@ from .exceptions import SkipFrame
 # HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, and POP_EXCEPT will
 # restore.  The parameter for it is that exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
-GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# (code, body, k): raises CannotSplit where no resume function may start (extras/split_checks.py)
+CHECKS: list[Callable[[types.CodeType, list[Instruction], int], None]] = []
 # (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
 # extras/super_calls.py; the last one is used
 SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _cache: dict[int, dict[Any, types.CodeType]] = {}
 # id(resume code) -> (weak reference to the original, its index of each instruction or None)
-_origins: dict[int, tuple[Any, list[int | None]]] = {}
+origins: dict[int, tuple[Any, list[int | None]]] = {}
 
 
 def is_resume_code(code: types.CodeType) -> bool:
     """Is it the rest of a function behind a graph break?"""
     return code.co_name.startswith("<resume of")
-
-
-def continued(code: types.CodeType) -> types.CodeType | None:
-    """The function's code of which this is the rest, or None."""
-    reference, _ = _origins.get(id(code), (lambda: None, []))
-    return reference()
 
 
 def function_name(code: types.CodeType) -> str:
@@ -89,33 +83,6 @@ def _stack_names(stack: Sequence[str]) -> list[str]:
     return [f".1s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
 
 
-def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> None:
-    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
-    if code.co_flags & GENERATOR_LIKE:
-        raise CannotSplit(f"{code.co_name} is a generator or coroutine")
-    if not 0 <= k < len(body):
-        raise CannotSplit(f"{code.co_name} has no instruction {k}")
-    if id(code) in _origins and _origins[id(code)][1][k] is None:
-        raise CannotSplit("before the place where a resume function goes on")
-    if _is_jumped_past(body, k):
-        raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
-    if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
-        raise CannotSplit("between the parts of a call")
-    if k and body[k - 1].arg == "super" and body[k].op in ("PRECALL", "CALL"):
-        raise CannotSplit("between super and its call")
-    begun = any(ins.op == "RESUME" for ins in body[:k])
-    if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
-        raise CannotSplit("the function has not begun")
-
-
-def _is_jumped_past(body: list[Instruction], k: int) -> bool:
-    """Does a loop that ends go on behind instruction k?  END_FOR, and 3.13's POP_TOP after it."""
-    if body[k].op in ("END_FOR", "END_SEND"):
-        return True
-    follows = k > 0 and body[k - 1].op == "END_FOR"
-    return follows and body[k].op == "POP_TOP" and VERSION >= (3, 13)
-
-
 def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
     """Instructions that empty the stack into `temporaries` (a local for each slot) and end the
     handling of exceptions."""
@@ -139,8 +106,8 @@ def resume_code(
     be unbound must not be named: CPython 3.12+ does not check). Raises CannotSplit.  The same
     arguments give the same code object, whose compiled entries are shared.
     """
-    if id(code) in _origins:
-        reference, indices = _origins[id(code)]
+    if id(code) in origins:
+        reference, indices = origins[id(code)]
         original = reference()
         place = indices[k]
         if original is None or place is None:
@@ -160,7 +127,8 @@ def _make_resume_code(
     code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
 ) -> types.CodeType:
     body = disassemble(code)
-    check_splittable(code, body, k)
+    for check in CHECKS:
+        check(code, body, k)
     index = {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
     params = parameters(code, stack, live)
@@ -185,8 +153,8 @@ def _make_resume_code(
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         co_name=f"<resume of {function_name(code)} at line {line}>",
     )
-    _origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
-    weakref.finalize(made, _origins.pop, id(made), None)
+    origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
+    weakref.finalize(made, origins.pop, id(made), None)
     return made
 
 

@@ -20,19 +20,8 @@ BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
-# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
-# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
-PLAIN = tuple(
-    os.path.join(TORCH, *parts)
-    for parts in (
-        ("autograd", "__init__.py"),
-        ("autograd", "graph.py"),
-        ("utils", "checkpoint.py"),
-        ("_functorch", ""),
-        ("_dynamo", ""),
-        ("_inductor", ""),
-    )
-)
+# Paths of files: what they call is left alone, too.  extras/left_alone.py names some of torch's.
+UNHOOKED: list[str] = []
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")
@@ -68,4 +57,4 @@ def is_compiled_torch(code: types.CodeType) -> bool:
 
 def runs_unhooked(code: types.CodeType) -> bool:
     """Is everything that this code calls left alone, too?"""
-    return code.co_filename.startswith(PLAIN)
+    return code.co_filename.startswith(tuple(UNHOOKED))

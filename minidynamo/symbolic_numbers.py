@@ -10,10 +10,10 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
     >>> (n * 4) // 8                    # (s0 // 2): FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
-sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the opaque
-functions are those of miniinductor/sizes/expressions.py.  `OPAQUE` says which operators on floats
-are opaque functions; one that is not there computes with the numbers of this run, and pins them.
-(extras/float_numbers.py fills it, and gives SymNode its rare methods.)
+sympy must not touch integer division and float arithmetic: `FloorDiv` and `Mod` are those of
+miniinductor/sizes/expressions.py; an operator on floats computes with the numbers of this run, and
+pins them.  (extras/float_numbers.py makes opaque functions of those, and gives SymNode its rare
+methods.)
 
 The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove`
 and `size_hint`. Mirrors torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FloorDiv, Mod, Opaque, ToFloat
+from miniinductor.sizes.expressions import FloorDiv, Mod, Opaque
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -57,9 +57,6 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "sym_and": (sympy.And, operator.and_, bool),
     "sym_or": (sympy.Or, operator.or_, bool),
 }
-# method -> the opaque function that stands for it where sympy must not compute: on floats, for
-# fractions, for bits
-OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
 IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
@@ -178,27 +175,16 @@ class SymNode:
 
     # operators that the table does not say
     def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":
-        """The result of an operator that sympy must not compute: a call of its opaque function.
-        Where there is none, the number that it has in this run, with guards on the operands."""
-        nodes = (self, *others)
-        function = OPAQUE.get(name)
-        self.check_domain(name, *others)
-        if function is None:
-            value = compute(*[node.guard_int() for node in nodes])
-            return self.new(sympy.sympify(value), type(value), value)
-        expr = function(*[node.expr for node in nodes])
-        return self.new(expr, function.result, computed(compute, *nodes))
-
-    def check_domain(self, name: Text, *others: "SymNode") -> None:
-        """Where the program's own floats are symbols (variables/more/floats.py), the operation must
-        not raise for any of them."""
+        """The result of an operator that sympy must not compute (on floats, for fractions, for
+        bits): the number that it has in this run, with guards on the operands.
+        extras/float_numbers.py keeps such results expressions."""
+        value = compute(*[node.guard_int() for node in (self, *others)])
+        return self.new(sympy.sympify(value), type(value), value)
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
 
     def neg(self) -> "SymNode":
-        if self.pytype is float:
-            return self.opaque("neg", operator.neg)
         return self.wrap_int(-1).mul(self)
 
     def sym_sum(self, nodes: Iterable["SymNode"]) -> "SymNode":

@@ -35,19 +35,14 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod, as_number
-from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
+from miniinductor.sizes.expressions import as_number
+from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
 from . import config
+from .exceptions import DataDependentDecision
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
-
-
-class DataDependentDecision(RuntimeError):
-    """A decision needs a value that only the run knows."""
-
-    needs_data = True  # for a backend, which imports nothing of ours
 
 
 @dataclass
@@ -113,10 +108,9 @@ class ShapeEnv(Facts):
         if is_proved and expr in self._asked:  # it is written down already
             return value
         if not is_proved:
-            if isinstance(expr, sympy.Not):
-                return not self.decide(expr.args[0], line)
-            if isinstance(expr, (sympy.And, sympy.Or)):
-                return self._decide_parts(expr, line)
+            value = self.decide_parts(expr, line)
+            if value is not None:
+                return value
             value = self.size_hint(expr)
         if value is None:
             raise DataDependentDecision(
@@ -126,18 +120,14 @@ class ShapeEnv(Facts):
         fact = expr if value else sympy.Not(expr)
         line = line or self.where()
         if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(_canonical(fact), is_proved, line))
+            self.decisions.append(Decision(self.canonical(fact), is_proved, line))
         if not is_proved:
             self.learn(fact, line)
         return value
 
-    def _decide_parts(self, expr: sympy.Expr, line: str | None) -> bool:
-        """And, Or: decided part by part, which makes short guards.  A part that settles the whole
-        in this run is asked first, and then no other."""
-        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
-        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
-        is_settled = any(self.decide(part, line) is decisive for part in parts)
-        return decisive if is_settled else not decisive
+    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+        """The answer of an expression that is asked part by part; None: it is asked as a whole.
+        See extras/size_decisions.py."""
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
@@ -148,15 +138,16 @@ class ShapeEnv(Facts):
             raise DataDependentDecision(
                 f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}"
             )
-        if not expr.is_integer:  # a float: pin what it is computed from
-            for symbol in expr.free_symbols:
-                self.specialize(symbol, line)
-        elif not expr.is_number:
+        if not expr.is_number:
             line = line or self.where()
             fact = sympy.Eq(expr, value)
-            self.decisions.append(Decision(_canonical(fact), False, line))
+            self.decisions.append(Decision(self.canonical(fact), False, line))
             self.learn(fact, line)
         return value
+
+    def canonical(self, fact: sympy.Expr) -> sympy.Expr:
+        """The fact as it is shown and guarded; extras/size_decisions.py makes it shorter."""
+        return fact
 
     def give_up(self, expr: sympy.Expr) -> None:
         """The questions of this frame have cost too much, see extras/size_budget.py."""
@@ -210,16 +201,12 @@ class ShapeEnv(Facts):
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
-                line = row.pinned_at or self._line_that_pinned(self.replacements[symbol])
+                line = row.pinned_at or self.line_that_pinned(self.replacements[symbol])
                 found += [(source, as_number(value), line) for source in row.sources]
         return found
 
-    def _line_that_pinned(self, replacement: sympy.Expr) -> str:
-        """Where a symbol is a number because it was replaced by others: the line that needed the
-        number of one of those."""
-        for symbol in replacement.free_symbols:
-            if self.table[symbol].pinned_at:
-                return self.table[symbol].pinned_at
+    def line_that_pinned(self, replacement: sympy.Expr) -> str:
+        """Where a symbol became a number because others did, see extras/size_decisions.py."""
         return ""
 
     # ---- what torch's fake tensors ask of `node.shape_env`
@@ -229,22 +216,6 @@ class ShapeEnv(Facts):
         if fallback_value is not None and node.hint is None and self.prove(node.expr) is None:
             return fallback_value
         return self.decide(node.expr) if node.pytype is bool else self.specialize(node.expr)
-
-
-def _canonical(fact: sympy.Expr) -> sympy.Expr:
-    """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
-    if not fact.is_Relational or not (fact.lhs.is_integer and fact.rhs.is_integer):
-        return fact
-    gap = reduced(fact.lhs - fact.rhs)
-    divided = divisibility(gap)
-    if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
-        return fact.func(Mod(*divided), 0, evaluate=False)
-    number, rest = gap.as_coeff_Add()
-    added = [term for term in sympy.Add.make_args(rest) if term.as_coeff_Mul()[0] > 0]
-    if not added:  # 4 - s0 > 0 is s0 < 4
-        return fact.reversed.func(-rest, number, evaluate=False)
-    left = sympy.Add(*added)
-    return fact.func(left, left - rest - number, evaluate=False)
 
 
 # ---- fake tensors --------------------------------------------------------------------------------

@@ -10,14 +10,13 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
+from minidynamo.extras.split_checks import GENERATOR_LIKE, check_splittable
 from minidynamo.resume import (
-    GENERATOR_LIKE,
     HANDLED,
     LASTI,
     NULL,
     VALUE,
     CannotSplit,
-    check_splittable,
     closure_names,
     resume_code,
     unwind,

@@ -308,6 +308,42 @@ def test_an_edited_cache_cannot_corrupt_the_frame(junk):
     assert enabled(f, lambda func, code, args: None)(1) == "as is"
 
 
+def test_the_class_of_python_switches_as_that_of_c_does():
+    seen = []
+
+    def callback(func, code, args):
+        seen.append(code.co_name)
+
+    def inner():
+        return get_callback()
+
+    def raising():
+        raise KeyError
+
+    class Holder:
+        method = frame_hook.PlainSwitched(lambda self: self, callback)
+
+    on = frame_hook.PlainSwitched(inner, callback)
+    assert on() is callback and "inner" in seen and get_callback() is None
+    assert frame_hook.PlainSwitched(frame_hook.PlainSwitched(inner, None), callback)() is None
+    with pytest.raises(KeyError):
+        frame_hook.PlainSwitched(raising, callback)()
+    assert get_callback() is None
+    holder = Holder()
+    assert holder.method() is holder
+    assert on.__wrapped__ is inner and on.__callback__ is callback
+    assert on.__code__ is inner.__code__
+
+
+def test_a_callee_that_wants_another_to_be_called_next_does_not_nest():
+    for hand_over in (frame_hook.hand_over, frame_hook.plain_hand_over):
+
+        def step(n):
+            return (frame_hook.tail_call, step, [n - 1]) if n else "done"
+
+        assert hand_over(step, [5000]) == "done"
+
+
 def test_bad_arguments():
     for call in (
         lambda: get_cache(5),

@@ -244,7 +244,8 @@ def held_entries(fn: Any, compiler: Any) -> list[CacheEntry]:
 
 def follows(other: types.CodeType, code: types.CodeType, entries: Sequence[CacheEntry]) -> bool:
     """Does `other` go on behind a graph break in `code`, or does `code` break in a call of it?"""
-    continued = resume.continued(other)
+    reference, _ = resume.origins.get(id(other), (lambda: None, []))
+    continued = reference()  # whose rest `other` is
     if continued is not None:
         return continued is code
     places = {

@@ -11,14 +11,17 @@ Mirrors torch/_dynamo/decorators.py and eval_frame.py (`innermost_fn`, `external
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from .. import frame_hook, hooks
 from ..api import named_like
+from ..dynamic import SizePolicy
+from ..exceptions import SpecializationError
 from ..symbolic_eval import registry, torch_rules
+from ..variables.base import extends
 from ..variables.constant import ConstantVar
 
 
@@ -53,6 +56,24 @@ def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(
         range(tensor.dim()) if dim is None else [dim % tensor.dim()]
     )
+
+
+@extends(SizePolicy)
+class Marks(SizePolicy):
+    def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
+        """The dimensions that `mark_dynamic` and `mark_static` have named."""
+        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
+        known = vars(self).setdefault("marked_sizes", set())  # as their sources are written
+        known.update(f"{name}.shape[{dim}]" for dim in marked)
+        return marked, set(tensor.__dict__.get("_minidynamo_static", ())) - marked
+
+    def check_marks(self, found: Iterable[tuple[str, float, str]]) -> None:
+        for name, value, line in found:
+            if name in vars(self).get("marked_sizes", ()):
+                raise SpecializationError(
+                    f"{name} was marked dynamic, but {line or 'the backend'} needs it as the "
+                    f"number {value}"
+                )
 
 
 registry.rules(

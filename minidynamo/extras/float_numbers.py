@@ -1,7 +1,7 @@
 """Floats that are made of sizes, bits of sizes, and rare methods of symbolic numbers.
 
-In:   `SymNode`, its table `OPAQUE` (symbolic_numbers.py), and the functions of Python that stay
-      symbolic (`CALLS`).  Out: all three, with more in them.
+In:   `SymNode` (symbolic_numbers.py) and the functions of Python that stay symbolic (`CALLS`).
+Out:  both, with more in them.
 
     >>> n = env.create_symbol(7)
     >>> n / 2, math.ceil(n / 2)             # ((s0 / 2), math.ceil((s0 / 2))): no size is pinned
@@ -12,16 +12,20 @@ Without this file such an operator computes with the numbers of this run, and gu
 import functools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import opaque
+from miniinductor.sizes.expressions import Opaque, ToFloat, opaque
 
-from ..symbolic_numbers import OPAQUE, SymNode, computed
+from ..symbolic_numbers import SymNode, computed
 from ..variables.symbolic import CALLS
 
+# method of SymNode -> the opaque function that stands for it where sympy must not compute: on
+# floats, for fractions, for bits
+OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
 DOUBLES = ("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))")
 ROOTS = ("__builtin_sqrt({})", "tl.sqrt({})")
 POWERS = ("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})")
@@ -69,6 +73,22 @@ IN_GRAPH["Math_sqrt"] = CALLS[math.sqrt] = torch.sym_sqrt
 for _name in MATH:
     IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
 
+compute_now = SymNode.opaque
+
+
+def kept_opaque(node: Any, name: str, compute: Callable, *others: SymNode) -> SymNode:
+    """The result of an operator that sympy must not compute: a call of its opaque function."""
+    node.check_domain(name, *others)
+    if name not in OPAQUE:
+        return compute_now(node, name, compute, *others)
+    function, nodes = OPAQUE[name], (node, *others)
+    expr = function(*[each.expr for each in nodes])
+    return node.new(expr, function.result, computed(compute, *nodes))
+
+
+setattr(SymNode, "opaque", kept_opaque)
+if not hasattr(SymNode, "check_domain"):  # that of variables/more/floats.py
+    setattr(SymNode, "check_domain", lambda node, name, *others: None)
 for _methods, _row in TABLE.items():
     _known, *_rest = _row
     _function = opaque(
@@ -125,7 +145,12 @@ def inverted(node: SymNode) -> SymNode:
     return node.new(sympy.Not(node.expr), bool, computed(operator.not_, node))
 
 
+def negative(node: SymNode) -> SymNode:
+    return node.opaque("neg", operator.neg) if node.pytype is float else node.wrap_int(-1).mul(node)
+
+
 METHODS: dict[str, Any] = {
+    "neg": negative,
     "wrap_float": lambda node, x: node.new(sympy.Float(x), float, x),
     "statically_known_true": lambda node, file="", line=0: node.shape_env.prove(node.expr) is True,
     "guard_or_true": lambda node, file="", line=0: node._or(True),

@@ -11,6 +11,7 @@ Mirrors torch/_dynamo/cache_size.py.
 """
 
 import collections
+import os
 import types
 import weakref
 
@@ -18,6 +19,7 @@ from .. import config, frame_hook, hooks
 from ..convert_frame import FrameCompiler
 from ..entries import entries_before
 from ..records import FrameRecord
+from ..skipping import TORCH, UNHOOKED
 from ..variables.base import extends
 from .told import tell
 
@@ -26,6 +28,20 @@ from .told import tell
 GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakValueDictionary()
 # id of a code object -> how many modules have died in a row before a second call
 UNUSED: collections.Counter[int] = collections.Counter()
+
+# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
+# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
+UNHOOKED.extend(
+    os.path.join(TORCH, *parts)
+    for parts in (
+        ("autograd", "__init__.py"),
+        ("autograd", "graph.py"),
+        ("utils", "checkpoint.py"),
+        ("_functorch", ""),
+        ("_dynamo", ""),
+        ("_inductor", ""),
+    )
+)
 
 
 @extends(FrameCompiler)

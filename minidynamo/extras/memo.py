@@ -75,6 +75,9 @@ def can_be_watched(tensor: torch.Tensor) -> bool:
     return layouts_are_watched()
 
 
+VALUE = "\0"  # in the conditions of one source: where its value is read
+
+
 class MemoPrinter(GuardPrinter):
     """Two sections: what lasts while nothing that was read on the way has been written, behind the
     memo; then the rest."""
@@ -199,7 +202,24 @@ class MemoPrinter(GuardPrinter):
         if any(issubclass(kind, collections.OrderedDict) for kind in self.kinds(node)):
             self.hooks.append(name)  # none of the guards in this section asks for its order
 
+    def leaf_conditions(self, node: Source, value: str) -> list[str]:
+        """Conditions on `value`, an expression like `v1.scale`.  Where several read it, the first
+        reads the expression, and the others what it gave:
+        `type((leaf := v1.scale)) is float and leaf == 0.5`."""
+        guards, hidden = self.leaf(node, value)
+        if sum(guard.check.count("{0}") for guard in guards) > 1:
+            value = f"(leaf := {value})"
+        conditions = []
+        for guard in guards:
+            text = self.render(guard, VALUE)
+            conditions.append(text.replace(VALUE, value, 1).replace(VALUE, "leaf"))
+            value = "leaf"
+        self.guards += hidden
+        return conditions
+
     def leaf(self, node: Source, value: str) -> tuple[list[Guard], list[Guard]]:
+        """The guards of a node without a name: those that are printed, and those that the memo
+        looks at in their place."""
         if "NO_HOOKS" in node.guards:
             self.hooks.append(value)
         wanted = self.wanted(node)

@@ -14,17 +14,39 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch._subclasses import fake_tensor
 
 from .. import hooks
+from ..exceptions import Break
 from ..graph_capture import OutputGraph
-from ..variables.base import Variable
+from ..graph_values import describe
+from ..variables.base import Variable, extends
 from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
 
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 NAMES = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".split()
 PLAIN_OPERATORS = {  # operator.iadd -> operator.add
     vars(operator)[f"__i{name}__"]: vars(operator)[f"__{name}__"] for name in NAMES
 }
+
+
+plain_failure = OutputGraph.failure
+
+
+@extends(OutputGraph)
+class Failures(OutputGraph):
+    def failure(self, target: Any, error: Exception) -> Break:
+        if isinstance(error, NEEDS_DATA):
+            return Break(
+                "data-dependent",
+                f"{describe(target)} needs the tensor's values ({error})",
+                "the shape or value depends on data; keep it outside the compiled function",
+            )
+        if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
+            return Break("fake tensor", f"{describe(target)}: {error}")
+        return plain_failure(self, target, error)
 
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

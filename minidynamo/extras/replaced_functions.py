@@ -5,7 +5,7 @@ Out:  whether it finds something of the program's, which is guarded; a graph who
       functions that were captured, whatever their names mean later.  A frame is left alone where
       something is replaced that our own code needs (`len`, `torch.Tensor.shape`).
 
-What a program calls by its own code is looked at where it is looked up, see `originals.py`.
+What torch had at first is in `originals.py`.
 """
 
 import builtins
@@ -22,9 +22,11 @@ import torch.fx
 from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
-from ..originals import BUILTINS, MISSING, NN_MODULE, TENSOR, replaced_in_module, replaced_in_tensor
+from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TENSOR, made_by_torch
 from ..symbolic_eval.registry import RULES
+from ..variables.base import Args, Frame, Named, Variable, extends
 from ..variables.lookup import lookup
+from ..variables.objects import method_of_class
 from ..variables.tensor import TensorVar
 
 
@@ -33,6 +35,25 @@ FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
     for name in dir(torch._C.TensorBase)
     if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
 )
+
+
+def replaced_in_module(values: dict, name: str) -> bool:
+    """Has the program put something of its own under this name of one of torch's modules?"""
+    was, found = MODULES.get(id(values), {}).get(name, MISSING), values[name]
+    return was is not MISSING and found is not was and callable(was) and not made_by_torch(found)
+
+
+def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
+    """Is `found`, the attribute of this name of `owner`, the program's, although torch's tensors
+    have one of that name?"""
+    if owner is not torch.Tensor or name not in TENSOR and not hasattr(torch._C.TensorBase, name):
+        return False
+    return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)
+
+
+def in_leaf_module(function: types.FunctionType) -> bool:
+    """Is this one of the Python functions that a graph calls whole?"""
+    return function.__globals__.get("__name__") in LEAF_MODULES
 
 
 @contextmanager
@@ -118,6 +139,34 @@ def look_at_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any,
             if replaced_in_tensor(owner, special, found):
                 raise Break("tensor method", f"Tensor.{special}, which the program has replaced")
     return target, args, kwargs
+
+
+plain_getattr, plain_call = TensorVar.getattr, TensorVar.call_method
+
+
+@extends(TensorVar)
+class Replaced(TensorVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        found = self.replaced(tx, name)
+        return plain_getattr(self, tx, name) if found is None else found
+
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        found = self.replaced(tx, name)
+        if found is None:
+            return plain_call(self, tx, name, args, kwargs)
+        return found.call(tx, args, kwargs)
+
+    def replaced(self, tx: Frame, name: str) -> Variable | None:
+        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
+        mine`); a Python method of torch's that calls what the program has replaced; or None: it
+        goes into the graph whole."""
+        owner, found = lookup(torch.Tensor, name)
+        if replaced_in_tensor(owner, name, found):
+            if not isinstance(found, types.FunctionType):
+                raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
+        elif not made_by_torch(found) or not tx.output.calls_replaced(found, in_leaf_module):
+            return None
+        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
 
 class Torch:

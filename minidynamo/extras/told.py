@@ -8,17 +8,25 @@ Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr.
 Mirrors what torch/_dynamo/convert_frame.py logs.
 """
 
+import logging
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from .. import config, hooks, records
 from ..conversion import Conversion
+from ..convert_frame import COMPILING
 from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
 from ..records import FrameRecord, debug
 from ..skipping import skip_reason
 from . import guard_values  # noqa: F401  (what it advises is told here, so it judges first)
+
+
+# What fake tensors would log while a frame is traced is in the reason of the graph break.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(
+    lambda record: not getattr(COMPILING, "active", False)
+)
 
 
 def tell(message: str, record: FrameRecord) -> None:

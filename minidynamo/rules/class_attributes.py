@@ -9,6 +9,7 @@ In, out: as `Operations.method_of`, of which this is the end.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 from ..exceptions import Break
@@ -26,6 +27,13 @@ FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 
 @extends(Operations)
 class ClassAttributes(Operations):
+    def fold_pinned(self: Any, function: Callable, *args: Any) -> Variable:
+        """Like `fold`, for results that are fixed objects (classes, functions)."""
+        value = self.run_now(function, *args)
+        if isinstance(value, (tuple, list, dict, str, int)):
+            return self.output.wrap_result(value)
+        return self.output.wrap_pinned(value)
+
     def class_attribute(self: Any, variable: Any, owner: Any, found: Any, name: str) -> Variable:
         if found is MISSING:
             text = f"'{type_text(variable.python_type())}' object has no attribute '{name}'"

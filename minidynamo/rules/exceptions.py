@@ -31,6 +31,18 @@ class Raising(Operations):
         made.init_args = args
         raise self.raised(made)
 
+    def unbound(self: Any, name: str) -> NoReturn:
+        nothing = "where it is not associated with a value"
+        if name in self.code.co_freevars:
+            text = f"cannot access free variable '{name}' {nothing} in enclosing scope"
+            self.raise_(NameError, text)
+        self.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
+
+    def wrong_number(self, expected: int, found: int) -> NoReturn:
+        few = f"not enough values to unpack (expected {expected}, got {found})"
+        many = f"too many values to unpack (expected {expected})"
+        self.raise_(ValueError, few if found < expected else many)
+
     def raised(self: Any, var: Any) -> ObservedException:
         """The signal that `var` is raised here: its traceback begins, and what is being handled is
         its context (CPython's _PyErr_SetObject)."""

@@ -40,6 +40,13 @@ class Walking(Operations):
         listed."""
         return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
+    def listed(self: Any, values: Any) -> list[Variable]:
+        """[*values]: CPython asks for an iterator, then for a length to expect, then for the
+        items."""
+        items = values.iterate(self)
+        self.length_hint(values)
+        return list(items)
+
     def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
         names: tuple[str, ...] = ("__len__", "__length_hint__")

@@ -14,14 +14,15 @@ from typing import Any
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
-from ..variables.base import Args, Frame, Named, RealVar, Variable
+from ..variables.base import Args, Frame, Lazy, Named, RealVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, MethodVar
-from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
+from ..variables.lookup import MISSING, lookup
 from ..variables.modules import PyModuleVar
 from ..variables.more.container_methods import dict_pairs
+from ..variables.more.descriptors import OWN_LOOKUP
 from ..variables.more.functions import BOUND
 from ..variables.more.super import SuperVar
 from ..variables.tensor import TensorVar
@@ -37,6 +38,38 @@ class DeferredVar(MethodVar):
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         raise self.broken
+
+
+load_fast, unpack = HANDLERS["LOAD_FAST"], HANDLERS["UNPACK_SEQUENCE"]
+
+
+@opcode
+def LOAD_FAST(frame: Any, name: str) -> None:
+    """A resume function may put the value of a loop's next turn back on the stack, to be stored at
+    once.  Nobody has looked at the value then: it needs no guard yet."""
+    value = frame.locals.get(name)
+    if name.startswith(".") and type(value) is Lazy and stores_at_once(frame):
+        frame.stack.append(value)
+    else:
+        load_fast(frame, name)
+
+
+@opcode
+def UNPACK_SEQUENCE(frame: Any, n: int) -> None:
+    kind = frame.stack[-1].python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.stack.pop()
+        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+    unpack(frame, n)
+
+
+def stores_at_once(frame: Any) -> bool:
+    """Does the code that comes next jump to a STORE_FAST, as a resume function does behind the head
+    of a loop?"""
+    ops, position = frame.info.operations, frame.pc
+    while ops[position].op == "DELETE_FAST":
+        position += 1
+    return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
 
 @opcode

@@ -22,7 +22,7 @@ from ..exceptions import Break
 from ..variables.base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar
-from ..variables.registry import BY_VALUE, PINNED
+from ..variables.registry import BY_VALUE, PINNED, SHARED
 
 SCRIPTED = torch._C.ScriptFunction
 HINT = "compile the Python function instead"
@@ -74,3 +74,13 @@ def wrap_scripted(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """Guarded by its identity: what is read of it does not change."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     return builder.wrap_pinned(value)
+
+
+def is_scripted_module(value: Any) -> bool:
+    kind = type(value)
+    return issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
+
+
+@SHARED.rule(test=is_scripted_module, order=14)
+def refuse_scripted_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    raise Break("module", "a TorchScript module is not traced")

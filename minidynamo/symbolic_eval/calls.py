@@ -19,7 +19,7 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..variables.base import Variable
+from ..variables.base import Args, Named, Variable
 from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
@@ -29,9 +29,6 @@ from .torch_rules import call_leaf, is_leaf
 
 if TYPE_CHECKING:
     from .evaluator import Frame
-
-Arguments = list[Variable]
-Named = dict[str, Variable]
 
 PURE_MODULES = frozenset(
     """
@@ -47,7 +44,7 @@ CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
 
-def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variable:
+def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
     """A function, or another callable object of C."""
     try:
         found = RULES.get(function)
@@ -61,7 +58,7 @@ def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variab
     return called_now(tx, function, args, kwargs) if result is None else result
 
 
-def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) -> Variable:
+def called_now(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
     """A pure function of constants is computed."""
     if not is_pure(function):
         raise unknown(function)
@@ -71,7 +68,7 @@ def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) 
     return computed(tx, function, args, kwargs, "real")
 
 
-def computed(tx: "Frame", function: Callable, args: Arguments, kwargs: Named, read: str) -> Any:
+def computed(tx: "Frame", function: Callable, args: Args, kwargs: Named, read: str) -> Any:
     """The result of a pure call: an expression, where its argument is a symbol, else a constant.
     `read`: how the arguments become real, see `on_host`."""
     value = args[0] if len(args) == 1 else None
@@ -105,7 +102,7 @@ def unknown(function: Any) -> Break:
     return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
 
 
-def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
+def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     """cls(*args, **kwargs)."""
     found = RULES.get(cls)
     if found is not None:

@@ -76,18 +76,6 @@ class CodeInfo:
             self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES, self.super_reads)
         return self._live[position]
 
-    def stores_at_once(self, position: int) -> bool:
-        """Does the code at `position` jump to a STORE_FAST, as a resume function does behind the
-        head of a loop?"""
-        ops = self.operations
-        while ops[position].op == "DELETE_FAST":
-            position += 1
-        return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
-
-    def deletes(self, name: str) -> bool:
-        """Does any instruction delete the cell variable `name`?"""
-        return any((op.op, op.arg) == ("DELETE_DEREF", name) for op in self.operations)
-
 
 def successors(operation: CanonicalOp, n: int) -> list[int]:
     """Where control may go behind operation `n`, if that does not raise."""

@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..resume import function_name
-from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import RUNNING
 from ..variables.binding import bind
 from ..variables.constant import ConstantVar
 from ..variables.iterators import GeneratorVar
-from ..variables.symbolic import data_dependent
 from . import calls, torch_rules
 from .code_info import code_info
 from .operations import Operations
@@ -97,11 +95,10 @@ class Frame(Operations):
         try:
             self.loop()
             return self.returned
-        except (Break, DataDependentDecision) as error:
+        except Break as broken:
             # here it is known how deep in which calls it was met: the root only knows its own line
-            broken = error if isinstance(error, Break) else data_dependent(error)
             broken.stack = broken.stack or self.user_stack()
-            raise broken
+            raise
         finally:
             RUNNING.pop()
             self.output.frame = caller
@@ -224,8 +221,6 @@ class RootFrame(Frame):
                 self.unwind(raised.var, entry)
             except Break as broken:
                 self.break_at(broken)
-            except DataDependentDecision as error:
-                self.break_at(data_dependent(error))
 
     def instruction_end(self) -> int:
         """The byte of the code at which the native instruction ends that is being run."""

@@ -61,30 +61,16 @@ def LOAD_CONST(frame: Frame, value: Any) -> None:
         frame.stack.append(ConstantVar(value))
 
 
-def unbound(frame: Frame, name: str) -> NoReturn:
-    nothing = "where it is not associated with a value"
-    if name in frame.code.co_freevars:
-        text = f"cannot access free variable '{name}' {nothing} in enclosing scope"
-        frame.raise_(NameError, text)
-    frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
-
-
 @opcode
 def LOAD_FAST(frame: Frame, name: str) -> None:
     value = frame.locals.get(name)
     if value is None:
         if name not in frame.cells:
-            unbound(frame, name)
+            frame.unbound(name)
         value = frame.cells[name]  # 3.13 loads a cell for a closure with this opcode, too
-    elif type(value) is Lazy and not only_moved(frame, name):
+    elif type(value) is Lazy:
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
-
-
-def only_moved(frame: Frame, name: str) -> bool:
-    """Is this a resume function that puts the value of a loop's next turn back on the stack, to be
-    stored at once?  Nobody has looked at the value then: it needs no guard yet."""
-    return name.startswith(".") and frame.info.stores_at_once(frame.pc)
 
 
 @opcode
@@ -101,7 +87,7 @@ def STORE_FAST(frame: Frame, name: str) -> None:
 @opcode
 def DELETE_FAST(frame: Frame, name: str) -> None:
     if frame.locals.pop(name, None) is None:
-        unbound(frame, name)
+        frame.unbound(name)
 
 
 @opcode
@@ -126,7 +112,7 @@ def MAKE_CELL(frame: Frame, name: str) -> None:
 def LOAD_DEREF(frame: Frame, name: str) -> None:
     value = frame.cells[name].load(frame)
     if value is None:
-        unbound(frame, name)
+        frame.unbound(name)
     frame.stack.append(value)
 
 
@@ -212,15 +198,10 @@ def STORE_SUBSCR(frame: Frame, _: Any) -> None:
 @opcode
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
-    kind = value.python_type()
-    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
     walk = value.iterate(frame)
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
-        few = f"not enough values to unpack (expected {n}, got {len(values)})"
-        many = f"too many values to unpack (expected {n})"
-        frame.raise_(ValueError, few if len(values) < n else many)
+        frame.wrong_number(n, len(values))
     frame.stack.extend(reversed(values))
 
 

@@ -16,15 +16,12 @@ from typing import Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
-from ..variables.objects import ObjectVar
 from ..variables.registry import BEFORE_FOLDING
-from ..variables.symbolic import data_dependent
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -44,6 +41,8 @@ class Operations:
     NONE = ConstantVar(None)
     # Methods that minidynamo/rules/ adds, for type checkers.
     raised: Callable
+    fold_pinned: Callable
+    length_hint: Callable
     run_c: Callable
     sorted: Callable
     has_attr: Callable
@@ -62,6 +61,14 @@ class Operations:
     def raise_var(self, kind: type, args: Any) -> NoReturn:
         raise Break("exception", f"a {kind.__name__} is raised")
 
+    def unbound(self, name: str) -> NoReturn:
+        """The variable of this name is read before it is written."""
+        self.raise_(UnboundLocalError, name)
+
+    def wrong_number(self, expected: int, found: int) -> NoReturn:
+        """`a, b = values` of another number of values."""
+        self.raise_(ValueError, expected, found)
+
     def wrong_arguments(self, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
         """They do not fit the function's parameters (minidynamo/rules/wrong_arguments.py asks
         CPython what it says of that)."""
@@ -73,8 +80,6 @@ class Operations:
             return function(*args, **kwargs)
         except Break:
             raise
-        except DataDependentDecision as error:
-            raise data_dependent(error) from None
         except ours(Exception) as error:
             if not all(isinstance(a, (str, bytes, int, float, type(None))) for a in error.args):
                 raise Break("raised", f"{type(error).__name__} about an object") from None
@@ -92,13 +97,6 @@ class Operations:
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
         for check in BEFORE_FOLDING:
             check(name, values)
-
-    def fold_pinned(self: Any, function: Callable, *args: Any) -> Variable:
-        """Like `fold`, for results that are fixed objects (classes, functions)."""
-        value = self.run_now(function, *args)
-        if isinstance(value, (tuple, list, dict, str, int)):
-            return self.output.wrap_result(value)
-        return self.output.wrap_pinned(value)
 
     # ---- operators
     binary, compare = operators.binary, operators.compare
@@ -118,18 +116,8 @@ class Operations:
         raise Break("iteration", f"iterating over {variable}")
 
     def listed(self: Any, values: Any) -> list[Variable]:
-        """[*values]: CPython asks for an iterator, then for a length to expect, then for the
-        items."""
-        items = values.iterate(self)
-        self.length_hint(values)
-        return list(items)
-
-    def length_hint(self: Any, values: Any) -> None:
-        """CPython asks how many items to expect, and calls a `__len__` of the program's own
-        (minidynamo/rules/iteration.py adds the rest of the protocol)."""
-        method = values.special(self, "__len__") if isinstance(values, ObjectVar) else None
-        if isinstance(method, BoundMethodVar):
-            method.call(self, [], {})
+        """[*values].  (CPython asks for a length to expect, too: minidynamo/rules/iteration.py.)"""
+        return list(values.iterate(self))
 
     # ---- attributes
     def method_of(self: Any, variable: Any, name: str) -> Variable:

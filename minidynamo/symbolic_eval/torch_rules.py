@@ -73,8 +73,6 @@ def _decide(fn: Any) -> bool:
 
 def refuse(fn: Any) -> None:
     """Torch code that must not be traced: break at the call."""
-    if getattr(fn, "_minidynamo_disabled", False):
-        raise Break("disabled", f"{fn.__qualname__} is disabled")
     module = fn.__module__ or ""
     name = f"{module}.{fn.__qualname__}"
     if getattr(fn, "_torchdynamo_disable", False) and not module.startswith("torch."):

@@ -12,15 +12,12 @@ Mirrors torch/_dynamo/variables/constant.py.
 from __future__ import annotations
 
 import enum
-import math
-import struct
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..exceptions import Break
 from ..guards import constant_check
 from .base import Frame, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE
@@ -45,27 +42,8 @@ def argument_of(value: Any) -> Any:
     return value if convert is None else convert(value)
 
 
-def with_text(value: Any) -> Any:
-    if not has_text(value):
-        raise Break("argument", f"the number {value!r}, whose signs the graph's text would lose")
-    return value
-
-
 # type -> what makes an argument of torch's functions of such a constant; else it is one itself
-ARGUMENTS: dict[type, Callable[[Any], Any]] = {float: with_text, complex: with_text}
-
-
-def has_text(value: Any) -> bool:
-    """Does `repr`, which stands in the graph's code, give this very number again?
-
-    That of a negative NaN does not, nor that of complex(-0.0, 0.0): `(-0+0j)` is a sum, whose real
-    part is 0.0."""
-    again = eval(repr(value), {"nan": math.nan, "inf": math.inf})
-    return bits(again) == bits(value)
-
-
-def bits(number: complex) -> bytes:
-    return struct.pack("<dd", number.real, number.imag)
+ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
 
 
 class ConstantVar(RealVar):

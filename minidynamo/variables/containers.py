@@ -11,7 +11,6 @@ graph (`replay`).  Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
@@ -21,8 +20,8 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Codegen, Frame, Lazy, Variable, current, peek
-from .constant import ConstantVar, is_constant_value
+from .base import Codegen, Frame, Lazy, Variable, current
+from .constant import ConstantVar
 from .symbolic import SymVar
 
 
@@ -117,25 +116,10 @@ class TupleVar(SequenceVar):
     def hash_key(self, tx: Frame) -> Any:
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
 
-    def is_literal(self) -> bool:
-        """May it be a constant of the replacement code?"""
-        return (
-            self.cls is tuple
-            and not any(type(peek(item)) is Lazy for item in self.items)
-            and self.is_constant()
-            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
-        )
-
-    @property
-    def shared(self) -> bool:  # type: ignore[override]
-        return not self.is_literal()
-
     def reconstruct(self, cg: Codegen) -> None:
-        if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.constants.setdefault(self, self.as_constant()))
-        elif self.cls is tuple:
+        if self.cls is tuple:
             self.contents(cg)
-        else:
+        else:  # more/tuples.py makes those again
             super().reconstruct(cg)
 
 
@@ -261,11 +245,8 @@ class DictVar(Container):
         self.store(tx, key, value)
 
     def as_constant(self) -> Any:
-        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
-        if self.cls is not collections.defaultdict:
-            return self.cls(pairs)
-        factory: Any = self.factory and self.factory.as_constant()
-        return self.cls(factory, pairs)
+        pairs = self.pairs(current())
+        return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")

@@ -124,7 +124,6 @@ class GeneratorVar(IteratorVar):
     made: tuple
     done: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
-    running: bool = field(default=False, init=False)
 
     def next(self, tx: Frame) -> Variable | None:
         return self.send(tx, ConstantVar(None))
@@ -133,16 +132,7 @@ class GeneratorVar(IteratorVar):
         """The next yielded variable, or None; the return value is then in `frame.returned`."""
         if self.done:
             return None
-        if self.running:
-            tx.raise_(ValueError, "generator already executing")
-        self.running = True
-        try:
-            yielded = self.frame.resume_generator(tx, value if self.started else None)
-        except BaseException:
-            self.done = True
-            raise
-        finally:
-            self.running = False
+        yielded = self.frame.resume_generator(tx, value if self.started else None)
         self.started = True
         self.done = yielded is None
         return yielded

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import types
-import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,8 +32,6 @@ TRUSTED_PACKAGES = frozenset(
 )
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 METHODS = (types.FunctionType, staticmethod, classmethod)
-# Types of C that look attributes up in a way of their own.
-OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 DESCRIPTORS_OF_C = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,

@@ -74,20 +74,12 @@ class ModuleVar(ObjectVar):
         if not self.has_hooks(tx):
             with tx.output.inside_module(self):
                 return self.getattr(tx, "forward").call(tx, args, kwargs)
-        if self.value._backward_hooks or self.value._backward_pre_hooks:
-            raise Break("module", f"backward hooks of {self.cls.__name__}")
-        if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
-            raise Break("module", f"hooks of {self.cls.__name__} that are always called")
         return super().call(tx, args, kwargs)  # torch's own code runs the hooks
 
     def has_hooks(self, tx: Frame) -> bool:
         """Has the program registered hooks?  Those tables that are empty are guarded."""
         found = False
         for name in HOOKS:
-            if name not in self.fields.items:
-                raise Break("module", f"a {self.cls.__name__} without {name}")
-            if lookup(self.cls, name)[0] is not None:
-                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
             if self.value.__dict__[name]:
                 found = True
             else:
@@ -99,14 +91,6 @@ class ModuleVar(ObjectVar):
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module; those inside a module from outside are guarded by their type alone."""
     kind = type(value)
-    if kind.__module__.startswith("torch.jit"):
-        raise Break("module", "a TorchScript module is not traced")
-    if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
-        raise Break(
-            "module",
-            f"the first call of a {kind.__name__} gives it its parameters",
-            "call the model once before it is compiled",
-        )
     inner = source.base is not None and source.base.key == "_modules"
     if inner:
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)

@@ -14,19 +14,15 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 
 from __future__ import annotations
 
-import collections
 import types
 from dataclasses import field
 from typing import Any, NoReturn
-
-import torch
 
 from ..exceptions import Break, ObservedException
 from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .functions import BoundMethodVar
-from .lookup import METHODS, MISSING, OWN_LOOKUP, lookup
-from .wrap_containers import dict_of, list_of, tuple_of
+from .lookup import METHODS, MISSING, lookup
 
 
 def method_of_class(
@@ -85,8 +81,6 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
-        if self.cls in OWN_LOOKUP:  # list[int].append is list's
-            return tx.fold_pinned(getattr, self.real(), name)
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -171,10 +165,6 @@ class ObjectVar(Variable):
         return f"{self.cls.__name__} object{where}"
 
 
-# Whose objects lie in one piece, made in the frame or from outside: not modules.
-INSTANCES: set[type[ObjectVar]] = {ObjectVar}
-
-
 def wrap_object(
     builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
 ) -> ObjectVar:
@@ -187,17 +177,6 @@ def wrap_object(
     if kind.__dictoffset__ and own is not None:
         plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
         fields = builder.fields_of(value, source.instance_dict(plain))
-    if issubclass(type(value), torch.optim.Optimizer):
-        builder.modules.append(value)  # its entries, which hold its parameters, go with it
     variable = variable_class(kind, value, fields, source=source)
-    for base, payload_of in PAYLOADS.items():
-        if issubclass(type(value), base):
-            variable.payload = payload_of(builder, value, source, base)
-            builder.sourced.append(variable.payload)
-            break
     builder.sourced.append(variable)
     return variable
-
-
-# Containers that a class of the program may inherit from -> what wraps the contents.
-PAYLOADS = {collections.OrderedDict: dict_of, dict: dict_of, list: list_of, tuple: tuple_of}

@@ -22,7 +22,6 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..symbolic_shapes import DataDependentDecision
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 
@@ -37,30 +36,14 @@ EXACT: dict[Any, Callable] = {}
 
 
 class Unpinned(Variable):
-    """A value made of symbolic numbers.  What a subclass does not know is asked of the constant
-    that the value is in this run, and that is guarded."""
+    """A value made of symbolic numbers.  For what a subclass does not know, more/unpinned.py asks
+    the constant that the value is in this run, and that is guarded."""
 
     def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
 
     def truth(self, tx: Frame) -> bool:
         return bool(self.as_constant())
-
-    def hash_key(self, tx: Frame) -> Any:
-        return self.as_constant()
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.python_type())
-        return self.constant().getattr(tx, name)
-
-
-def _of_constant(name: str) -> Callable:
-    return lambda self, *args: getattr(self.constant(), name)(*args)
-
-
-for _name in ("call_method", "iterate", "length", "getitem", "call"):
-    setattr(Unpinned, _name, _of_constant(_name))
 
 
 class SymVar(Unpinned):
@@ -118,13 +101,8 @@ def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | N
         symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
         if symbolic or type(value) in (int, float, bool):
             return tx.output.wrap_result(value)
-    except DataDependentDecision as error:
-        raise data_dependent(error) from None
+    except Break:
+        raise
     except ours(Exception):
         pass
     return None
-
-
-def data_dependent(error: Exception) -> Break:
-    hint = "the value is only known when the program runs; keep the decision outside"
-    return Break("data-dependent", str(error), hint)

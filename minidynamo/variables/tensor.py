@@ -13,27 +13,12 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 from __future__ import annotations
 
 import operator
-import types
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from ..exceptions import Break
-from ..foreign import ours
 from ..guards import LAYOUT
-from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable
-from .lookup import lookup
-from .objects import method_of_class
-
-BREAKING_METHODS = frozenset(
-    """
-    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
-    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
-    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
-    """.split()
-)
 
 
 class TensorVar(Variable):
@@ -46,16 +31,8 @@ class TensorVar(Variable):
     value: torch.Tensor | None = None
 
     def truth(self, tx: Frame) -> bool:
-        hint = "use torch.where, or keep the test outside"
-        return self._value_of(tx, bool, "a branch on a tensor's value", hint)
-
-    def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
-        """The value, where fake tensors know it (a constant made in the frame); else a break."""
-        try:
-            with tx.output.fake_mode:
-                return convert(self.fake)
-        except ours(Exception):
-            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+        reason = f"a branch on a tensor's value ({self.describe()})"
+        raise Break("data-dependent", reason, "use torch.where, or keep the test outside")
 
     def describe(self) -> str:
         return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
@@ -67,9 +44,6 @@ class TensorVar(Variable):
         tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        replaced = self.replaced(tx, name)
-        if replaced is not None:
-            return replaced
         special = getattr(self, "get_" + name, None)
         if special is not None:
             return special(tx)
@@ -83,37 +57,10 @@ class TensorVar(Variable):
         return tx.output.wrap_pinned(self.cls)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
-        """A method, or what the program has put on the tensor."""
-        if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
-            raise Break("tensor attribute", f"Tensor.{name} is not traced")
-        found = getattr(torch.Tensor, name, None)
-        own = getattr(self.value, "__dict__", {})
-        if self.value is not None and name in own:
-            return tx.output.wrap(own[name], self.source.attr(name))
-        if found is None:
-            if self.value is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
-            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        if not callable(found):
+        """A method; what else a tensor may have is known to more/tensor_attributes.py."""
+        if not callable(getattr(torch.Tensor, name, None)):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
-
-    def replaced(self, tx: Frame, name: str) -> Variable | None:
-        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`), or None."""
-        owner, found = lookup(torch.Tensor, name)
-        if not replaced_in_tensor(owner, name, found):
-            return self.inlined(tx, owner, found, name)
-        if not isinstance(found, types.FunctionType):
-            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
-        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
-
-    def inlined(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable | None:
-        """A Python method of torch's that calls what the program has replaced, or None: else it
-        goes into the graph whole."""
-        if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
-            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
-        return None
 
     def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
@@ -122,17 +69,10 @@ class TensorVar(Variable):
             tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        replaced = self.replaced(tx, name)
-        if replaced is not None:
-            return replaced.call(tx, args, kwargs)
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
-        if name in BREAKING_METHODS:
-            raise Break("tensor method", f"Tensor.{name}() is not traced")
-        if not callable(
-            getattr(torch.Tensor, name, None)
-        ):  # an attribute of its own, or a property
+        if not callable(getattr(torch.Tensor, name, None)):  # a property, or the tensor's own
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 

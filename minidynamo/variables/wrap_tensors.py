@@ -20,7 +20,6 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
-from ..foreign import ours
 from ..guards import LAYOUT, Guard
 from ..sources import module_path
 from .base import OutputGraph, Source
@@ -45,25 +44,12 @@ def view_bits_check(value: torch.Tensor) -> str:
     return " and ".join(checks)
 
 
-def tells_history(value: torch.Tensor) -> bool:
-    """Does autograd answer questions about this tensor?  Not of a view that was made without
-    gradients, after a write to its memory with gradients."""
-    try:
-        return value.is_leaf is not None
-    except ours(RuntimeError):
-        return False
-
-
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter):
         raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
-    if not tells_history(value):
-        raise Break("tensor", "a view that was written in another mode: autograd refuses it")
-    if KNOWS_NAMES and value.has_names():
-        raise Break("tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)")
     parent = source.base
     table = parent is not None and parent.kind == "item" and parent.key
     if table in ("_parameters", "_buffers") and source.name() not in builder.input_sources:

@@ -94,9 +94,9 @@ def no_reads() -> None:
     "functions --modes eager,inductor",
 )
 def replaced_methods() -> None:
-    from minidynamo.variables import tensor
+    from minidynamo.extras import replaced_functions
 
-    tensor.replaced_in_tensor = lambda owner, name, found: False
+    replaced_functions.replaced_in_tensor = lambda owner, name, found: False
 
 
 @mutant("functions: graphs call by name", "functions --modes eager")

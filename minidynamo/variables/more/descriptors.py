@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import Any, NoReturn
 
 import torch
@@ -24,8 +25,18 @@ from ..objects import ObjectVar
 from .functions import bound_descriptor
 
 
+# Types of C that look attributes up in a way of their own.
+OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
+plain_getattr = ObjectVar.generic_getattr
+
+
 @extends(ObjectVar)
 class Descriptors(ObjectVar):
+    def generic_getattr(self, tx: Frame, name: str) -> Variable:
+        if self.cls in OWN_LOOKUP:  # list[int].append is list's
+            return tx.fold_pinned(getattr, self.real(), name)
+        return plain_getattr(self, tx, name)
+
     def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)

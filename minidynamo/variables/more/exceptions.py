@@ -20,7 +20,7 @@ from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import lookup
-from ..objects import INSTANCES, ObjectVar, wrap_object
+from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
 from .object_operations import ObjectOperations
 
@@ -135,7 +135,8 @@ class ExceptionVar(ObjectOperations):
         super().generic_delattr(tx, name)
 
 
-INSTANCES.add(ExceptionVar)
+# Whose objects lie in one piece, made in the frame or from outside: not modules.
+INSTANCES: set[type[ObjectVar]] = {ObjectVar, ExceptionVar}
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), BaseException))

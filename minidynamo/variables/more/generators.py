@@ -19,8 +19,26 @@ from ..iterators import GeneratorVar
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 
 
+plain_send = GeneratorVar.send
+
+
 @extends(GeneratorVar)
 class GeneratorMethods(GeneratorVar):
+    running = False
+
+    def send(self, tx: Frame, value: Variable) -> Variable | None:
+        """One that raises is done; one that runs cannot be asked for more."""
+        if self.running:
+            tx.raise_(ValueError, "generator already executing")
+        self.running = True
+        try:
+            return plain_send(self, tx, value)
+        except BaseException:
+            self.done = True
+            raise
+        finally:
+            self.running = False
+
     def method_send(self, tx: Frame, value: Variable) -> Variable:
         if not self.started and value.identity() is not None:
             tx.raise_(TypeError, "can't send non-None value to a just-started generator")

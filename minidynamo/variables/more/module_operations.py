@@ -19,7 +19,7 @@ from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import MISSING, lookup
 from ..modules import PyModuleVar
-from ..nn_modules import ModuleVar
+from ..nn_modules import HOOKS, ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
 
@@ -47,8 +47,27 @@ class ModuleListVar(TupleVar):
 plain_calls_forward = ModuleVar.calls_forward
 
 
+plain_has_hooks = ModuleVar.has_hooks
+
+
 @extends(ModuleVar)
 class ModuleOperations(ModuleVar):
+    def has_hooks(self, tx: Frame) -> bool:
+        """Refuses hooks that torch's own code would not run here, and tables that are not what
+        torch has made."""
+        for name in HOOKS:
+            if name not in self.fields.items:
+                raise Break("module", f"a {self.cls.__name__} without {name}")
+            if lookup(self.cls, name)[0] is not None:
+                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
+        if not plain_has_hooks(self, tx):
+            return False
+        if self.value._backward_hooks or self.value._backward_pre_hooks:
+            raise Break("module", f"backward hooks of {self.cls.__name__}")
+        if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
+            raise Break("module", f"hooks of {self.cls.__name__} that are always called")
+        return True
+
     def calls_forward(self) -> bool:
         """The `__call__` of a torch.fx.GraphModule only makes errors readable."""
         if not issubclass(self.cls, torch.fx.GraphModule):

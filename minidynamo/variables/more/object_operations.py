@@ -14,14 +14,17 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from ...exceptions import Break
-from ..base import Args, Codegen, Frame, Named, Variable, current, extends
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
 from ..functions import BoundMethodVar, CallableVar
 from ..lookup import MISSING, lookup
 from .type_names import type_text
-from ..objects import ObjectVar
+from ..objects import ObjectVar, wrap_object
+from ..registry import SHARED
 from .dictionaries import mapping
 from .descriptors import Descriptors
 
@@ -192,3 +195,9 @@ def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Vari
             tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
         raise Break("C function", f"{name} of a {self.cls.__name__}")
     return method.call(tx, args, {})
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), torch.optim.Optimizer), order=98)
+def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    return wrap_object(builder, value, source)

@@ -21,7 +21,7 @@ from ..base import Codegen, Frame, Variable, extends
 from ..tensor import TensorVar
 from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
 from .tensor_metadata import Metadata
-from .tensor_methods import sets_what_is, written
+from .tensor_methods import BREAKING_METHODS, sets_what_is, written
 
 HINT = "set it outside the compiled function"
 plain_attribute = TensorVar._other_attribute
@@ -56,7 +56,18 @@ class TensorAttributes(Metadata):
         return set_from(self, tx, args, kwargs)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
-        return written(self).get(name) or plain_attribute(self, tx, name)
+        """What the frame has set, what the program has put on the tensor, or a method."""
+        if name in written(self):
+            return written(self)[name]
+        if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
+            raise Break("tensor attribute", f"Tensor.{name} is not traced")
+        if self.value is not None and name in getattr(self.value, "__dict__", {}):
+            return tx.output.wrap(self.value.__dict__[name], self.source.attr(name))
+        if getattr(torch.Tensor, name, None) is None:
+            if self.value is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
+            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return plain_attribute(self, tx, name)
 
     def replay(self, cg: Codegen) -> None:
         for name, value in written(self).items():

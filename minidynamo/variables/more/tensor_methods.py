@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
+from ...foreign import ours
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
@@ -32,6 +33,15 @@ VALUE_METHODS = frozenset(
 )
 
 
+BREAKING_METHODS = frozenset(
+    """
+    backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
+    data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
+    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
+    """.split()
+)
+
+
 @extends(TensorVar)
 class TensorMethods(Metadata):
     def real(self) -> Any:
@@ -40,10 +50,22 @@ class TensorMethods(Metadata):
     def hash_key(self, tx: Frame) -> Any:
         return self
 
+    def truth(self, tx: Frame) -> bool:
+        hint = "use torch.where, or keep the test outside"
+        return self.value_of(tx, bool, "a branch on a tensor's value", hint)
+
+    def value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
+        """The value, where fake tensors know it (a constant made in the frame); else a break."""
+        try:
+            with tx.output.fake_mode:
+                return convert(self.fake)
+        except ours(Exception):
+            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+
     def python_value(self, tx: Frame, name: str) -> Variable:
         """item() and the like: known of a constant that was made in the frame."""
         hint = "the value leaves the graph; keep it a tensor"
-        value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
+        value = self.value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
@@ -154,6 +176,16 @@ def _value_method(name: str) -> Callable:
     return lambda self, tx, *args, **kwargs: self.python_value(tx, name)
 
 
+def _breaking_method(name: str) -> Callable:
+    def method(self: TensorMethods, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        raise Break("tensor method", f"Tensor.{name}() is not traced")
+
+    return method
+
+
+for _name in BREAKING_METHODS:
+    if not hasattr(TensorVar, f"method_{_name}"):
+        setattr(TensorVar, f"method_{_name}", _breaking_method(_name))
 for _name in VALUE_METHODS:
     if not hasattr(TensorVar, f"method_{_name}"):  # arrays.py knows better what numpy() gives
         setattr(TensorVar, f"method_{_name}", _value_method(_name))

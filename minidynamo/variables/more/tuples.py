@@ -1,4 +1,5 @@
-"""Tuples that are more than tuples: named tuples, torch.Size, what `x.max(0)` gives.
+"""Tuples that are more than tuples: named tuples, torch.Size, what `x.max(0)` gives; and those of
+constants, which are loaded as one constant.
 
 In:   a TupleVar of such a class.   Out: its named items; code that makes it again.
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import functools
 
-from ..base import Codegen, Frame, Variable, extends
+from ..base import Codegen, Frame, Lazy, Variable, extends, peek
+from ..constant import is_constant_value
 from ..containers import SequenceVar, TupleVar
 
 plain_reconstruct = TupleVar.reconstruct
@@ -25,8 +27,23 @@ class StructSequences(SequenceVar):
 
 @extends(TupleVar)
 class MadeAgain(TupleVar):
+    def is_literal(self) -> bool:
+        """May it be a constant of the replacement code?"""
+        return (
+            self.cls is tuple
+            and not any(type(peek(item)) is Lazy for item in self.items)
+            and self.is_constant()
+            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
+        )
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return not self.is_literal()
+
     def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is tuple:
+        if self.is_literal():  # one object, however often it is loaded
+            cg.load_const(cg.constants.setdefault(self, self.as_constant()))
+        elif self.cls is tuple:
             plain_reconstruct(self, cg)
         elif hasattr(self.cls, "_fields"):
             cls = functools.partial(cg.pinned, self.cls)

@@ -17,8 +17,11 @@ from typing import Any, NoReturn
 import torch
 
 from ...exceptions import Break
+from ...foreign import ours
 from ..registry import SHARED
+from ..wrap_tensors import KNOWS_NAMES
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -28,7 +31,7 @@ def kind_of(value: torch.Tensor) -> str | None:
         return "a quantised tensor"
     if value.layout in COMPRESSED:
         return f"a sparse tensor ({value.layout})"
-    if value.is_nested and type(value) in (torch.Tensor, torch.nn.Parameter):
+    if value.is_nested and type(value) in PLAIN:
         return "a nested tensor"
     return None
 
@@ -38,3 +41,26 @@ def kind_of(value: torch.Tensor) -> str | None:
 )
 def refuse(builder: Any, value: Any, source: Any) -> NoReturn:
     raise Break("tensor", f"{kind_of(value)} is not traced", "give the compiled function others")
+
+
+def tells_history(value: torch.Tensor) -> bool:
+    """Does autograd answer questions about this tensor?  Not of a view that was made without
+    gradients, after a write to its memory with gradients."""
+    try:
+        return value.is_leaf is not None
+    except ours(RuntimeError):
+        return False
+
+
+@SHARED.rule(
+    test=lambda value: type(value) in PLAIN and (has_names(value) or not tells_history(value)),
+    order=6,
+)
+def refuse_plain(builder: Any, value: Any, source: Any) -> NoReturn:
+    if not tells_history(value):
+        raise Break("tensor", "a view that was written in another mode: autograd refuses it")
+    raise Break("tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)")
+
+
+def has_names(value: Any) -> bool:
+    return KNOWS_NAMES and value.has_names()

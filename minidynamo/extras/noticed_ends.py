@@ -1,0 +1,58 @@
+"""Objects whose end the program may notice: a lock, a temporary file, what a weak reference sees.
+
+In:   a frame at its graph break.
+Out:  locals that the replacement code keeps though nothing reads them, and arguments that it lets
+      go, so that such objects die where they die in plain Python.
+
+    def f(x, file):
+        file = None             # the file is closed here, and not when `f` returns
+        print("a graph break")
+
+Without this file they live a little longer, or shorter.
+"""
+
+from collections.abc import Collection
+
+import torch
+
+from ..reconstruct import Codegen
+from ..replacement import LIFETIMES, Lifetimes
+from ..symbolic_eval.evaluator import RootFrame
+from ..variables.base import Lazy, OpaqueVar, Variable, peek
+from ..variables.constant import is_constant_value
+from ..variables.more.exceptions import INSTANCES
+from ..variables.objects import ObjectVar
+
+
+class NoticedEnds(Lifetimes):
+    def kept(self, tail: Codegen, frame: RootFrame) -> Collection[str]:
+        return frozenset(
+            name
+            for name, value in frame.locals.items()
+            if end_is_noticed(value)
+            or (id(value) in tail.variable_temps and type(value) in INSTANCES)
+        )
+
+    def has_ended(self, frame: RootFrame, name: str, live: Collection[str]) -> bool:
+        """Also where the name is bound anew, nothing reads it, and the program may notice the end
+        of the old value."""
+        value, was = frame.locals.get(name), frame.bound[name]
+        if value is None:
+            return True
+        rebound = name not in live and value.source is not was.source
+        return rebound and end_is_noticed(was)
+
+
+def end_is_noticed(value: Variable) -> bool:
+    """Does this local hold an argument whose end the program may notice (a lock, a temporary file),
+    whether it is read again or not?  An object made here can be noticed only once it is rebuilt for
+    something else."""
+    if value.source is None or value.source.kind != "local":
+        return False
+    held = peek(value)
+    if type(held) is Lazy:
+        return not (is_constant_value(held.value) or issubclass(type(held.value), torch.Tensor))
+    return isinstance(held, (ObjectVar, OpaqueVar))
+
+
+LIFETIMES.append(NoticedEnds())

@@ -1,0 +1,75 @@
+"""Decisions about sizes, put in a shorter way: And and Or part by part, relations without what
+stands on both sides; and floats that are pinned.
+
+In:   a question that the program asks about its sizes (`ShapeEnv.decide`, `.specialize`).
+Out:  the same answer, with fewer and shorter guards.
+
+    >>> env.decide(sympy.And(s0 > 2, s1 > 3))       # two guards, s0 >= 3 and s1 >= 4
+    >>> env.canonical(2 * s0 + s1 > s1 + 4)         # s0 > 2
+
+Without this file the whole question is guarded as the program has asked it.
+"""
+
+from typing import Any
+
+import sympy
+
+from miniinductor.sizes.expressions import Mod
+from miniinductor.sizes.facts import divisibility, reduced
+
+from ..symbolic_shapes import ShapeEnv
+from ..variables.base import extends
+
+specialize_whole = ShapeEnv.specialize
+
+
+@extends(ShapeEnv)
+class Shorter(ShapeEnv):
+    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+        """And, Or: decided part by part, which makes short guards.  A part that settles the whole
+        in this run is asked first, and then no other."""
+        if isinstance(expr, sympy.Not):
+            return not self.decide(expr.args[0], line)
+        if not isinstance(expr, (sympy.And, sympy.Or)):
+            return None
+        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
+        is_settled = any(self.decide(part, line) is decisive for part in parts)
+        return decisive if is_settled else not decisive
+
+    def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
+        """Of a float, what it is computed from is pinned."""
+        expr = self.simplify(sympy.sympify(expr))
+        value = self.size_hint(expr)
+        if expr.is_integer or value is None:
+            return specialize_whole(self, expr, line)
+        for symbol in expr.free_symbols:
+            self.specialize(symbol, line)
+        return value
+
+    def canonical(self, fact: sympy.Expr) -> sympy.Expr:
+        return canonical(fact)
+
+    def line_that_pinned(self, replacement: sympy.Expr) -> str:
+        """Where a symbol is a number because it was replaced by others: the line that needed the
+        number of one of those."""
+        for symbol in replacement.free_symbols:
+            if self.table[symbol].pinned_at:
+                return self.table[symbol].pinned_at
+        return ""
+
+
+def canonical(fact: sympy.Expr) -> sympy.Expr:
+    """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
+    if not fact.is_Relational or not (fact.lhs.is_integer and fact.rhs.is_integer):
+        return fact
+    gap = reduced(fact.lhs - fact.rhs)
+    divided = divisibility(gap)
+    if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
+        return fact.func(Mod(*divided), 0, evaluate=False)
+    number, rest = gap.as_coeff_Add()
+    added = [term for term in sympy.Add.make_args(rest) if term.as_coeff_Mul()[0] > 0]
+    if not added:  # 4 - s0 > 0 is s0 < 4
+        return fact.reversed.func(-rest, number, evaluate=False)
+    left = sympy.Add(*added)
+    return fact.func(left, left - rest - number, evaluate=False)

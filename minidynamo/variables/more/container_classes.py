@@ -1,0 +1,126 @@
+"""OrderedDict, defaultdict, and instances of a program's subclasses of dict, list and tuple.
+
+In:   a real container of such a class and its source.
+Out:  a DictVar; of an instance, an ObjectVar whose contents are its `payload`.
+
+    >>> class Config(dict): ...
+    >>> output.wrap(Config(a=1), source).payload        # a DictVar; its guards ask dict's methods
+
+The program's class may have an `__len__` or `__setitem__` of its own, which guards and the code
+behind the graph must not run.
+Mirrors torch/_dynamo/variables/builder.py (UserDefinedDictVariable, UserDefinedListVariable).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from ...exceptions import Break
+from ...foreign import ours
+from ...reconstruct import Codegen, Part
+from ..base import Lazy, OutputGraph, Source, Variable, current, extends
+from ..containers import DictVar, ListVar, TupleVar
+from ..objects import ObjectVar, wrap_object
+from ..registry import SHARED
+from ..wrap_containers import pairs_of, wrapped
+
+plain_constant = DictVar.as_constant
+plain_item = Codegen.commit_item
+
+
+# ---- what the standard library's own classes hold
+@SHARED.rule(collections.OrderedDict, collections.defaultdict)
+@wrapped
+def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    if type(value).__dictoffset__:  # it may have attributes of its own
+        if value.__dict__:
+            raise Break("attribute", f"a {type(value).__name__} with attributes")
+        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
+    factory = None
+    pairs = real_pairs(value)
+    items = pairs_of(builder, pairs, source)
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        factory = Lazy(value.default_factory, source.attr("default_factory"))
+    keys = [key for key, _ in pairs]
+    return DictVar(items, type(value), factory, source=source, real_keys=keys)
+
+
+def real_pairs(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
+    move_to_end()."""
+    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    try:
+        return [*kind.items(value)]
+    except ours(KeyError, RuntimeError):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+
+
+# ---- what an instance of a program's class holds
+def contents_of_list(builder: OutputGraph, value: Any, source: Source, base: type) -> ListVar:
+    values = list.__getitem__(value, slice(None))
+    builder.guard(source, "LENGTH", f"list.__len__({{0}}) == {len(values)}")
+    items = [Lazy(item, source.child("list_item", n)) for n, item in enumerate(values)]
+    return ListVar(items, source=source)
+
+
+def contents_of_tuple(builder: OutputGraph, value: Any, source: Source, base: type) -> TupleVar:
+    named = hasattr(type(value), "_fields")
+    builder.guard(source, "LENGTH", f"tuple.__len__({{0}}) == {tuple.__len__(value)}")
+    child = "item" if named else "tuple_item"
+    items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
+    return TupleVar(items, type(value) if named else tuple, source=source)
+
+
+def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: type) -> DictVar:
+    if dict.__contains__(value, "__builtins__"):
+        raise Break("dictionary", "a module's globals as a dictionary")
+    pairs = real_pairs(value)
+    items = pairs_of(builder, pairs, source, "dict_item")
+    keys = [key for key, _ in pairs]
+    return DictVar(items, base, source=source, real_keys=keys, base=base)
+
+
+CONTENTS: dict[type, Callable[..., Variable]] = {
+    collections.OrderedDict: contents_of_dict,
+    dict: contents_of_dict,
+    list: contents_of_list,
+    tuple: contents_of_tuple,
+}
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), tuple(CONTENTS)), order=99)
+def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    """An instance of a class of the program's that inherits from a container."""
+    variable = wrap_object(builder, value, source)
+    base = next(base for base in CONTENTS if issubclass(type(value), base))
+    variable.payload = CONTENTS[base](builder, value, source, base)
+    builder.sourced.insert(-1, variable.payload)  # its writes are repeated with the instance's
+    return variable
+
+
+# ---- what differs from the containers that they inherit from
+@extends(DictVar)
+class SpecialDict(DictVar):
+    def as_constant(self) -> Any:
+        if self.cls is not collections.defaultdict:
+            return plain_constant(self)
+        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
+        factory: Any = self.factory and self.factory.as_constant()
+        return self.cls(factory, pairs)
+
+
+@extends(Codegen)
+class Contents(Codegen):
+    inside: set[int]  # ids of the variables that are the contents of an object
+
+    def commit_item(self, container: Any, key: Part, value: Part) -> None:
+        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
+        dict: that of the object's class was traced, and must not run again."""
+        if "inside" not in vars(self):
+            self.inside = {id(variable.payload) for variable in self.output.sourced}
+        if id(container) in self.inside:
+            self.commit_call(container.cls.__setitem__, container, key, value)
+        else:
+            plain_item(self, container, key, value)

@@ -1,0 +1,34 @@
+"""Symbolic numbers that are asked for more than arithmetic: `n.bit_length()`, `table[n]`, `f"{n}"`.
+
+In:   an operation that `Unpinned` does not know.
+Out:  what the constant answers that the number is in this run, which is guarded.
+
+    >>> SymVar(x.shape[0]).getattr(tx, "bit_length")        # guard: x.shape[0] == 5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import Frame, Variable, extends
+from ..symbolic import Unpinned
+
+
+def of_constant(name: str) -> Callable:
+    return lambda self, *args: getattr(self.constant(), name)(*args)
+
+
+@extends(Unpinned)
+class AsConstant(Unpinned):
+    def hash_key(self, tx: Frame) -> Any:
+        return self.as_constant()
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.python_type())
+        return self.constant().getattr(tx, name)
+
+
+for _name in ("call_method", "iterate", "length", "getitem", "call"):
+    setattr(Unpinned, _name, of_constant(_name))
