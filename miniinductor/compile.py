@@ -61,8 +61,7 @@ from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, print_stages, tell
 from .runtime.program import Program
 from .scheduler import Scheduler
-from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, multiples_of, size_hints
+from .sizes.symbols import hints_of, size_hints
 from .unknown_sizes import symbols_of, unknown_symbols
 from .wrapper import print_wrapper
 
@@ -234,7 +233,6 @@ class Compilation:
         max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
             size_hints(hints_of(functional.graph)),
-            multiples(multiples_of(functional.graph)),
             config.patch(max_autotune=max_autotune),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):

@@ -23,8 +23,6 @@ from typing import Any
 import sympy
 import torch
 
-from .polynomials import as_expression, divided, polynomial
-
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
@@ -35,9 +33,14 @@ def as_number(expr: sympy.Expr) -> int | float:
 
 
 # --- division -------------------------------------------------------------------------------------
+# (expression, a divisor that is a sum) -> (quotient, rest): more/sum_divisors.py
+Divide = Callable[[sympy.Expr, sympy.Expr], tuple[sympy.Expr, sympy.Expr]]
+BY_SUMS: list[Divide] = []
+
+
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    quotient, rest = _divided(a, b)
+    quotient, rest = split_multiples(a, b)
     return quotient if rest == 0 else None
 
 
@@ -45,8 +48,8 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
-    if divisor.is_Add and expression.has(*divisor.free_symbols):
-        return _divided(expression, divisor)
+    if divisor.is_Add and BY_SUMS and expression.has(*divisor.free_symbols):
+        return BY_SUMS[0](expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -66,12 +69,6 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     parts = sympy.Add.make_args(quotient)
     whole = all(p.as_coeff_Mul()[0].is_Integer and sympy.denom(p) == 1 for p in parts)
     return quotient if whole else None
-
-
-def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same as polynomials, for a divisor that may be a sum: x*(s + 1) + y = x * (s + 1) + y."""
-    quotient, rest = divided(polynomial(expression), polynomial(divisor))
-    return as_expression(quotient), as_expression(rest)
 
 
 # (FloorDiv or Mod, a, b) -> the same in smaller numbers, or None: more/common_factors.py

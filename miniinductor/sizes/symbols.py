@@ -40,7 +40,7 @@ from ..current import Current
 from .expressions import FloorDiv, Mod, Opaque, Size
 from .intervals import is_nonnegative
 from .printing import python_code
-from .ranges import opened
+from .ranges import DIVISORS
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as
 # Python over the first placeholders
@@ -121,25 +121,17 @@ def hint(n: Any, unknown: int | None = None) -> Any:
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
     found = {}
-    for node in _symbolic_placeholders(graph):
+    for node in symbolic_placeholders(graph):
         expr = sympy.sympify(node.expr)
         if expr.is_Symbol and node.hint is not None:
             found[expr] = sympy.Integer(node.hint)
     return found
 
 
-def _symbolic_placeholders(graph: fx.Graph) -> list[Any]:
+def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
     """What stands behind each `torch.SymInt` among the graph's placeholders."""
     values = [n.meta.get("val") for n in graph.find_nodes(op="placeholder")]
     return [value.node for value in values if isinstance(value, torch.SymInt)]
-
-
-def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
-    """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1,
-    8)`)."""
-    for node in _symbolic_placeholders(graph):
-        return dict(node.shape_env.multiples())  # they all have one owner
-    return {}
 
 
 # --- what holds for all sizes ---------------------------------------------------------------------
@@ -154,7 +146,7 @@ def same(a: Any, b: Any) -> bool:
     b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
+    return a == b or sympy.expand(DIVISORS.opened(sympy.sympify(a - b))) == 0
 
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
