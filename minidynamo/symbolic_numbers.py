@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FloorDiv, Mod, Opaque, ToFloat
+from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -59,7 +59,7 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
 }
 # method -> the opaque function that stands for it where sympy must not compute: on floats, for
 # fractions, for bits
-OPAQUE: dict[str, type[Opaque]] = {"sym_float": ToFloat}
+OPAQUE: dict[str, Any] = {}
 IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
@@ -74,7 +74,7 @@ IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that compute
 def graph_function(expr: sympy.Expr) -> Callable:
     """The function that computes an expression in a graph, called with its arguments; for a sum or
     product of several, with two at a time."""
-    return expr.in_graph if isinstance(expr, Opaque) else IN_GRAPH[type(expr)]
+    return getattr(expr, "in_graph", None) or IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------

@@ -392,16 +392,6 @@ boxes_in = functools.partial(leaves_of, TensorBox)
 buffer_views = functools.partial(leaves_of, BufferView)
 
 
-def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> int | None:
-    """One past the highest element that a view reaches, or None where sizes are symbolic."""
-    if any(n == 0 for n in size):
-        return 0
-    parts = [offset, *size, *stride]
-    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
-        return None
-    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
-
-
 def same_layout(size: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty
     tensors, do not matter."""

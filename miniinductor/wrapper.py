@@ -49,22 +49,8 @@ from .nodes import Schedule
 from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
-from .sizes.symbols import DERIVED, Size, same, sizes
+from .sizes.symbols import Size, same, sizes
 from .sizes.symbols import size as as_size
-
-aten = torch.ops.aten
-# ops whose torch.* form is cheaper to call than the out= overload of the same name
-FAST_OUT = {
-    aten.mm.default: torch.mm,
-    aten.bmm.default: torch.bmm,
-    aten.addmm.default: torch.addmm,
-    aten.baddbmm.default: torch.baddbmm,
-}
-FAST = {
-    **FAST_OUT,
-    aten.convolution.default: torch.convolution,
-    aten.embedding.default: torch.embedding,
-}
 
 
 @dataclass
@@ -171,14 +157,17 @@ class WrapperWriter:
         arguments = [self.argument(a) for a in buffer.args]
         arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
         if name in self.memory.in_arena:
-            function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
+            function = self.function(self.callee(buffer, writes=True))
             self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
             return
-        op = buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
-        call = f"{self.function(op)}({', '.join(arguments)})"
+        call = f"{self.function(self.callee(buffer))}({', '.join(arguments)})"
         if buffer.layout is not None:
             call = self.checked(call, buffer)
         self.lines.append(f"{name} = {call}")
+
+    def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
+        """The function that is called for an eager kernel.  writes: into given memory."""
+        return buffer.out_op if writes else buffer.op
 
     def checked(self, expression: str, buffer: Buffer) -> str:
         """The expression, copied at run time if the eager kernel chose other strides for its result
@@ -278,9 +267,6 @@ class WrapperWriter:
     def symbol(self, symbol: sympy.Symbol) -> str:
         """The Python name of a size symbol."""
         self.symbols.add(symbol)
-        if symbol in DERIVED:
-            for part in DERIVED[symbol].free_symbols:
-                self.symbol(part)
         return symbol.name
 
     def symbol_lines(self) -> list[str]:
@@ -291,8 +277,7 @@ class WrapperWriter:
             if value in self.symbols and value.name not in known:
                 known.add(value.name)
                 lines.append(f"{value} = {name}.{kind}({dim})")
-        derived = sorted(self.symbols & DERIVED.keys(), key=str)
-        return lines + [f"{s} = {python_code(DERIVED[s])}" for s in derived]
+        return lines
 
     def sizes_of_inputs(self) -> Iterable[tuple[str, str, int, Size]]:
         """(input, "size" or "stride", dimension, its value)"""

@@ -17,7 +17,7 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import opaque
+from miniinductor.more.float_sizes import ToFloat, opaque
 
 from ..symbolic_numbers import OPAQUE, SymNode, computed
 from ..variables.symbolic import CALLS
@@ -69,6 +69,7 @@ IN_GRAPH["Math_sqrt"] = CALLS[math.sqrt] = torch.sym_sqrt
 for _name in MATH:
     IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
 
+OPAQUE["sym_float"] = ToFloat
 for _methods, _row in TABLE.items():
     _known, *_rest = _row
     _function = opaque(

@@ -25,11 +25,12 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..handlers import loop_indices, loops, run_body
-from ..ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
+from ..ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
+from .extents import extent
 
 
 # --- index expressions ----------------------------------------------------------------------------

@@ -34,11 +34,11 @@ from ..ir import (
     Scan,
     Scatter,
     buffer_views,
-    extent,
 )
 from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
+from .extents import extent
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

@@ -95,10 +95,7 @@ RULES: dict[type, Callable[..., Interval]] = {
 def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
     """The interval of a quotient, remainder, maximum, ..., from those of its arguments."""
     rule = RULES.get(type(expr))
-    if rule is not None:
-        return rule(*parts)
-    keeps_sign = getattr(expr, "keeps_sign", False) and all(low >= 0 for low, _ in parts)
-    return (0, INFINITY) if keeps_sign else UNKNOWN
+    return UNKNOWN if rule is None else rule(*parts)
 
 
 def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:

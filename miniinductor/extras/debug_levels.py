@@ -1,0 +1,38 @@
+"""What MINI_DEBUG asks for is printed on stderr, when a graph is compiled.
+
+MINI_DEBUG=2 python model.py        # the functional graph, the loop IR before and after fusion
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from torch import fx
+
+from .. import config
+from ..compile import Compilation
+from ..hooks import extends
+from ..records import CompileRecord
+from ..runtime.program import Program
+
+
+@extends(Compilation)
+class Printing(Compilation):
+    def generate(
+        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> Program:
+        program = super().generate(functional, record, written)
+        print_stages(record)
+        return program
+
+
+def print_stages(record: CompileRecord) -> None:
+    """What MINI_DEBUG asks for, on stderr."""
+    stages: tuple[tuple[int, Callable[[], list]], ...] = (
+        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
+        (2, lambda: [record.loop_ir, record.fused_ir]),
+        (3, lambda: record.fusions),
+        (4, lambda: [kernel.source for kernel in record.kernels]),
+    )
+    for level, texts in stages:
+        if config.debug >= level:
+            print(*texts(), sep="\n", file=sys.stderr)
