@@ -62,11 +62,11 @@ from ..autograd.runtime import Backward, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
+from ..more.debug_levels import print_stages
 from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cpu_name
 from ..runtime.disk import disk
-from .debug_levels import print_stages
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)

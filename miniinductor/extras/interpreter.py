@@ -30,7 +30,7 @@ from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
-from .extents import extent
+from ..more.extents import extent
 
 
 # --- index expressions ----------------------------------------------------------------------------

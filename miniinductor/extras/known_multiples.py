@@ -3,9 +3,8 @@ divides a size.
 
 In:   a functional graph whose first placeholders are sizes.  Out: simpler indices in its kernels.
 
-    >>> with multiples({s: 8}):                 # a guard says that 8 divides the size s
-    ...     simplify(FloorDiv(s * i + j, 8), {j: 8})
-    i*FloorDiv(s, 8)
+    with multiples({s: 8}):                         # a guard says that 8 divides the size s
+        simplify(FloorDiv(s * i + j, 8), {j: 8})    # i * (s // 8)
 """
 
 import functools

@@ -38,7 +38,7 @@ from ..ir import (
 from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
-from .extents import extent
+from ..more.extents import extent
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from ..exceptions import CannotLower
-from ..extras.extents import extent
+from ..more.extents import extent
 from ..ir import Buffer, Index, Layout, TensorBox, same_layout
 from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
 from ..lowering.views import along, between, reshape_index

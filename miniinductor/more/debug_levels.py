@@ -1,28 +1,13 @@
-"""What MINI_DEBUG asks for is printed on stderr, when a graph is compiled.
+"""What MINI_DEBUG asks for, on stderr.
 
 MINI_DEBUG=2 python model.py        # the functional graph, the loop IR before and after fusion
 """
 
 import sys
-from collections.abc import Callable, Sequence
-
-from torch import fx
+from collections.abc import Callable
 
 from .. import config
-from ..compile import Compilation
-from ..hooks import extends
 from ..records import CompileRecord
-from ..runtime.program import Program
-
-
-@extends(Compilation)
-class Printing(Compilation):
-    def generate(
-        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
-    ) -> Program:
-        program = super().generate(functional, record, written)
-        print_stages(record)
-        return program
 
 
 def print_stages(record: CompileRecord) -> None:
