@@ -56,7 +56,7 @@ from .kernels import build_kernels, functions_of, kernel_table, main_device, wri
 from .listings import listing_of
 from .lowering import lower_graph
 from .lowering.extern import is_cheap
-from .memory import are_owned, plan_memory
+from .memory import plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program
@@ -296,7 +296,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     with record.timed("wrapper"):
         memory = plan_memory(schedule, steps, device, record)
         inference = record.joint_graph is None
-        wrapper = print_wrapper(schedule, steps, memory, device, are_owned(record), inference)
+        wrapper = print_wrapper(schedule, steps, memory, device, inference)
     record.wrapper_source = wrapper.source
     return Program(
         source=wrapper.source,

@@ -53,6 +53,7 @@ class MemoryPlan:
     in_arena: dict[str, tuple[int, int]]  # buffer -> (slot, offset in it)
     slots: list[Size]  # bytes of each slot; one, the arena itself, where sizes are numbers
     freed: list[list[str]]  # for each step the names that end after it
+    frees_inputs: bool = False  # too: the caller hands them over (extras/owned_inputs.py)
 
     def root(self, name: str) -> str:
         return root_of(name, self.memory_of)
@@ -63,11 +64,6 @@ def plan_memory(
 ) -> MemoryPlan:
     """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
     return extended(MemoryPlanner)(schedule, steps, device, record).plan()
-
-
-def are_owned(record: CompileRecord) -> bool:
-    """Does the caller hand its inputs over, so that each can be freed after its last use?"""
-    return getattr(record.functional_graph, "meta", {}).get("owned", False)
 
 
 def root_of(name: str, memory_of: dict[str, str]) -> str:
@@ -84,7 +80,6 @@ class MemoryPlanner:
         self.schedule, self.steps = schedule, steps
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.device, self.record = device, record
-        self.owned = are_owned(record)
         # buffer -> the one whose memory it takes: a scatter's target, an input that is written
         self.memory_of = {**schedule.overwritten, **scatter_targets(steps)}
         self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
@@ -129,14 +124,8 @@ class MemoryPlanner:
         return names
 
     def is_local(self, name: str) -> bool:
-        """A tensor made in this call, or handed over to it, that nothing needs any more."""
+        """Is it a tensor that this call has made, and that nothing needs any more?"""
         buffer = self.buffers.get(name)
-        if self.owned and isinstance(buffer, InputBuffer):
-            return (
-                name not in self.pinned
-                and name not in self.schedule.escaping
-                and name not in self.memory_of.values()
-            )
         return (
             name not in self.in_arena
             and name not in self.pinned

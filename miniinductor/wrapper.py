@@ -64,17 +64,15 @@ def print_wrapper(
     steps: Sequence[Step],
     memory: MemoryPlan,
     device: torch.device,
-    owned: bool = False,
     inference: bool = True,
 ) -> Wrapper:
     """The function that runs these steps.
 
-    owned: the caller hands its inputs over in a list, so that each is freed after its last use.
     inference: the results go to the program as they are, not through an autograd function."""
     writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
-    source = writer.source(owned)
+    source = writer.source()
     return Wrapper(source, {k: v for k, v in writer.scope.items() if k not in writer.kernels})
 
 
@@ -300,7 +298,7 @@ class WrapperWriter:
             return repr(value)
         return self.number(value)
 
-    def source(self, owned: bool) -> Listing:
+    def source(self) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, no autograd."""
         body = self.with_workspace([*self.lines, *self.result_lines()])
@@ -308,20 +306,11 @@ class WrapperWriter:
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
-        inputs = ", ".join(self.graph.inputs)
-        lines = [f"def call({inputs}):", *indent(body)]
-        if owned and inputs:
-            lines = [
-                "def call(*inputs):",
-                "    return call.owned(list(inputs))",
-                "",
-                "def call_owned(inputs):",
-                f"    {inputs}, = inputs",
-                "    inputs.clear()         # no other reference keeps them",
-                *indent(body),
-            ]
-        listing = Listing.of(lines)
+        listing = Listing.of(self.definition(body))
         return listing.written(listing + "\n")
+
+    def definition(self, body: list[str]) -> list[str]:
+        return [f"def call({', '.join(self.graph.inputs)}):", *indent(body)]
 
     def without_autograd(self, body: list[str]) -> list[str]:
         self.scope.update(

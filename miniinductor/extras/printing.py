@@ -1,4 +1,4 @@
-"""The stages of a graph are printed, when it is compiled, as MINI_DEBUG asks (more/debug_levels.py)."""
+"""When a graph is compiled, its stages are printed as MINI_DEBUG asks (more/debug_levels.py)."""
 
 from collections.abc import Sequence
 

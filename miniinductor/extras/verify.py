@@ -31,7 +31,6 @@ from ..ir import (
     Graph,
     Layout,
     MultiOutput,
-    Scan,
     Scatter,
     buffer_views,
 )
@@ -39,6 +38,7 @@ from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_hand
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
 from ..more.extents import extent
+from ..more.scan import Scan
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
