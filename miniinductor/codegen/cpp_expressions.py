@@ -118,9 +118,6 @@ class CppExpressions(OpsHandler):
     scope: CppScope
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
-    small: set[str]  # indices that 32 bits hold
-    may_run_again: bool  # would the kernel give the same if it were run a second time?
-    reruns: bool  # speed/fast_forms.py: it runs again, with exact functions, if it must
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
     local: Callable[[str], sympy.Symbol]
@@ -140,8 +137,6 @@ class CppExpressions(OpsHandler):
         bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
         self.error_if(bad, "INDEX_ERROR")
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
-        if isinstance(size, int) and size < 1 << 31:
-            self.small.add(index.text)
         symbol = self.local(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
@@ -219,10 +214,6 @@ class CppExpressions(OpsHandler):
         outside.lines.append(Branch(str(mask), inside.lines))
         return Value(name, value.dtype, inner)
 
-    def rand(self, seed: Value, offset: Value) -> Value:
-        text = f"mini::rand({seed}, {offset})"
-        return self.temporary(text, torch.float32, seed.inner or offset.inner)
-
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
             return self.temporary(f"-{x}", x.dtype, x.inner)
@@ -250,12 +241,6 @@ def binary_text(op: str, a: Value, b: Value) -> str:
         if a.dtype == b.dtype == torch.bool:
             return f"{a} {LOGICAL[op]} {b}"
         return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
-    numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
-    if op in ("maximum", "minimum") and any(numbers) and a.dtype != torch.bool:
-        # one operand is a number and no NaN: one comparison is enough, which lets a NaN through
-        value, number = (b, a) if numbers[0] else (a, b)
-        sign = "<" if op == "maximum" else ">"
-        return f"{value} {sign} {number} ? {number} : {value}"
     is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
     name = f"{op}<{compute_type(a.dtype)}>" if is_template else op
     return f"mini::{name}({a}, {b})"
