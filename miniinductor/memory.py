@@ -11,13 +11,12 @@ in which buffers whose lives do not overlap share bytes.  (Where sizes are symbo
 of its own, unless speed/slots.py has slots for them.)  A workspace is kept between calls, because a
 fresh page costs more than a pass over it; a call takes one from a list and puts it back, so that
 threads and recursive calls never share one.  Memory that an extern kernel's result may alias is
-never taken from the arena, nor large buffers in training on a GPU.
+never taken from the arena, nor (gpu/single_buffers.py) large buffers in training on a GPU.
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 import torch
 
 from . import config
-from .devices import about
 from .hooks import extended
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
@@ -161,16 +159,12 @@ class MemoryPlanner:
         down.)"""
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
-        """May it lie in the arena?  GPU memory is for what both halves of a training step keep:
-        there, each large intermediate is the allocator's, and returned after its last use."""
-        single = math.inf
-        if self.record.joint_graph is not None:
-            single = about(self.device).single
+        """May it lie in the arena?"""
         # an eager kernel without an out= overload makes its result itself
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
         )
-        return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
+        return not is_fresh and buffer.layout.device == self.device and hint(nbytes, 1) > 0
 
 
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:

@@ -8,7 +8,7 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.
-lowerings/half_types.py adds bfloat16 and float16.
+lowerings/half_types.py adds bfloat16 and float16, lowerings/rare_integers.py other integers.
 
 Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
@@ -30,20 +30,16 @@ from .plan import KernelPlan
 from .tree import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
-TYPES = {
+TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float32: ("float", "float"),
     torch.float64: ("double", "double"),
     torch.int64: ("int64_t", "int64_t"),
     torch.int32: ("int32_t", "int32_t"),
-    torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"),
     torch.uint8: ("uint8_t", "uint8_t"),
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
-    torch.uint16: ("uint16_t", "uint16_t"),
-    torch.uint32: ("uint32_t", "uint32_t"),
-    torch.uint64: ("uint64_t", "uint64_t"),
 }
+SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
@@ -77,9 +73,7 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     number = wrapped(value, dtype)
     if number == -(2**63):
         return "(-9223372036854775807LL - 1)"
-    if number >= 2**63:
-        return f"{number}ull"
-    return f"{number}LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else str(number)
+    return f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}"
 
 
 def wrapped(value: float, dtype: torch.dtype) -> int:

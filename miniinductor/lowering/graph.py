@@ -214,6 +214,10 @@ class GraphLowering(fx.Interpreter):
         target: Any = call.node.target
         return LOWERINGS[target](call, *args, **kwargs)
 
+    def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
+        """The new value of an input, the `target`."""
+        return box.as_buffer_view()
+
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
         """The value in memory of its own."""
         box = box.copy()
@@ -264,34 +268,13 @@ def lower_graph(
         given = {*graph.inputs, *graph.constants}
         for (_, target), box, node in zip(written, mutations, nodes[1]):
             before = len(graph.operations)
-            view = _new_value(box, graph.buffers.get(target.replace(".", "_")))
+            view = lowering.new_value(box, graph.buffers.get(target.replace(".", "_")))
             # it may be written before it is read: x, y = y, x
             if view.name in given and len(written) > 1:
                 view = lowering.copied(box, None)
             lowering.made_for(node, before)
             graph.mutations.append((target.replace(".", "_"), view))
     return graph
-
-
-def _new_value(box: TensorBox, target: Buffer | None) -> BufferView:
-    """The new value of an input; one that is not stored yet is stored as the input is."""
-    if target is not None and isinstance(box.base.data, Pointwise) and has_own_places(target):
-        box = box.copy() if isinstance(box.data, View) else box
-        box.realize(tuple(target.layout.stride))
-    return box.as_buffer_view()
-
-
-def has_own_places(buffer: Buffer) -> bool:
-    """Has each element of the buffer a place of its own, whatever lies between them?"""
-    reach = 0
-    pairs = list(zip(buffer.layout.stride, buffer.layout.size))
-    if not all(type(number) is int for pair in pairs for number in pair):
-        return False
-    for step, n in sorted(pairs):
-        if step <= reach and n > 1:
-            return False
-        reach += (n - 1) * step
-    return True
 
 
 def _output_view(
