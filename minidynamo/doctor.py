@@ -138,7 +138,7 @@ def compiler() -> Finding:
 
 def found_compiler() -> tuple[str, ...]:
     """The words of the command that kernels would be compiled with, or none;
-    miniinductor/runtime/build.py says the same."""
+    miniinductor/extras/careful_compiler.py says the same."""
     try:
         chosen = shlex.split(os.environ.get("CXX") or "")
     except ValueError:  # a quotation mark without another

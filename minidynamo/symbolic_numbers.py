@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FloorDiv, Mod, Opaque
+from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -71,7 +71,7 @@ IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that compute
 def graph_function(expr: sympy.Expr) -> Callable:
     """The function that computes an expression in a graph, called with its arguments; for a sum or
     product of several, with two at a time."""
-    return expr.in_graph if isinstance(expr, Opaque) else IN_GRAPH[type(expr)]
+    return getattr(expr, "in_graph", None) or IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------

@@ -56,14 +56,12 @@ from .kernels import build_kernels, functions_of, kernel_table, main_device, wri
 from .listings import listing_of
 from .lowering import lower_graph
 from .lowering.extern import is_cheap
-from .memory import are_owned, plan_memory
+from .memory import plan_memory
 from .nodes import Schedule
-from .records import CompileRecord, Later, first_line, print_stages, tell
+from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program
 from .scheduler import Scheduler
-from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, multiples_of, size_hints
-from .unknown_sizes import symbols_of, unknown_symbols
+from .sizes.symbols import hints_of, size_hints
 from .wrapper import print_wrapper
 
 
@@ -144,8 +142,9 @@ class Compilation:
         reason = self.eager_reason()
         if reason:
             raise CannotLower(reason)
-        if unknown_symbols(self.gm) - symbols_of([*self.inputs]):
-            return self.in_pieces()
+        return self.compiled()
+
+    def compiled(self) -> Callable:
         plan, parts = self.plan()
         run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
         return self.finished(plan, run)
@@ -162,11 +161,6 @@ class Compilation:
     def finished(self, plan: Plan, run: Callable) -> Callable:
         """`run` with what stands around every call of it: coverage puts checks there."""
         return run
-
-    def in_pieces(self) -> Callable:
-        """The callable of a graph that makes sizes which only the run knows.  Coverage cuts such a
-        graph where they are made; here it runs eagerly."""
-        raise CannotLower("sizes that only the run knows, and changes of the thread's state")
 
     def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
         """The plan of the graph, whose forward part is compiled; and a function that gives both
@@ -234,7 +228,6 @@ class Compilation:
         max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
             size_hints(hints_of(functional.graph)),
-            multiples(multiples_of(functional.graph)),
             config.patch(max_autotune=max_autotune),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
@@ -260,7 +253,6 @@ class Compilation:
             program = self.build(graph, record)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        print_stages(record)
         program.frozen = context.frozen
         return program
 
@@ -304,7 +296,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     with record.timed("wrapper"):
         memory = plan_memory(schedule, steps, device, record)
         inference = record.joint_graph is None
-        wrapper = print_wrapper(schedule, steps, memory, device, are_owned(record), inference)
+        wrapper = print_wrapper(schedule, steps, memory, device, inference)
     record.wrapper_source = wrapper.source
     return Program(
         source=wrapper.source,

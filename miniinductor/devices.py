@@ -13,7 +13,6 @@ The core knows kernels on the CPU in C++.  Everything else is coverage, and ente
 registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/common.py.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -66,14 +65,11 @@ class Device:
     language: of its kernels; None: the one that `config.cpu_backend` names.
     hands_over: should an output take the memory of a value that it is made of, and that is read for
       the last time?  Where that still lies in the cache, it is faster than new memory.
-    single: in training an intermediate of at least so many bytes has memory of its own; smaller
-      ones are parts of one workspace.
     """
 
     type: str
     language: str | None = None
     hands_over: bool = False
-    single: float = math.inf
 
 
 LANGUAGES: dict[str, Language] = {}

@@ -18,8 +18,9 @@ are never the compiler's; more/whose_exception.py tells the others by where they
 says what is promised.
 
 `ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may
-arrive between any two instructions, in an `__exit__` too, so no `with` block is enough.  Where that
-matters it is put back twice, the second time where the first was cut short:
+arrive between any two instructions, in an `__exit__` too, so no `with` block is enough.  So it is
+put back twice, the second time where the first was cut short (more/thread_states.py adds autocast
+and others to what is remembered):
 
     ThreadState().around(work, *arguments)
 
@@ -28,15 +29,12 @@ PyTorch: swallows what is an `Exception` under `suppress_errors`, and nothing ot
 
 import functools
 import gc
-import itertools
-import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _python_dispatch as modes
 
 NEVER_OURS = (MemoryError, TimeoutError)
 
@@ -99,14 +97,8 @@ def remembered(function: Callable) -> Callable:
 
 
 # --- the thread's state ---------------------------------------------------------------------------
-def together(take: Callable, *calls: tuple) -> Callable:
-    """A function that makes these calls once, each a tuple (function of C, its arguments...), and
-    gives their results to `take`, another function of C.
-
-    Python looks for signals, and for what other threads have set, only between two instructions.
-    Here everything that runs is C, the returned function too, so an exception from outside comes
-    before all of the calls or after all of them."""
-    return functools.partial(take, itertools.starmap(operator.call, calls))
+# what else compiling changes for a thread: each looks at it, and gives what puts it back
+STATES: list[Callable[["ThreadState"], Callable[[], None]]] = []
 
 
 class ThreadState:
@@ -115,15 +107,8 @@ class ThreadState:
     def __init__(self) -> None:
         self.collecting = gc.isenabled()
         self.recording = torch.is_grad_enabled()
-        self.autocast = [
-            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in ("cpu", "cuda")
-        ]
-        self.autocast_cache = torch.is_autocast_cache_enabled()
-        self.nesting = autocast_nesting()
-        self.dispatch = modes._get_current_dispatch_mode_stack()
-        # the pairs of hooks that `take_hooks` has taken away; after each the None that `pop` gave
-        self.hooks: list = []
+        self.hooks: list = []  # of the user, for saved tensors, while they are taken away
+        self.others = [remember(self) for remember in STATES]
 
     def around(self, work: Callable, *arguments: Any) -> Any:
         """work(*arguments), after which the state is as it was, whatever was raised."""
@@ -143,58 +128,14 @@ class ThreadState:
         gc.disable()
 
     def take_hooks(self) -> None:
-        """Take the user's saved-tensor hooks away until `put_back`: they are meant for the tensors
-        of the run, not for fake ones."""
-        top = torch._C._autograd._top_saved_tensors_default_hooks
-        pop = torch._C._autograd._pop_saved_tensors_default_hooks
-        while top(False) is not None:
-            together(self.hooks.extend, (top, False), (pop,))()
-
-    def push_hooks(self) -> None:
-        push = torch._C._autograd._push_saved_tensors_default_hooks
-        again = [(push, *pair) for pair in reversed(self.hooks) if pair is not None]
-        together(list, *again, (self.hooks.clear,))()
+        """Take the user's saved-tensor hooks away until `put_back`.  (more/thread_states.py)"""
 
     def put_back(self, error: BaseException | None = None) -> None:
         """error: what cut the work short.  What its frames of ours had entered is left first."""
         if error is not None:
             WHOSE.left(error)
         torch._C._set_grad_enabled(self.recording)
-        for device, enabled, dtype in self.autocast:
-            if torch.is_autocast_enabled(device) != enabled:
-                torch.set_autocast_enabled(device, enabled)
-            if torch.get_autocast_dtype(device) != dtype:
-                torch.set_autocast_dtype(device, dtype)
-        if torch.is_autocast_cache_enabled() != self.autocast_cache:
-            torch.set_autocast_cache_enabled(self.autocast_cache)
-        if autocast_nesting() != self.nesting:
-            restore_autocast_nesting(self.nesting)
-        if modes._get_current_dispatch_mode_stack() != self.dispatch:
-            restore_dispatch_modes(self.dispatch)
-        if self.hooks:
-            self.push_hooks()
+        for put_back in self.others:
+            put_back()
         if self.collecting:
             gc.enable()
-
-
-def autocast_nesting() -> int:
-    """How many `with autocast` blocks are open: the counter has no getter of its own."""
-    depth = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return depth
-
-
-def restore_autocast_nesting(depth: int) -> None:
-    while autocast_nesting() > depth:
-        torch.autocast_decrement_nesting()
-    while autocast_nesting() < depth:
-        torch.autocast_increment_nesting()
-    if depth == 0:
-        torch.clear_autocast_cache()
-
-
-def restore_dispatch_modes(before: list) -> None:
-    for mode in reversed(modes._get_current_dispatch_mode_stack()):
-        modes._pop_mode(getattr(mode, "_mode_key", None))
-    for mode in before:
-        modes._push_mode(mode)

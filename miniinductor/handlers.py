@@ -11,20 +11,21 @@ dtypes (verify.py), its values (interpreter.py).  Mirrors torch/_inductor/ops_ha
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import sympy
 
-from .ir import AnyLoops, ComputedBuffer, Index, Reduction, Scan, Scatter
+from .ir import ComputedBuffer, Index
 from .ops import ops
 from .sizes.expressions import Size
 
 
-def loop_indices(data: AnyLoops) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
+def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
     """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
     return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
 
 
-def loops(data: AnyLoops) -> dict[sympy.Symbol, Size]:
+def loops(data: Any) -> dict[sympy.Symbol, Size]:
     """Loop variable -> how far it runs."""
     index, reduction_index = loop_indices(data)
     return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
@@ -41,21 +42,9 @@ def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
 
 def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> None:
     """Call the buffer's body, its reduction and its store, on the installed handler."""
-    data = buffer.data
-    place = index
-    if isinstance(data, Reduction):
-        value = data.inner_fn(index, reduction_index)
-        value = ops.reduction(data.dtype, data.src_dtype, data.kind, value)
-    elif isinstance(data, Scan):
-        value = ops.scan(data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
-        if data.dtype != data.src_dtype:
-            value = ops.to_dtype(value, data.dtype, data.src_dtype)
-        place = data.output_index(index, reduction_index)
-    else:
-        value = data.inner_fn(index)
-        if isinstance(data, Scatter):
-            place = data.output_index(index)
-    ops.store(buffer.name, buffer.layout.indexer(place), value, getattr(data, "mode", None))
+    value, place = buffer.data.element(index, reduction_index)
+    mode = getattr(buffer.data, "mode", None)
+    ops.store(buffer.name, buffer.layout.indexer(place), value, mode)
 
 
 def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:

@@ -13,7 +13,7 @@
     OVERWRITERS.append(overwritten_inputs)  # results that lie in the inputs that they replace
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
-    ['check_write']
+    ['check_nothing', 'check_write']
 
 All of them empty, every graph is compiled anew, one with sizes that only the run knows runs
 eagerly, and every call is traced as torch's own rules take it apart.

@@ -125,6 +125,11 @@ class Loops:
     def get_size(self) -> Sequence[Size]:
         return self.ranges
 
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        """(the value of an iteration, the index at which it is stored), on the installed
+        handler."""
+        return self.inner_fn(index), index
+
 
 @dataclass
 class Pointwise(Loops):
@@ -141,20 +146,9 @@ class Reduction(Loops):
     kind: str  # one of ops.REDUCTIONS
     src_dtype: torch.dtype
 
-
-@dataclass
-class Scan(Loops):
-    """value[output_index(index, rindex)] = inner_fn(index, r) for all r up to rindex, combined in
-    `src_dtype`: cumsum.  `ranges` has all dimensions but the scanned one."""
-
-    reduction_ranges: list[Size]  # the scanned dimension
-    output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
-    kind: str  # one of ops.SCANS
-    src_dtype: torch.dtype
-    size: list[Size]
-
-    def get_size(self) -> Sequence[Size]:
-        return self.size
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        value = self.inner_fn(index, reduction_index)
+        return ops.reduction(self.dtype, self.src_dtype, self.kind, value), index
 
 
 @dataclass
@@ -168,8 +162,8 @@ class Scatter(Loops):
     mode: str | None = None
     reduction_ranges: list[Size] | tuple[()] = ()
 
-
-AnyLoops = Pointwise | Reduction | Scan | Scatter
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        return self.inner_fn(index), self.output_index(index)
 
 
 @dataclass
@@ -218,7 +212,7 @@ class Opaque:
 
 @dataclass
 class ComputedBuffer(Buffer):
-    """A loop nest that fills the buffer: data is Pointwise, Reduction, Scan or Scatter."""
+    """A loop nest that fills the buffer: data is Pointwise, Reduction or Scatter."""
 
     data: Any = None
 
@@ -262,7 +256,7 @@ class TensorBox:
     once."""
 
     def __init__(self, data: Any) -> None:
-        self.data = data  # Pointwise | Reduction | Scan | View | Buffer
+        self.data = data  # Loops, a View or a Buffer
         # the fake tensor (or `Described`) of the FX node that it is the value of, if it is one's
         self.fake: Any = None
 
@@ -306,9 +300,6 @@ class TensorBox:
     def make_loader(self) -> Loader:
         """A function from a list of index expressions to the value there, through `ops`."""
         data = self.data
-        if isinstance(data, (Reduction, Scan)):
-            self.realize()
-            data = self.data
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
@@ -316,7 +307,9 @@ class TensorBox:
             # buffers that read this view.  They must not read a buffer that comes after them.
             inner = data.base.make_loader()
             return lambda index: inner(data.reindex(index))
-        return lambda index: ops.load(data.name, data.layout.indexer(index))
+        self.realize()
+        buffer = self.data
+        return lambda index: ops.load(buffer.name, buffer.layout.indexer(index))
 
     def realize(self, stride: Sequence[Size] | None = None) -> str:
         """Store the value, which is no view: it becomes a ComputedBuffer of the current graph.
@@ -390,16 +383,6 @@ def leaves_of(kind: type, tree: Any) -> list[Any]:
 
 boxes_in = functools.partial(leaves_of, TensorBox)
 buffer_views = functools.partial(leaves_of, BufferView)
-
-
-def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> int | None:
-    """One past the highest element that a view reaches, or None where sizes are symbolic."""
-    if any(n == 0 for n in size):
-        return 0
-    parts = [offset, *size, *stride]
-    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
-        return None
-    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
 
 
 def same_layout(size: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> bool:

@@ -11,13 +11,12 @@ in which buffers whose lives do not overlap share bytes.  (Where sizes are symbo
 of its own, unless speed/slots.py has slots for them.)  A workspace is kept between calls, because a
 fresh page costs more than a pass over it; a call takes one from a list and puts it back, so that
 threads and recursive calls never share one.  Memory that an extern kernel's result may alias is
-never taken from the arena, nor large buffers in training on a GPU.
+never taken from the arena, nor (gpu/single_buffers.py) large buffers in training on a GPU.
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 import torch
 
 from . import config
-from .devices import about
 from .hooks import extended
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
@@ -53,6 +51,7 @@ class MemoryPlan:
     in_arena: dict[str, tuple[int, int]]  # buffer -> (slot, offset in it)
     slots: list[Size]  # bytes of each slot; one, the arena itself, where sizes are numbers
     freed: list[list[str]]  # for each step the names that end after it
+    frees_inputs: bool = False  # too: the caller hands them over (extras/owned_inputs.py)
 
     def root(self, name: str) -> str:
         return root_of(name, self.memory_of)
@@ -63,11 +62,6 @@ def plan_memory(
 ) -> MemoryPlan:
     """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
     return extended(MemoryPlanner)(schedule, steps, device, record).plan()
-
-
-def are_owned(record: CompileRecord) -> bool:
-    """Does the caller hand its inputs over, so that each can be freed after its last use?"""
-    return getattr(record.functional_graph, "meta", {}).get("owned", False)
 
 
 def root_of(name: str, memory_of: dict[str, str]) -> str:
@@ -84,7 +78,6 @@ class MemoryPlanner:
         self.schedule, self.steps = schedule, steps
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.device, self.record = device, record
-        self.owned = are_owned(record)
         # buffer -> the one whose memory it takes: a scatter's target, an input that is written
         self.memory_of = {**schedule.overwritten, **scatter_targets(steps)}
         self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
@@ -129,14 +122,8 @@ class MemoryPlanner:
         return names
 
     def is_local(self, name: str) -> bool:
-        """A tensor made in this call, or handed over to it, that nothing needs any more."""
+        """Is it a tensor that this call has made, and that nothing needs any more?"""
         buffer = self.buffers.get(name)
-        if self.owned and isinstance(buffer, InputBuffer):
-            return (
-                name not in self.pinned
-                and name not in self.schedule.escaping
-                and name not in self.memory_of.values()
-            )
         return (
             name not in self.in_arena
             and name not in self.pinned
@@ -172,16 +159,12 @@ class MemoryPlanner:
         down.)"""
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
-        """May it lie in the arena?  GPU memory is for what both halves of a training step keep:
-        there, each large intermediate is the allocator's, and returned after its last use."""
-        single = math.inf
-        if self.record.joint_graph is not None:
-            single = about(self.device).single
+        """May it lie in the arena?"""
         # an eager kernel without an out= overload makes its result itself
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
         )
-        return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
+        return not is_fresh and buffer.layout.device == self.device and hint(nbytes, 1) > 0
 
 
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:

@@ -56,7 +56,7 @@ REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 
 class OpsHandler:
-    """One method per op.  A handler subclasses this and must define every op (see `missing_ops`).
+    """One method per op.  A handler subclasses this and must define every op (a test looks).
 
     Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a
     sympy expression in the loop variables, counted in elements.  Arguments of one arithmetic op
@@ -120,12 +120,6 @@ def fill(handler_class: type[OpsHandler], method_of: Callable[[str], Callable[..
     for name in OP_NAMES:
         if name not in vars(handler_class):
             setattr(handler_class, name, method_of(name))
-
-
-def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
-    """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
-    defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}
-    return [n for n in OP_NAMES if n not in defined]
 
 
 @functools.cache

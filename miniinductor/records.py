@@ -11,7 +11,6 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from typing import Any
 
 from torch import fx
 
-from . import config
 from .listings import About, listing_of
 
 LOG = logging.getLogger("miniinductor")
@@ -179,16 +177,3 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
-
-
-def print_stages(record: CompileRecord) -> None:
-    """What MINI_DEBUG asks for, on stderr."""
-    stages: tuple[tuple[int, Callable[[], list]], ...] = (
-        (1, lambda: [getattr(record.functional_graph, "graph", None)]),
-        (2, lambda: [record.loop_ir, record.fused_ir]),
-        (3, lambda: record.fusions),
-        (4, lambda: [kernel.source for kernel in record.kernels]),
-    )
-    for level, texts in stages:
-        if config.debug >= level:
-            print(*texts(), sep="\n", file=sys.stderr)

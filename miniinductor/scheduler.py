@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from .dependencies import common_loops
-from .ir import ExternKernel, Graph
+from .ir import Graph
 from .nodes import (
     Group,
     Makers,
@@ -83,11 +83,9 @@ class Scheduler:
         return kept[::-1]
 
     def must_stay(self, node: ScheduledNode) -> bool:
-        """Does the node do more than compute?  It may also raise where eager does."""
-        raises = not self.graph.checks.isdisjoint(node.names)
-        if isinstance(node, Group):
-            return raises and any(n.body.has_checks() for n in node.nodes)
-        return has_effect(node.buffer) or raises and isinstance(node.buffer, ExternKernel)
+        """Does the node do more than compute?  (lowerings/kept_checks.py: it may also raise where
+        eager does.)"""
+        return not isinstance(node, Group) and has_effect(node.buffer)
 
     def reaches(self, start: ScheduledNode, goal: ScheduledNode, makers: Makers) -> bool:
         """Does a path lead from `start` through other nodes to `goal`?  Walks back from `goal`."""

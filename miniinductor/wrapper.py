@@ -49,22 +49,8 @@ from .nodes import Schedule
 from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
-from .sizes.symbols import DERIVED, Size, same, sizes
+from .sizes.symbols import Size, same, sizes
 from .sizes.symbols import size as as_size
-
-aten = torch.ops.aten
-# ops whose torch.* form is cheaper to call than the out= overload of the same name
-FAST_OUT = {
-    aten.mm.default: torch.mm,
-    aten.bmm.default: torch.bmm,
-    aten.addmm.default: torch.addmm,
-    aten.baddbmm.default: torch.baddbmm,
-}
-FAST = {
-    **FAST_OUT,
-    aten.convolution.default: torch.convolution,
-    aten.embedding.default: torch.embedding,
-}
 
 
 @dataclass
@@ -78,17 +64,15 @@ def print_wrapper(
     steps: Sequence[Step],
     memory: MemoryPlan,
     device: torch.device,
-    owned: bool = False,
     inference: bool = True,
 ) -> Wrapper:
     """The function that runs these steps.
 
-    owned: the caller hands its inputs over in a list, so that each is freed after its last use.
     inference: the results go to the program as they are, not through an autograd function."""
     writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
-    source = writer.source(owned)
+    source = writer.source()
     return Wrapper(source, {k: v for k, v in writer.scope.items() if k not in writer.kernels})
 
 
@@ -171,14 +155,17 @@ class WrapperWriter:
         arguments = [self.argument(a) for a in buffer.args]
         arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
         if name in self.memory.in_arena:
-            function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
+            function = self.function(self.callee(buffer, writes=True))
             self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
             return
-        op = buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
-        call = f"{self.function(op)}({', '.join(arguments)})"
+        call = f"{self.function(self.callee(buffer))}({', '.join(arguments)})"
         if buffer.layout is not None:
             call = self.checked(call, buffer)
         self.lines.append(f"{name} = {call}")
+
+    def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
+        """The function that is called for an eager kernel.  writes: into given memory."""
+        return buffer.out_op if writes else buffer.op
 
     def checked(self, expression: str, buffer: Buffer) -> str:
         """The expression, copied at run time if the eager kernel chose other strides for its result
@@ -278,9 +265,6 @@ class WrapperWriter:
     def symbol(self, symbol: sympy.Symbol) -> str:
         """The Python name of a size symbol."""
         self.symbols.add(symbol)
-        if symbol in DERIVED:
-            for part in DERIVED[symbol].free_symbols:
-                self.symbol(part)
         return symbol.name
 
     def symbol_lines(self) -> list[str]:
@@ -291,8 +275,7 @@ class WrapperWriter:
             if value in self.symbols and value.name not in known:
                 known.add(value.name)
                 lines.append(f"{value} = {name}.{kind}({dim})")
-        derived = sorted(self.symbols & DERIVED.keys(), key=str)
-        return lines + [f"{s} = {python_code(DERIVED[s])}" for s in derived]
+        return lines
 
     def sizes_of_inputs(self) -> Iterable[tuple[str, str, int, Size]]:
         """(input, "size" or "stride", dimension, its value)"""
@@ -315,7 +298,7 @@ class WrapperWriter:
             return repr(value)
         return self.number(value)
 
-    def source(self, owned: bool) -> Listing:
+    def source(self) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, no autograd."""
         body = self.with_workspace([*self.lines, *self.result_lines()])
@@ -323,20 +306,11 @@ class WrapperWriter:
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
-        inputs = ", ".join(self.graph.inputs)
-        lines = [f"def call({inputs}):", *indent(body)]
-        if owned and inputs:
-            lines = [
-                "def call(*inputs):",
-                "    return call.owned(list(inputs))",
-                "",
-                "def call_owned(inputs):",
-                f"    {inputs}, = inputs",
-                "    inputs.clear()         # no other reference keeps them",
-                *indent(body),
-            ]
-        listing = Listing.of(lines)
+        listing = Listing.of(self.definition(body))
         return listing.written(listing + "\n")
+
+    def definition(self, body: list[str]) -> list[str]:
+        return [f"def call({', '.join(self.graph.inputs)}):", *indent(body)]
 
     def without_autograd(self, body: list[str]) -> list[str]:
         self.scope.update(

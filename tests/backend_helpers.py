@@ -8,7 +8,7 @@ import torch
 from miniinductor import coverage, ir
 from miniinductor.compile import build_program
 from miniinductor.ir import Graph, InputBuffer, Layout, Pointwise, Reduction, TensorBox
-from miniinductor.ops import ops
+from miniinductor.ops import OP_NAMES, OpsHandler, ops
 from miniinductor.records import CompileRecord
 
 coverage.load()  # what is built here does not pass compile_fx
@@ -105,3 +105,9 @@ def layer_norm(x, weight, bias, eps=1e-5):
     return pointwise(
         lambda v, s, w, b: ops.add(ops.mul(ops.mul(v, s), w), b), centred, scale, weight, bias
     )
+
+
+def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
+    """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
+    defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}
+    return [n for n in OP_NAMES if n not in defined]

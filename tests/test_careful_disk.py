@@ -24,7 +24,7 @@ from miniinductor.runtime import build as builder
 from miniinductor.runtime.disk import disk, write_whole
 
 disk()  # loads coverage
-from miniinductor.extras import careful_disk  # noqa: E402
+from miniinductor.extras import careful_compiler, careful_disk  # noqa: E402
 
 CONFIG = miniinductor.config
 
@@ -168,7 +168,7 @@ def test_a_read_only_folder_is_read(cache, monkeypatch):
     builder.build_kernels([(SOURCE % "22", "k")])
     cache.chmod(0o500)
     monkeypatch.setattr(os, "access", lambda *a: False)  # root may write anyway
-    monkeypatch.setattr(builder, "start_compiler", lambda *a: pytest.fail("compiled again"))
+    monkeypatch.setattr(builder.Compiler, "make", lambda *a: pytest.fail("compiled again"))
     [kernel] = builder.build_kernels([(SOURCE % "22", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 22.0))
 
@@ -336,7 +336,7 @@ def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog,
         monkeypatch.setenv("CXX", chosen)
     if not chosen:
         monkeypatch.setenv("PATH", str(cache))
-    builder.find_compiler.cache_clear()
+    careful_compiler.find_compiler.cache_clear()
     with pytest.raises(CompilerError) as error:
         builder.build_kernels([(SOURCE % "27", "k")])
     assert message in str(error.value)

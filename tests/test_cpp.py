@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from backend_helpers import layer_norm, pointwise, reduce, run, softmax
+from backend_helpers import layer_norm, missing_ops, pointwise, reduce, run, softmax
 
 from record_helpers import last_compiled
 
@@ -17,7 +17,7 @@ from miniinductor.codegen import strategy
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
 from miniinductor.ir import ComputedBuffer, Layout, Pointwise, Scatter, TensorBox, current_graph
-from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
+from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 
 CPU = torch.device("cpu")
 SPECIAL = torch.tensor(

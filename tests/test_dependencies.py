@@ -3,7 +3,7 @@
 import pytest
 import sympy
 import torch
-from backend_helpers import CPU, make_graph, pointwise, reduce
+from backend_helpers import CPU, make_graph, missing_ops, pointwise, reduce
 
 from miniinductor.dependencies import (
     Recorder,
@@ -15,7 +15,7 @@ from miniinductor.dependencies import (
     trace,
 )
 from miniinductor.ir import Pointwise, TensorBox
-from miniinductor.ops import missing_ops, ops
+from miniinductor.ops import ops
 
 x0, x1, r0 = loop_variable("x", 0), loop_variable("x", 1), loop_variable("r", 0)
 

@@ -3,6 +3,7 @@
 import pytest
 import sympy
 import torch
+from backend_helpers import missing_ops
 from front_helpers import lower
 
 from miniinductor.extras.interpreter import InterpreterHandler
@@ -15,7 +16,6 @@ from miniinductor.ops import (
     REDUCTIONS,
     UNARY,
     OpsHandler,
-    missing_ops,
     ops,
     set_handler,
 )

@@ -14,6 +14,7 @@ from test_scheduler import exp, mm
 
 import miniinductor
 import miniinductor.config
+from miniinductor.extras import careful_compiler
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
@@ -59,7 +60,7 @@ def test_the_disk_cache_is_used(cache, monkeypatch):
     builder.build_kernels([(SOURCE % "3", "k")])
     [file] = cache.glob("*.so")
     assert list(cache.iterdir()) == [file], "temporary files stay behind"
-    monkeypatch.setattr(builder, "start_compiler", lambda *a: pytest.fail("compiled again"))
+    monkeypatch.setattr(builder.Compiler, "make", lambda *a: pytest.fail("compiled again"))
     [kernel] = builder.build_kernels([(SOURCE % "3", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 3.0))
 
@@ -104,13 +105,13 @@ def test_a_read_only_folder_falls_back(cache, monkeypatch):
 
 
 def test_a_missing_compiler_says_what_to_install(cache, monkeypatch):
-    builder.find_compiler.cache_clear()
+    careful_compiler.find_compiler.cache_clear()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(builder.CompilerError, match="install g"):
         builder.build_kernels([(SOURCE % "7", "k")])
     monkeypatch.undo()
-    builder.find_compiler.cache_clear()
+    careful_compiler.find_compiler.cache_clear()
 
 
 def test_a_refused_kernel_shows_the_compiler_message(cache):
@@ -482,7 +483,7 @@ def test_long_lines_are_cut_between_brackets(line):
 
 
 def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
-    monkeypatch.setattr(builder, "LONGEST_SOURCE", 100)
+    monkeypatch.setattr(careful_compiler, "LONGEST_SOURCE", 100)
     compiled = miniinductor.compile_fx(
         torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)]
     )

@@ -115,6 +115,8 @@ def nothing_is_built() -> Iterator[None]:
         def __getattr__(self, name: str) -> Callable:
             return ctypes.CDLL(None).abs  # any address: nobody calls it
 
+        __getitem__ = __getattr__
+
     before = build.build_shared_objects
     build.build_shared_objects = lambda sources: [Library() for _ in sources]
     try:

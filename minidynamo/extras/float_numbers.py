@@ -18,7 +18,7 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Opaque, ToFloat, opaque
+from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
 
 from ..symbolic_numbers import SymNode, computed
 from ..variables.symbolic import CALLS

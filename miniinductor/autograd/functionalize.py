@@ -37,7 +37,6 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..checks import may_raise
 from ..exceptions import CannotFunctionalize
-from ..fake_mode import EAGER
 from ..hooks import extended
 from ..sizes.symbols import same_sizes
 
@@ -115,16 +114,6 @@ def is_needed(node: Node) -> bool:
         or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         or may_raise(node)
     )
-
-
-def is_refused(node: Node) -> bool:
-    """Would eager refuse this call, which nobody reads, for its dtypes or shapes?  Then it must
-    stay, in order to raise; `node.meta["refused"]` tells later passes."""
-    if node.users or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    node.meta["refused"] = bool(EAGER.refusal_of_unread(node.target, args, kwargs))
-    return node.meta["refused"]
 
 
 def is_view(op: Any) -> bool:
@@ -236,8 +225,11 @@ class Functionalizer:
                 self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
             else:
                 self.call(node)
-        self.new.eliminate_dead_code(is_impure_node=lambda n: is_needed(n) or is_refused(n))
+        self.new.eliminate_dead_code(is_impure_node=self.must_stay)
         return self.new
+
+    def must_stay(self, node: Node) -> bool:
+        return is_needed(node)
 
     def call(self, node: Node) -> None:
         schema = getattr(node.target, "_schema", None)

@@ -69,9 +69,22 @@ def is_view_node(node: fx.Node) -> bool:
     return is_call and (node.target in MAY_BE_VIEWS or is_view(node.target))
 
 
-def is_checkpointed(node: fx.Node) -> bool:
-    """Does the program want this value computed again (torch.utils.checkpoint)?"""
-    return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
+@dataclass
+class Wishes:
+    """What the program itself wants of its partition: nothing, unless autograd/more/checkpoints.py
+    finds `torch.utils.checkpoint` in it.
+
+    again: is this value to be computed again?
+    kept: is it a result of what is computed again?
+    ordered: the nodes of the backward half, those that are computed again where they are read.
+    """
+
+    again: Callable[[fx.Node], bool] = lambda node: False
+    kept: Callable[[fx.Node], bool] = lambda node: False
+    ordered: Callable[[list[fx.Node]], list[fx.Node]] = lambda nodes: nodes
+
+
+WISHES = Wishes()
 
 
 def element_bytes(value: Any) -> int:
@@ -93,10 +106,10 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
-    if node.meta.get("checkpointed") == "result":
+    if WISHES.kept(node):
         return "result of a checkpoint"
     is_made_of_nothing = not node.all_input_nodes  # zeros, arange
-    if is_view_node(node) or is_made_of_nothing or is_checkpointed(node):
+    if is_view_node(node) or is_made_of_nothing or WISHES.again(node):
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
@@ -154,7 +167,7 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
         return math.inf
     if not is_dense(value) and (is_view_node(node) or not reason):
         return math.inf
-    if not reason and is_checkpointed(node):
+    if not reason and WISHES.again(node):
         return math.inf
     if is_read and config.partition == "save-everything":
         return 1e-6
@@ -190,7 +203,7 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
         reasons[node] = why_saved(node, is_cheap)
         if not reasons[node] and config.partition != "recompute-all":
             is_made = not is_view_node(node) and node.all_input_nodes
-            if is_made and not is_checkpointed(node) and read_by_kernel(node, backward, is_cheap):
+            if is_made and not WISHES.again(node) and read_by_kernel(node, backward, is_cheap):
                 reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
@@ -328,26 +341,9 @@ def extract(
         if node not in needed and node not in copied:
             needed.add(node)
             work.extend(node.all_input_nodes)
-    late = {node for node in needed if again and is_checkpointed(node)}
-    for node in in_order_of_use([node for node in gm.graph.nodes if node in needed], late):
+    nodes = [node for node in gm.graph.nodes if node in needed]
+    for node in WISHES.ordered(nodes) if again else nodes:
         if node.op == "placeholder":
             raise AssertionError(f"{node} is not available in this half")
         copied[node] = graph.node_copy(node, copied.__getitem__)
     return graph, copied
-
-
-def in_order_of_use(nodes: list[fx.Node], late: set[fx.Node]) -> list[fx.Node]:
-    """The nodes in their order, but those that are `late` right before they are read: what is
-    computed again for a checkpoint, so that one checkpoint's values lie in memory at a time."""
-    if not late:
-        return nodes
-    found: dict[fx.Node, None] = {}
-    rest = set(nodes)
-    for node in [n for n in nodes if n not in late] + nodes:
-        work = [node]
-        while work:
-            missing = [s for s in work[-1].all_input_nodes if s in rest and s not in found]
-            if not missing:
-                found.setdefault(work.pop())
-            work += missing
-    return list(found)

@@ -160,7 +160,7 @@ class Backward:
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
         try:
             run = self.start(self.program(half, missing), half)
-            return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
+            return self.of_list(run)
         except (CannotLower, CompilerError) as error:
             reason = str(error)
         except faults() as error:  # of ours: the step goes on with the right numbers
@@ -184,9 +184,11 @@ class Backward:
         return program
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
-        graph = self.parts().backward
-        graph.meta["owned"] = True
-        return graph
+        return self.parts().backward
+
+    def of_list(self, run: Callable) -> Callable:
+        """`run` as a function of a list of its inputs."""
+        return lambda tensors: run(*tensors)
 
 
 def guards_of(graph: fx.GraphModule) -> list[str]:

@@ -36,7 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import coverage
 from ..exceptions import CannotTrace, DataDependent
-from ..fake_mode import EAGER, FakeMode
+from ..fake_mode import FakeMode
 from ..hooks import CALLS, Op, extended, rules_of
 from .functionalize import Node, graph_module
 
@@ -166,8 +166,6 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
-        if refused := EAGER.refusal_of_nothing(func, args, kwargs):
-            raise CannotTrace(f"eager refuses: {refused}")
         for rule in rules_of(func):
             out = rule(self, func, args, kwargs)
             if out is not NotImplemented:
@@ -202,10 +200,8 @@ class Tracer(TorchDispatchMode):
     def decomposition_of(
         self, func: Op | None, args: tuple, kwargs: dict[str, Any]
     ) -> Callable | None:
-        """How the op is taken apart, or None.  Where eager refuses the call the op stays whole, so
-        that its kernel raises."""
-        found = self.decompositions.get(func)
-        return None if found is None or EAGER.refusal(func, args, kwargs) else found
+        """How the op is taken apart, or None."""
+        return self.decompositions.get(func)
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""

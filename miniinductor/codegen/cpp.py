@@ -38,7 +38,7 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, int_or_none, is_loop_variable, stride_of
+from ..dependencies import LoopBody, int_or_none, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
@@ -46,7 +46,17 @@ from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import CHUNK, Accumulator, Sums, bound, declarations, fence, longest, parts_of
+from .cpp_reductions import (
+    ACCUMULATORS,
+    CHUNK,
+    Accumulator,
+    Sums,
+    bound,
+    declarations,
+    fence,
+    longest,
+    parts_of,
+)
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
 from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
@@ -55,7 +65,6 @@ from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, set
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 SCRATCH = "memory for values between two loops"
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
-SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
 
 
 class CppKernelWriter(CppExpressions):
@@ -83,20 +92,14 @@ class CppKernelWriter(CppExpressions):
         self.strategies = strategies_for(self)
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.has_scatter = bool(group.targets)
-        self.may_run_again = not self.has_scatter and not any(
-            n.name in overwritten for n in group.nodes
-        )
-        self.reruns = False
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols: set[sympy.Symbol] = (
             set()
         )  # indirect indices that change along the lanes
-        self.small: set[str] = set()  # indices that 32 bits hold
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
         self.inner_variables: set[sympy.Symbol] = set()
-        self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -115,7 +118,7 @@ class CppKernelWriter(CppExpressions):
             plan,
             self.keep,
             nbytes=plan.inner_count * 8,
-            room=SCRATCH_BYTES if all(s.keeps_stack for s in self.strategies) else None,
+            room=SCRATCH_BYTES if self.may_use_stack() else None,
         )
         self.keep |= self.crossings.stored
 
@@ -155,10 +158,8 @@ class CppKernelWriter(CppExpressions):
             text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
         origins = {o for n in self.plan.nodes for o in n.buffer.origins}
-        body = [*head, *printed(lines), ending("return error;" if checks else "return 0;")]
-        if self.reruns:
-            first = ending("return mini::fast_then_exact([&](auto exact) {")
-            body = [first, *indent(body), ending("});")]
+        end = ending("return error;" if checks else "return 0;")
+        body = self.whole_body([*head, *printed(lines), end])
         names = [n.name for n in self.plan.nodes]
         about = f"// computes {', '.join(names)}{origin_text(origins, self.order, limit=12)}"
         source = [
@@ -174,9 +175,12 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            self.reruns,
-            listing.about,
+            about=listing.about,
         )
+
+    def whole_body(self, lines: list[str]) -> list[str]:
+        """What stands between the function's braces."""
+        return lines
 
     def pointer_lines(self, place: str) -> list[Statement]:
         """What makes pointers of the arguments; place: an argument, with {} for its number."""
@@ -206,19 +210,18 @@ class CppKernelWriter(CppExpressions):
         return self.outside.lines
 
     def declare_scratch(self) -> None:
-        outside = self.outside
         for name, array in self.crossings.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
-            count, number = math.prod(self.plan.inner), array.removeprefix("scratch")
-            if isinstance(count, int):
-                outside.add(f"{c_type} {array}[{count}];", SCRATCH)
-            else:  # on the stack, or in memory that each thread keeps, and that grows
-                outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];", SCRATCH)
-                outside.add(
-                    f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
-                    f"mini::scratch<{c_type}, {number}>({self.size(count)});",
-                    SCRATCH,
-                )
+            self.declare_array(array, c_type, math.prod(self.plan.inner))
+
+    def declare_array(self, array: str, c_type: str, count: Size) -> None:
+        self.outside.add(f"{c_type} {array}[{count}];", SCRATCH)
+
+    def may_use_stack(self) -> bool:
+        """May values that cross stages wait there?  (speed/symbolic_scratch.py: also those of
+        symbolic sizes.)"""
+        is_known = isinstance(math.prod(self.plan.inner), int)
+        return is_known and all(s.keeps_stack for s in self.strategies)
 
     def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         """From now on statements go to `scope`, which lies inside of the loops over these."""
@@ -357,9 +360,9 @@ class CppKernelWriter(CppExpressions):
         return Pragma(simd=True, clauses=clauses)
 
     def lanes_are_free(self) -> bool:
-        """False where two lanes might write the same element (a scatter by an index that changes
-        along the lanes)."""
-        return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
+        """False where two lanes might write the same element, as in a scatter.
+        (speed/scattered_rows.py knows scatters that do not.)"""
+        return not self.group.has_scan and not self.has_scatter
 
     def plain_nest(self, body: Statements) -> list[Statement]:
         """The kernel's outer loops around `body`."""
@@ -474,7 +477,6 @@ class CppKernelWriter(CppExpressions):
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
-        self.scatter_is_row_wise = bool(mode) and self.writes_other_elements(index)
         if mode:
             self.scope.add(f"{target} = {self.combined(mode, target, value, dtype)};")
             return
@@ -483,12 +485,6 @@ class CppKernelWriter(CppExpressions):
     def store_element(self, name: str, index: sympy.Expr, target: str, value: Value) -> None:
         """The line that writes an element to memory."""
         self.scope.add(f"{target} = {value};")
-
-    def writes_other_elements(self, index: sympy.Expr) -> bool:
-        """Does a scatter write another element in each lane?"""
-        if not self.plan.r or stride_of(index, self.plan.r[-1]) in (0, None):
-            return False
-        return not any(s in self.inner_symbols for s in index.free_symbols)
 
     def combined(self, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
         """What a scatter stores, made of what is there."""
@@ -518,22 +514,12 @@ class CppKernelWriter(CppExpressions):
         flat_index: sympy.Expr,
     ) -> Value:
         is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
+        make = ACCUMULATORS[kind]
         if is_one_element:  # nothing to reduce
-            if kind.startswith("arg"):
-                return Value("0", dtype, number=0)
-            if kind == "any":
-                return self.to_dtype(value, torch.bool)
-            return value if value.dtype == dtype else self.to_dtype(value, dtype)
-        element_dtype = dtype if kind in ("sum", "prod") else src_dtype
-        if kind != "any" and value.dtype != element_dtype:
-            value = self.to_dtype(value, element_dtype)
-        accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
-        if kind.startswith("arg"):
-            accumulator.term, accumulator.at = value.text, self.index(flat_index)
-        elif kind == "any":
-            accumulator.term = f"int32_t({value} != 0)"
-        else:
-            accumulator.term = value.text
+            return make.of_one(self, value, dtype)
+        element_dtype = src_dtype if make.of_elements else dtype
+        accumulator = make(self.outside.fresh("acc"), kind, element_dtype)
+        accumulator.take(self, value, flat_index)
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
 

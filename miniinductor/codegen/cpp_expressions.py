@@ -8,7 +8,7 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.
-lowerings/half_types.py adds bfloat16 and float16.
+lowerings/half_types.py adds bfloat16 and float16, lowerings/rare_integers.py other integers.
 
 Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
@@ -30,20 +30,16 @@ from .plan import KernelPlan
 from .tree import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
-TYPES = {
+TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float32: ("float", "float"),
     torch.float64: ("double", "double"),
     torch.int64: ("int64_t", "int64_t"),
     torch.int32: ("int32_t", "int32_t"),
-    torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"),
     torch.uint8: ("uint8_t", "uint8_t"),
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
-    torch.uint16: ("uint16_t", "uint16_t"),
-    torch.uint32: ("uint32_t", "uint32_t"),
-    torch.uint64: ("uint64_t", "uint64_t"),
 }
+SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
@@ -77,9 +73,7 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     number = wrapped(value, dtype)
     if number == -(2**63):
         return "(-9223372036854775807LL - 1)"
-    if number >= 2**63:
-        return f"{number}ull"
-    return f"{number}LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else str(number)
+    return f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}"
 
 
 def wrapped(value: float, dtype: torch.dtype) -> int:
@@ -118,9 +112,6 @@ class CppExpressions(OpsHandler):
     scope: CppScope
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
-    small: set[str]  # indices that 32 bits hold
-    may_run_again: bool  # would the kernel give the same if it were run a second time?
-    reruns: bool  # speed/fast_forms.py: it runs again, with exact functions, if it must
     temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], str]
     local: Callable[[str], sympy.Symbol]
@@ -140,8 +131,6 @@ class CppExpressions(OpsHandler):
         bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
         self.error_if(bad, "INDEX_ERROR")
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
-        if isinstance(size, int) and size < 1 << 31:
-            self.small.add(index.text)
         symbol = self.local(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
@@ -219,10 +208,6 @@ class CppExpressions(OpsHandler):
         outside.lines.append(Branch(str(mask), inside.lines))
         return Value(name, value.dtype, inner)
 
-    def rand(self, seed: Value, offset: Value) -> Value:
-        text = f"mini::rand({seed}, {offset})"
-        return self.temporary(text, torch.float32, seed.inner or offset.inner)
-
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
             return self.temporary(f"-{x}", x.dtype, x.inner)
@@ -250,12 +235,6 @@ def binary_text(op: str, a: Value, b: Value) -> str:
         if a.dtype == b.dtype == torch.bool:
             return f"{a} {LOGICAL[op]} {b}"
         return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
-    numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
-    if op in ("maximum", "minimum") and any(numbers) and a.dtype != torch.bool:
-        # one operand is a number and no NaN: one comparison is enough, which lets a NaN through
-        value, number = (b, a) if numbers[0] else (a, b)
-        sign = "<" if op == "maximum" else ">"
-        return f"{value} {sign} {number} ? {number} : {value}"
     is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
     name = f"{op}<{compute_type(a.dtype)}>" if is_template else op
     return f"mini::{name}({a}, {b})"

@@ -16,99 +16,73 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+import sympy
 import torch
 
 from ..ir import playing
 from ..sizes.symbols import Size
+from .common import Value
 from .cpp_expressions import compute_type, limit_text
 from .tree import Line, Statements, has_branch
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
-# partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose
-# latencies overlap
-LANES = 64
-
-# kind -> (initial value, combining expression, how `omp simd reduction(...)` calls it)
-REDUCERS = {
-    "sum": ("0", "{a} + {b}", "+"),
-    "prod": ("1", "{a} * {b}", "*"),
-    "max": ("lowest", "mini::maximum{type}({a}, {b})", "max"),
-    "min": ("highest", "mini::minimum{type}({a}, {b})", "min"),
-    "any": ("0", "{a} | {b}", "|"),
-    "argmax": ("lowest", "mini::larger({a}, {b})", None),
-    "argmin": ("highest", "mini::smaller({a}, {b})", None),
-}
 
 
 @dataclass
 class Accumulator:
+    """A sum or product."""
+
     name: str
     kind: str
     dtype: torch.dtype  # of the elements (max, argmax) or of the result (sum, prod)
     term: str = ""  # what one iteration adds
-    at: str = ""  # argmax, argmin: the place of `term`
     # it adds up partial sums: in double, so that their number costs no accuracy
     over_chunks: bool = False
-    few_places: bool = False  # argmax, argmin: 32 bits hold every place
     # the reduction's instruction
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
+    is_arg: ClassVar[bool] = False  # does it look for a place (lowerings/accumulators.py)?
+    of_elements: ClassVar[bool] = False  # is its dtype that of the elements?
+
+    def take(self, writer: Any, value: Value, place: sympy.Expr) -> None:
+        """`value` is what one iteration adds; place: which iteration it is."""
+        if value.dtype != self.dtype:
+            value = writer.to_dtype(value, self.dtype)
+        self.term = value.text
+
+    @staticmethod
+    def of_one(writer: Any, value: Value, dtype: torch.dtype) -> Value:
+        """The result where there is one element alone."""
+        return value if value.dtype == dtype else writer.to_dtype(value, dtype)
+
     @property
     def c_type(self) -> str:
-        if self.over_chunks and self.loses_bits:
-            return "double"
-        if self.is_arg:
-            return f"mini::Extreme<{compute_type(self.dtype)}>"
-        return "int32_t" if self.kind == "any" else compute_type(self.dtype)
+        is_wide = self.over_chunks and self.loses_bits
+        return "double" if is_wide else compute_type(self.dtype)
 
     @property
     def initial(self) -> str:
-        start = REDUCERS[self.kind][0]
-        if start in ("lowest", "highest"):
-            start = limit_text(self.dtype, start == "lowest")
-        return f"{{{start}, 0x7fffffffffffffffLL}}" if self.is_arg else start
+        return "0" if self.kind == "sum" else "1"
 
     @property
     def clause(self) -> str | None:
-        operator = REDUCERS[self.kind][2]
-        watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
-        return f" reduction({operator}:{self.name}){watch}" if operator else None
-
-    @property
-    def nan_flag(self) -> str | None:
-        """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether
-        they saw one."""
-        watches = self.kind in ("max", "min") and self.dtype.is_floating_point
-        return f"{self.name}_nan" if watches else None
+        """How `omp simd` is told of it; None: its loop cannot be one."""
+        return f" reduction({'+' if self.kind == 'sum' else '*'}:{self.name})"
 
     def line(self, text: str) -> Line:
         """A line of the reduction."""
         return Line(text, origin=self.origin)
 
     def before_lanes(self) -> list[Line]:
-        return [self.line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
-
-    @property
-    def is_arg(self) -> bool:
-        return self.kind.startswith("arg")
+        return []
 
     def in_lanes(self) -> list[Line]:
-        if self.is_arg:
-            return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
-        if not self.nan_flag:
-            return [self.update(self.term)]
-        sign = ">" if self.kind == "max" else "<"
-        return [
-            self.line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
-            self.line(f"{self.nan_flag} |= {self.term} != {self.term};"),
-        ]
+        return [self.update(self.term)]
 
     def after_lanes(self) -> list[Line]:
-        if not self.nan_flag:
-            return []
-        return [self.line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
+        return []
 
     @property
     def loses_bits(self) -> bool:
@@ -121,23 +95,65 @@ class Accumulator:
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
-        text = self.name + place
-        if self.is_arg:
-            return f"(int64_t){self.name}_at{place}" if place else f"{text}.index"
-        if self.kind == "any":
-            return f"({text} != 0)"
-        if self.c_type == "double" and compute_type(dtype) != "double":
-            return f"(float){text}"
-        return text
+        narrows = self.c_type == "double" and compute_type(dtype) != "double"
+        return f"{'(float)' if narrows else ''}{self.name}{place}"
 
     def combine(self, a: str, b: str) -> str:
-        return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
+        return f"{a} {'+' if self.kind == 'sum' else '*'} {b}"
 
     def update(self, term: str, place: str = "") -> Line:
         target = self.name + place
         return self.line(f"{target} = {self.combine(target, term)};")
 
 
+class Extreme(Accumulator):
+    """The largest or smallest element, or a NaN.  Vector maximum instructions drop NaN, so lanes of
+    floats take the plain maximum and note whether they saw one."""
+
+    of_elements = True
+
+    @property
+    def initial(self) -> str:
+        return limit_text(self.dtype, self.kind == "max")
+
+    @property
+    def nan_flag(self) -> str:
+        return f"{self.name}_nan" if self.dtype.is_floating_point else ""
+
+    @property
+    def clause(self) -> str | None:
+        watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
+        return f" reduction({self.kind}:{self.name}){watch}"
+
+    def before_lanes(self) -> list[Line]:
+        return [self.line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
+
+    def in_lanes(self) -> list[Line]:
+        if not self.nan_flag:
+            return super().in_lanes()
+        sign = ">" if self.kind == "max" else "<"
+        return [
+            self.line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
+            self.line(f"{self.nan_flag} |= {self.term} != {self.term};"),
+        ]
+
+    def after_lanes(self) -> list[Line]:
+        if not self.nan_flag:
+            return []
+        return [self.line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
+
+    def combine(self, a: str, b: str) -> str:
+        name = "maximum" if self.kind == "max" else "minimum"
+        return f"mini::{name}<{self.c_type}>({a}, {b})"
+
+
+# kind of a reduction -> its accumulator; lowerings/accumulators.py adds argmax, argmin and any
+ACCUMULATORS: dict[str, type[Accumulator]] = {
+    "sum": Accumulator,
+    "prod": Accumulator,
+    "max": Extreme,
+    "min": Extreme,
+}
 Sums: TypeAlias = list[Accumulator]  # or products, maxima, ...
 
 

@@ -40,7 +40,7 @@ from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
 from ..hooks import extends
-from ..runtime.disk import Disk, cannot_write, remove_file, remove_folder, write_whole
+from ..runtime.disk import Disk, cannot_write, remove_file, write_whole
 
 LOG = logging.getLogger("miniinductor")
 WRITES_BETWEEN = 100  # how often the folder's size is looked at: after the first write, then these
@@ -50,7 +50,7 @@ KEPT_WHEN_FULL = 0.8  # of config.cache_bytes: what is left when the rest has go
 OLD = 3600.0
 # names of temporary things, with the number of the process that has made them
 TEMPORARY = (
-    re.compile(r"build-(?P<process>\d+)-\d+-\d+"),  # a folder, see runtime/build.py
+    re.compile(r"build-(?P<process>\d+)-\d+-\d+"),  # a folder, see careful_compiler.py
     # a file, see write_whole and gpu/worker.py
     re.compile(r"[^.]+(\.[a-z]\w*)*\.(?P<process>\d+)\.\d+(\.\d+)?"),
 )
@@ -140,7 +140,10 @@ class CarefulDisk(Disk):
     def write(self, name: str, content: bytes) -> None:
         if name.endswith(".so") and not is_whole_library(content):
             raise CompilerError(f"the linker's result is cut short ({len(content)} bytes)")
-        super().write(name, content)
+        try:
+            super().write(name, content)
+        except ours(FileNotFoundError):  # another process has removed the folder in between
+            super().write(name, content)
         if self.writes % WRITES_BETWEEN == 0:
             sweep(self.folder())
             make_room(self.folder())
@@ -279,6 +282,17 @@ def remove(entry: "os.DirEntry[str]") -> None:
         remove_folder(entry.path)
     else:
         remove_file(entry.path)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder of files, if it is there.  (shutil.rmtree would swallow a TimeoutError of a
+    signal's handler: it is an OSError, too.)"""
+    try:
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+        os.rmdir(path)
+    except ours(OSError):
+        pass
 
 
 def make_room(folder: str) -> None:

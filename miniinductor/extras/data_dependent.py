@@ -27,10 +27,11 @@ import torch
 from torch import fx
 
 from ..compile import Compilation
+from ..exceptions import CannotLower
 from ..hooks import extends
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC
-from ..unknown_sizes import symbols_of, value_of
+from .unknown_sizes import symbols_of, unknown_symbols, value_of
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 
@@ -218,9 +219,13 @@ def perform(gm: fx.GraphModule, node: fx.Node, args: Sequence[Any], kwargs: dict
 
 @extends(Compilation)
 class InPieces(Compilation):
-    def in_pieces(self) -> Callable[..., Any]:
+    def compiled(self) -> Callable[..., Any]:
+        if not unknown_symbols(self.gm) - symbols_of([*self.inputs]):
+            return super().compiled()
         run = compile_pieces(self.gm, self.compile_piece, self.record)
-        return super().in_pieces() if run is None else run
+        if run is None:
+            raise CannotLower("sizes that only the run knows, and changes of the thread's state")
+        return run
 
     def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> Any:
         return type(self)(gm, inputs, self.mode, self.generates).run()

@@ -62,7 +62,8 @@ from ..autograd.runtime import Backward, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
-from ..records import CompileRecord, Later, print_stages
+from ..more.debug_levels import print_stages
+from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cpu_name
 from ..runtime.disk import disk

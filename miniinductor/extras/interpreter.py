@@ -25,11 +25,13 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..handlers import loop_indices, loops, run_body
-from ..ir import AnyLoops, BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter, extent
+from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput, Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
+from ..more.extents import extent
+from ..more.scan import Scan
 
 
 # --- index expressions ----------------------------------------------------------------------------
@@ -90,7 +92,7 @@ SCANS = {
 class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
-    def __init__(self, memory: dict[str, Tensor], data: AnyLoops, device: torch.device) -> None:
+    def __init__(self, memory: dict[str, Tensor], data: Any, device: torch.device) -> None:
         self.memory = memory  # buffer name -> flat tensor
         ranges = loops(data)
         self.shape = tuple(map(int, ranges.values()))

@@ -31,14 +31,14 @@ from ..ir import (
     Graph,
     Layout,
     MultiOutput,
-    Scan,
     Scatter,
     buffer_views,
-    extent,
 )
 from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
+from ..more.extents import extent
+from ..more.scan import Scan
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
-from ..fake_mode import EAGER, FakeMode
+from ..fake_mode import FakeMode
 from ..sizes.symbols import is_contiguous, is_symbolic
+from .mode import EAGER
 
 aten = torch.ops.aten
 

@@ -27,10 +27,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..fake_mode import EAGER, FakeMode
+from ..fake_mode import FakeMode
 from ..foreign import ours
 from ..ops import exact_key
 from ..sizes.symbols import hint, same
+from .mode import EAGER
 
 aten = torch.ops.aten
 Op = torch._ops.OpOverload

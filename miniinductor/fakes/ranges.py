@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from ..fake_mode import EAGER, FakeMode
+from ..fake_mode import FakeMode
 from ..sizes.symbols import hint
+from .mode import EAGER
 
 aten = torch.ops.aten
 

@@ -73,4 +73,4 @@ TRITON = Language(
     arrange=with_products,
 )
 register_language(TRITON)
-register_device(Device(type="cuda", language="triton", hands_over=True, single=1 << 16))
+register_device(Device(type="cuda", language="triton", hands_over=True))

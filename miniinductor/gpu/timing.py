@@ -16,7 +16,8 @@ from typing import TypeAlias, TypeVar
 import torch
 
 from ..foreign import ours
-from ..ir import Layout, extent
+from ..more.extents import extent
+from ..ir import Layout
 from ..runtime.build import digest, strip_comments
 from ..runtime.disk import cannot_write, disk
 

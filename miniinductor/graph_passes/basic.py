@@ -1,4 +1,4 @@
-"""Common subexpressions, operations that do nothing, dead code.
+"""Common subexpressions and dead code.
 
 In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes
       each pass removed.
@@ -17,20 +17,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
+from ..autograd.functionalize import is_needed, is_view
 from ..ops import exact_key
-from ..sizes.symbols import alike, size
+from ..sizes.symbols import size
 from .registry import CLEANING, graph_pass, passes
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
-NO_OPS = {
-    aten.clone.default,
-    aten._to_copy.default,
-    aten.view.default,
-    aten.expand.default,
-    aten.lift_fresh_copy.default,
-}
 
 
 def optimize(
@@ -52,33 +45,6 @@ def remove_dead_code(gm: fx.GraphModule) -> int:
     before = len(gm.graph.nodes)
     gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     return before - len(gm.graph.nodes)
-
-
-@graph_pass(CLEANING, "no-ops", order=20)
-def remove_no_ops(gm: fx.GraphModule) -> int:
-    """Copies, casts and reshapes whose result is what they were given.
-
-    A clone may be an output of its own (eager gives fresh memory): those that reach the output
-    stay.
-    """
-    removed = 0
-    # as_strided counts from the start of the memory.  So where one is in the graph, what stands in
-    # for a copy must begin at the same place in its memory as the copy does in its own.
-    counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
-    for node in list(gm.graph.nodes):
-        if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
-            continue
-        source: Any = node.args[0]
-        if not isinstance(source, fx.Node):
-            continue
-        copy, given = node.meta["val"], source.meta["val"]
-        if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
-            removed += stand_in(node, source)
-    return removed
-
-
-def offset(tensor: torch.Tensor) -> Any:
-    return size(tensor.storage_offset())
 
 
 def stand_in(node: fx.Node, source: fx.Node) -> bool:

@@ -23,7 +23,6 @@ from torch import fx
 
 from .. import config, coverage
 from ..autograd.functionalize import is_view
-from ..checks import may_raise
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -55,10 +54,6 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
-# A value that is not stored is computed only where it is read: in weight[positions][0] only one
-# position would be checked, where eager checks all.  So the calls that may raise are stored, unless
-# one of these functions, (graph, is it a forward half) -> calls that still must, leaves them out.
-CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 
 class LoweringError(Exception):
@@ -128,14 +123,11 @@ class GraphLowering(fx.Interpreter):
         self.lowered, self.record = Graph(), record
         # without training, or the half of a joint graph whose meta says how many results it has
         self.is_forward = record.joint_graph is None or "results" in gm.meta
-        self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
-        for still_needed in CHECKS:
-            self.checks &= still_needed(gm.graph, self.is_forward)
 
     def settle_base(self, box: TensorBox) -> None:
         """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""
         base = box.base
-        stride = _dense_strides(base)
+        stride = dense_strides(base)
         if stride is not None and not isinstance(base.data, Buffer):
             base.realize(stride)
 
@@ -172,8 +164,6 @@ class GraphLowering(fx.Interpreter):
             self.made_for(node, before, [box.base.data for box in boxes])
             for box in boxes:
                 self.finish_value(box, node)
-            if node in self.checks:
-                self.keep_checks(boxes, before)
         return result
 
     def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
@@ -182,13 +172,6 @@ class GraphLowering(fx.Interpreter):
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
             if hasattr(data, "inner_fn"):
                 data.inner_fn = from_node(node.name, data.inner_fn)
-
-    def keep_checks(self, boxes: list[TensorBox], before: int) -> None:
-        """Store all results of a node that may raise, and mark its buffers: they must run."""
-        for base in [box.base for box in boxes]:
-            if isinstance(base.data, Pointwise):
-                base.realize(_dense_strides(base))
-        self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
         """Check what a rule made of the node, and store it now if that is cheaper."""
@@ -206,7 +189,7 @@ class GraphLowering(fx.Interpreter):
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
         base = box.base  # what is used through a view is used as often
         if base.fake is not None and should_realize(base, uses, self.many_reads(base)):
-            base.realize(_dense_strides(base))
+            base.realize(dense_strides(base))
 
     def many_reads(self, box: TensorBox) -> int:
         """How many reads of one element are cheaper than storing it.  (gpu/stored.py)"""
@@ -231,6 +214,10 @@ class GraphLowering(fx.Interpreter):
         target: Any = call.node.target
         return LOWERINGS[target](call, *args, **kwargs)
 
+    def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
+        """The new value of an input, the `target`."""
+        return box.as_buffer_view()
+
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
         """The value in memory of its own."""
         box = box.copy()
@@ -238,7 +225,7 @@ class GraphLowering(fx.Interpreter):
         return box.as_buffer_view()
 
 
-def _dense_strides(box: TensorBox) -> tuple | None:
+def dense_strides(box: TensorBox) -> tuple | None:
     """Eager's strides of a node's value; None if they leave holes, or if it is no node's."""
     return tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None
 
@@ -281,34 +268,13 @@ def lower_graph(
         given = {*graph.inputs, *graph.constants}
         for (_, target), box, node in zip(written, mutations, nodes[1]):
             before = len(graph.operations)
-            view = _new_value(box, graph.buffers.get(target.replace(".", "_")))
+            view = lowering.new_value(box, graph.buffers.get(target.replace(".", "_")))
             # it may be written before it is read: x, y = y, x
             if view.name in given and len(written) > 1:
                 view = lowering.copied(box, None)
             lowering.made_for(node, before)
             graph.mutations.append((target.replace(".", "_"), view))
     return graph
-
-
-def _new_value(box: TensorBox, target: Buffer | None) -> BufferView:
-    """The new value of an input; one that is not stored yet is stored as the input is."""
-    if target is not None and isinstance(box.base.data, Pointwise) and has_own_places(target):
-        box = box.copy() if isinstance(box.data, View) else box
-        box.realize(tuple(target.layout.stride))
-    return box.as_buffer_view()
-
-
-def has_own_places(buffer: Buffer) -> bool:
-    """Has each element of the buffer a place of its own, whatever lies between them?"""
-    reach = 0
-    pairs = list(zip(buffer.layout.stride, buffer.layout.size))
-    if not all(type(number) is int for pair in pairs for number in pair):
-        return False
-    for step, n in sorted(pairs):
-        if step <= reach and n > 1:
-            return False
-        reach += (n - 1) * step
-    return True
 
 
 def _output_view(

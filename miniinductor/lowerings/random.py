@@ -25,6 +25,8 @@ import torch
 from torch import Tensor
 
 from .. import config
+from ..codegen.common import Value as Scalar
+from ..codegen.cpp_expressions import CppExpressions
 from ..decompositions import SWITCHED
 from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
@@ -75,6 +77,14 @@ def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> Tensor
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
 
     return value_of(call, body, seed)
+
+
+def rand_of_writer(self: CppExpressions, seed: Scalar, offset: Scalar) -> Scalar:
+    text = f"mini::rand({seed}, {offset})"
+    return self.temporary(text, torch.float32, seed.inner or offset.inner)
+
+
+setattr(CppExpressions, "rand", rand_of_writer)
 
 
 def draw(size: Sequence[int], device: torch.device | str) -> Tensor:

@@ -16,7 +16,8 @@ import sympy
 import torch
 
 from ..exceptions import CannotLower
-from ..ir import Buffer, Index, Layout, TensorBox, extent, same_layout
+from ..more.extents import extent
+from ..ir import Buffer, Index, Layout, TensorBox, same_layout
 from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
 from ..lowering.views import along, between, reshape_index
 from ..ops import Value, ops

@@ -20,7 +20,7 @@ from torch import fx
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
 from ..exceptions import CannotLower
-from ..fake_mode import EAGER
+from ..fakes.mode import EAGER
 from ..hooks import extends
 from ..ir import Buffer, BufferView, TensorBox, boxes_in, leaves_of
 from ..lowering.graph import GraphLowering

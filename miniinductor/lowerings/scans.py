@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from .. import config
-from ..ir import Index, Pointwise, Reduction, Scan, TensorBox
+from ..ir import Index, Pointwise, Reduction, TensorBox
 from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
+from ..more.scan import Scan
 from ..ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import hint

@@ -21,9 +21,9 @@ from torch import fx
 from ..autograd.functionalize import is_needed, is_view
 from ..checks import may_raise
 from ..lowering.extern import EXTERN
-from ..lowering.graph import CHECKS
 from ..lowering.registry import LOWERINGS
 from ..sizes.symbols import same
+from .kept_checks import CHECKS
 
 MAKES_ANEW = {
     *"zeros_like ones_like full_like new_zeros new_ones new_full empty_like new_empty".split()

@@ -33,11 +33,8 @@ class Disk:
     """The folder of kept files."""
 
     def folder(self) -> str:
-        """Where new files go: config.cache_dir, which is made if need be.  Raises CompilerError."""
-        try:
-            os.makedirs(config.cache_dir, mode=0o700, exist_ok=True)
-        except ours(OSError) as error:
-            raise cannot_write(config.cache_dir, error) from error
+        """Where new files go: config.cache_dir, which is made if need be."""
+        os.makedirs(config.cache_dir, mode=0o700, exist_ok=True)
         return config.cache_dir
 
     def places(self) -> list[str]:
@@ -72,10 +69,7 @@ class Disk:
     def write(self, name: str, content: bytes) -> None:
         """Keep it.  Raises OSError, CompilerError."""
         content += self.seal(content)
-        try:
-            write_whole(os.path.join(self.folder(), name), content)
-        except ours(FileNotFoundError):  # another process has removed the folder in between
-            write_whole(os.path.join(self.folder(), name), content)
+        write_whole(os.path.join(self.folder(), name), content)
 
 
 @functools.cache
@@ -95,17 +89,6 @@ def write_whole(path: str, content: bytes) -> None:
     except BaseException:
         remove_file(temporary)
         raise
-
-
-def remove_folder(path: str) -> None:
-    """Remove a folder of files, if it is there.  (shutil.rmtree would swallow a TimeoutError of a
-    signal's handler: it is an OSError, too.)"""
-    try:
-        for name in os.listdir(path):
-            os.unlink(os.path.join(path, name))
-        os.rmdir(path)
-    except ours(OSError):
-        pass
 
 
 def remove_file(path: str) -> None:

@@ -1,16 +1,14 @@
 """The functions that sizes and indices are made of, where sympy's own would be wrong or too eager.
 
 In:   sympy expressions over integer symbols (sizes, loop variables).
-Out:  expressions with `FloorDiv`, `Mod` and opaque float functions, simplified at construction by
-      what holds for all integers.  (minidynamo/extras/float_numbers.py has more opaque ones.)
+Out:  expressions with `FloorDiv` and `Mod`, simplified at construction by what holds for all
+      integers.  (more/float_sizes.py has functions of floats.)
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8), Mod(8 * i + j, 8)
     (i + FloorDiv(j, 8), Mod(j, 8))
     >>> FloorDiv(FloorDiv(i, 3), 4), FloorDiv(4 * i, 8)
     (FloorDiv(i, 12), FloorDiv(i, 2))
-    >>> ToFloat(i), ToFloat(2)              # float arithmetic is kept as it was written
-    (ToFloat(i), 2.00000000000000)
 
 Both packages use this file: a size that minidynamo captured is the expression that kernels index
 with.  `ranges.py` adds what follows from the ranges of loop variables, `facts.py` what follows from
@@ -21,9 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy
-import torch
-
-from .polynomials import as_expression, divided, polynomial
 
 Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -35,9 +30,14 @@ def as_number(expr: sympy.Expr) -> int | float:
 
 
 # --- division -------------------------------------------------------------------------------------
+# (expression, a divisor that is a sum) -> (quotient, rest): more/sum_divisors.py
+Divide = Callable[[sympy.Expr, sympy.Expr], tuple[sympy.Expr, sympy.Expr]]
+BY_SUMS: list[Divide] = []
+
+
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    quotient, rest = _divided(a, b)
+    quotient, rest = split_multiples(a, b)
     return quotient if rest == 0 else None
 
 
@@ -45,8 +45,8 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
-    if divisor.is_Add and expression.has(*divisor.free_symbols):
-        return _divided(expression, divisor)
+    if divisor.is_Add and BY_SUMS and expression.has(*divisor.free_symbols):
+        return BY_SUMS[0](expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -66,12 +66,6 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     parts = sympy.Add.make_args(quotient)
     whole = all(p.as_coeff_Mul()[0].is_Integer and sympy.denom(p) == 1 for p in parts)
     return quotient if whole else None
-
-
-def _divided(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same as polynomials, for a divisor that may be a sum: x*(s + 1) + y = x * (s + 1) + y."""
-    quotient, rest = divided(polynomial(expression), polynomial(divisor))
-    return as_expression(quotient), as_expression(rest)
 
 
 # (FloorDiv or Mod, a, b) -> the same in smaller numbers, or None: more/common_factors.py
@@ -126,63 +120,5 @@ class Mod(sympy.Function):
         return shortened(cls, a, b)
 
 
-# --- float arithmetic, and what sympy cannot write ------------------------------------------------
-class Opaque(sympy.Function):
-    """A function that is computed on numbers and otherwise kept: floats must round as Python's.
-
-    Subclasses are made by `opaque`."""
-
-    is_real = True
-    texts: dict[str, str] = {}  # "python", "c" or "triton" -> how the call is written there
-    compute: Callable  # the function on numbers
-    in_graph: Callable  # the function on torch's symbolic numbers
-    result: type  # of what it gives: int or float
-    keeps_sign = False  # is the result >= 0 where all arguments are?
-
-    @classmethod
-    def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
-        if not all(a.is_number for a in args):
-            return None
-        value = cls.compute(*map(as_number, args))
-        return sympy.Integer(value) if cls.result is int else sympy.Float(value)
-
-
-def opaque(
-    name: str,
-    module: str,
-    compute: Callable,
-    result: type,
-    python: str,
-    c: str = "",
-    triton: str = "",
-    in_graph: Callable | None = None,
-    keeps_sign: bool = False,
-) -> type[Opaque]:
-    """Makes the opaque function `name`.
-
-    module: where a variable of this name holds it.  Compiled graphs are kept on disk, and pickle
-    looks for the class there."""
-    fields: dict[str, Any] = {
-        "texts": {"python": python, "c": c, "triton": triton},
-        "compute": staticmethod(compute),
-        "in_graph": staticmethod(in_graph or compute),
-        "result": result,
-        "keeps_sign": keeps_sign,
-        "is_integer": True if result is int else None,
-        "__module__": module,
-    }
-    return type(name, (Opaque,), fields)
-
-
-ToFloat = opaque(
-    "ToFloat",
-    __name__,
-    compute=float,
-    result=float,
-    python="float({})",
-    c="(double)({})",
-    triton="tl.cast({}, tl.float64)",
-    in_graph=torch.sym_float,
-    keeps_sign=True,
-)
-ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, Opaque)
+# what arithmetic of polynomials takes as a whole
+ATOMS = (sympy.Function, sympy.Max, sympy.Min)

@@ -70,35 +70,14 @@ def _mod(dividend: Interval, divisor: Interval) -> Interval:
     return 0, largest
 
 
-def _maximum(*parts: Interval) -> Interval:
-    return max(low for low, _ in parts), max(high for _, high in parts)
-
-
-def _minimum(*parts: Interval) -> Interval:
-    return min(low for low, _ in parts), min(high for _, high in parts)
-
-
-def _absolute(part: Interval) -> Interval:
-    low, high = part
-    return max(low, -high, 0), max(-low, high)
-
-
-RULES: dict[type, Callable[..., Interval]] = {
-    FloorDiv: _floor_div,
-    Mod: _mod,
-    sympy.Max: _maximum,
-    sympy.Min: _minimum,
-    sympy.Abs: _absolute,
-}
+# more/extremes.py has those of maxima, minima and absolute values
+RULES: dict[type, Callable[..., Interval]] = {FloorDiv: _floor_div, Mod: _mod}
 
 
 def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
     """The interval of a quotient, remainder, maximum, ..., from those of its arguments."""
     rule = RULES.get(type(expr))
-    if rule is not None:
-        return rule(*parts)
-    keeps_sign = getattr(expr, "keeps_sign", False) and all(low >= 0 for low, _ in parts)
-    return (0, INFINITY) if keeps_sign else UNKNOWN
+    return UNKNOWN if rule is None else rule(*parts)
 
 
 def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:

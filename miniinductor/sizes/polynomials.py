@@ -1,5 +1,5 @@
-"""Polynomials in sizes as dictionaries, which are added, multiplied and divided without sympy: its
-`expand` takes about fifty times as long.
+"""Polynomials in sizes as dictionaries, which are added and multiplied without sympy: its `expand`
+takes about fifty times as long.
 
 In:   an expression over symbols, quotients, remainders, maxima, ...: its atoms.
 Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial is the set of its
@@ -86,47 +86,3 @@ def shifted(terms: Polynomial, lowest: Mapping[sympy.Expr, int]) -> Polynomial:
                 part = times(part, moved[atom])
         total = plus(total, part)
     return total
-
-
-def as_expression(terms: Polynomial) -> sympy.Expr:
-    """The polynomial as sympy writes it."""
-    return sympy.Add(
-        *[
-            sympy.Mul(sympy.sympify(number), *[atom**power for atom, power in monomial])
-            for monomial, number in terms.items()
-        ]
-    )
-
-
-def divided(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """(quotient, rest) with a = quotient * b + rest, the quotient's coefficients integers."""
-    atoms = sorted({atom for terms in (a, b) for m in terms for atom, _ in m}, key=_name)
-
-    def place(monomial: Monomial) -> list[int]:
-        """Monomials in the order of a dictionary: that of a product is the sum of theirs."""
-        powers = dict(monomial)
-        return [powers.get(atom, 0) for atom in atoms]
-
-    found: dict[Monomial, int | Fraction] = {}
-    rest: dict[Monomial, int | Fraction] = {}
-    if not b:
-        return {}, a
-    first = max(b, key=place)
-    while a:
-        highest = max(a, key=place)
-        powers = Counter(dict(highest))
-        powers.subtract(dict(first))
-        number = Fraction(a[highest]) / b[first]
-        if number.denominator == 1 and min(powers.values(), default=0) >= 0:
-            monomial = frozenset((atom, power) for atom, power in powers.items() if power)
-            found[monomial] = int(number)
-            a = plus(a, times({monomial: 1}, b), -int(number))
-        else:
-            rest[highest] = a[highest]
-            a = plus(a, {highest: a[highest]}, -1)
-    return found, rest
-
-
-@functools.lru_cache(20_000)
-def _name(atom: sympy.Expr) -> str:
-    return str(atom)

@@ -3,25 +3,20 @@
 In:   index expressions over loop variables and sizes, and how far each loop variable runs.
 Out:  simpler expressions that are equal for every index in range.
 
-    >>> i, j, s = sympy.symbols("i j s", integer=True, nonnegative=True)
+    >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> simplify(FloorDiv(8 * i + j, 8), {j: 8})
     i
-
-    >>> with multiples({s: 8}):                 # a guard says that 8 divides the size s
-    ...     simplify(FloorDiv(s * i + j, 8), {j: 8})
-    i*FloorDiv(s, 8)
 
 Construction (`expressions.py`) applies what holds for all integers; `simplify` adds what needs
 ranges, and what is known to divide a size.
 Mirrors torch/_inductor/sizevars.py.
 """
 
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import sympy
 
-from ..current import Current
 from .expressions import FloorDiv, Mod, Size
 from .intervals import of_function, settled
 
@@ -29,41 +24,21 @@ Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
 SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
 
-_multiples = Current({})  # symbol -> a number that divides it for all sizes
-multiples = _multiples.set
+
+@dataclass
+class Divisors:
+    """What is known to divide sizes: nothing, unless extras/known_multiples.py finds it in guards.
+
+    opened: the expression with 8 * s_by_8 in place of a size s that 8 divides, so that divisions by
+      8 come out when sympy builds it.
+    closed: what `opened` has changed, taken back.
+    """
+
+    opened: Callable[[sympy.Expr], sympy.Expr] = lambda expression: expression
+    closed: Callable[[sympy.Expr], sympy.Expr] = lambda expression: expression
 
 
-def opened(expression: sympy.Expr) -> sympy.Expr:
-    """Where 8 is known to divide the symbol s: the expression with 8 * s_by_8 in place of s.
-
-    Divisions by 8 then come out when sympy builds the expression.  `closed` takes it back."""
-    return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
-
-
-def closed(expression: sympy.Expr) -> sympy.Expr:
-    """What `opened` has changed, taken back: 8 * s_by_8 is s again, and a part s_by_8 that is left
-    alone becomes s // 8."""
-    parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
-    if not parts or not expression.has(*parts):
-        return expression
-
-    def close(e: sympy.Expr) -> sympy.Expr:
-        if e in parts:
-            return FloorDiv(*parts[e])
-        if e.is_Mul:
-            number, rest = e.as_coeff_Mul()
-            for part in parts.keys() & set(sympy.Mul.make_args(rest)):
-                symbol, k = parts[part]
-                if number % k == 0:
-                    return close(number / k * symbol * (rest / part))
-        return e.func(*map(close, e.args)) if e.args else e
-
-    return close(expression)
-
-
-@functools.lru_cache(None)
-def _part(symbol: sympy.Symbol, k: int) -> sympy.Symbol:
-    return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
+DIVISORS = Divisors()
 
 
 def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
@@ -102,9 +77,9 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     expression = sympy.sympify(expression)
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
-    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
-    found = Simplifier(ranges).visit(opened(expression))
-    return closed(join_quotients(sympy.expand(found)))
+    ranges = {v: DIVISORS.opened(sympy.sympify(n)) for v, n in ranges.items()}
+    found = Simplifier(ranges).visit(DIVISORS.opened(expression))
+    return DIVISORS.closed(join_quotients(sympy.expand(found)))
 
 
 class Simplifier:

@@ -17,14 +17,11 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
 assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
 fake tensor asks that owner, which may add a guard: `same` and `hint` never do. An integer computed
-in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`); the wrapper computes it
-in Python before the kernels.
+in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`).
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
 
-import functools
-import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -37,10 +34,9 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..current import Current
-from .expressions import FloorDiv, Mod, Opaque, Size
-from .intervals import is_nonnegative
+from .expressions import FloorDiv, Mod, Size
 from .printing import python_code
-from .ranges import opened
+from .ranges import DIVISORS
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as
 # Python over the first placeholders
@@ -48,38 +44,28 @@ warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-# a symbol -> the integer that it stands for, such as math.trunc(s0 / 2); its name is a hash of that
-DERIVED: dict[sympy.Symbol, sympy.Expr] = {}
+@dataclass
+class Derived:
+    """Integers that are computed in floating point, such as int(n * 0.3): to the loops each is one
+    symbol.  (more/float_sizes.py makes them; here there are none.)
+
+    hidden: the expression with symbols in place of them.
+    shown: what `hidden` has changed, taken back, but for the symbols of these names: whoever
+      evaluates it has their values.
+    """
+
+    hidden: Callable[[sympy.Expr], sympy.Expr] = lambda expr: expr
+    shown: Callable[[sympy.Expr, Sequence[str]], sympy.Expr] = lambda expr, known: expr
 
 
-@functools.lru_cache(10_000)
-def with_derived_symbols(expr: sympy.Expr) -> sympy.Expr:
-    """The expression with a symbol for each integer that is computed in floating point."""
-    if not expr.args:
-        return expr
-    if isinstance(expr, Opaque) and expr.is_integer and is_nonnegative(expr):
-        name = "n_" + hashlib.sha1(python_code(expr).encode()).hexdigest()[:12]
-        symbol = sympy.Symbol(name, integer=True, nonnegative=True)
-        DERIVED[symbol] = expr
-        return symbol
-    args = [with_derived_symbols(a) for a in expr.args]
-    unchanged = all(a is b for a, b in zip(args, expr.args))
-    return expr if unchanged else expr.func(*args)
-
-
-def underived(expr: sympy.Expr, known: Sequence[str] = ()) -> sympy.Expr:
-    """The expression with what the derived symbols stand for, but for those with a name in `known`:
-    whoever evaluates it has their values."""
-    return expr.xreplace(
-        {s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known}
-    )
+DERIVED = Derived()
 
 
 def size(n: Any) -> Any:
     """A size, stride or other number as the loop IR has it: a Python number where it is constant,
     else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = with_derived_symbols(sympy.sympify(n.node.expr))
+        n = DERIVED.hidden(sympy.sympify(n.node.expr))
     if not isinstance(n, sympy.Basic):
         return n
     if n.is_Integer:
@@ -114,32 +100,24 @@ def hint(n: Any, unknown: int | None = None) -> Any:
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = underived(n).xreplace(_hints.value)
+    value = DERIVED.shown(n, ()).xreplace(_hints.value)
     return int(value) if value.is_Integer else unknown
 
 
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
     found = {}
-    for node in _symbolic_placeholders(graph):
+    for node in symbolic_placeholders(graph):
         expr = sympy.sympify(node.expr)
         if expr.is_Symbol and node.hint is not None:
             found[expr] = sympy.Integer(node.hint)
     return found
 
 
-def _symbolic_placeholders(graph: fx.Graph) -> list[Any]:
+def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
     """What stands behind each `torch.SymInt` among the graph's placeholders."""
     values = [n.meta.get("val") for n in graph.find_nodes(op="placeholder")]
     return [value.node for value in values if isinstance(value, torch.SymInt)]
-
-
-def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
-    """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1,
-    8)`)."""
-    for node in _symbolic_placeholders(graph):
-        return dict(node.shape_env.multiples())  # they all have one owner
-    return {}
 
 
 # --- what holds for all sizes ---------------------------------------------------------------------
@@ -154,7 +132,7 @@ def same(a: Any, b: Any) -> bool:
     b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
+    return a == b or sympy.expand(DIVISORS.opened(sympy.sympify(a - b))) == 0
 
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -247,7 +225,7 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    texts = [python_code(underived(sympy.sympify(size(leaves[i])), names)) for i in places]
+    texts = [python_code(DERIVED.shown(sympy.sympify(size(leaves[i])), names)) for i in places]
     evaluate = eval(f"lambda {', '.join(names)}: ({', '.join(texts)},)", {"math": math})
 
     def filled(*values: Any) -> Any:

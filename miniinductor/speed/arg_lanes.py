@@ -4,11 +4,11 @@ In:   a reduction's innermost loop.  Out: a loop over groups of lanes.
 """
 
 from .. import config
-from ..codegen.cpp_reductions import LANES, Accumulator, Sums, bound
+from ..codegen.cpp_reductions import Accumulator, Sums, bound
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Statements, nest
-from .arrays import array_declarations, taken_if_better
+from .arrays import LANES, array_declarations, taken_if_better
 
 
 @strategy(order=10)

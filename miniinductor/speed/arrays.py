@@ -10,6 +10,10 @@ from ..codegen.cpp_expressions import compute_type, limit_text
 from ..codegen.cpp_reductions import Accumulator
 from ..codegen.tree import Line
 
+# partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose
+# latencies overlap
+LANES = 64
+
 
 def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:
     """(type, name, initial value) of what there is one of for each lane or column.  Of argmax the

@@ -8,21 +8,45 @@ Out:  a kernel that runs with the fast forms; if it met an argument that is too 
     const float tmp1 = mini::sin<exact.v>(tmp0);
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ..lowerings import arithmetic  # noqa: F401  (maths.h builds on arithmetic.h)
+from ..codegen.common import Kernel
+from ..codegen.cpp import CppKernelWriter, ending
 from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
+from ..listings import indent
 from ..runtime.build import PRELUDES
 
 IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
     **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
 }
+plain_finish = CppKernelWriter.finish
 OF_DOUBLES = ("sin", "cos")
 MANY = 8  # functions with two forms in one kernel, beyond which the exact ones are called
+
+
+def may_run_again(writer: Any) -> bool:
+    """Would the kernel give the same if it were run a second time?"""
+    overwrites = any(n.name in writer.overwritten for n in writer.group.nodes)
+    return not writer.has_scatter and not overwrites
+
+
+def finish(self: CppKernelWriter, lines: Any, buffers: Sequence[str]) -> Kernel:
+    kernel = plain_finish(self, lines, buffers)
+    kernel.reruns = self.reruns
+    return kernel
+
+
+def whole_body(self: CppKernelWriter, lines: list[str]) -> list[str]:
+    if not self.reruns:
+        return lines
+    first = ending("return mini::fast_then_exact([&](auto exact) {")
+    return [first, *indent(lines), ending("});")]
 
 
 def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
@@ -35,7 +59,7 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
         if compute_type(args[0].dtype) != "float" and not is_double:
             return plain(self, *args)
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
-        if not self.may_run_again:
+        if not may_run_again(self):
             return self.temporary(f"mini::{op}<true>({text})", args[0].dtype, inner)
         self.reruns = True
         self.two_forms += 1
@@ -46,6 +70,9 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
     return method
 
 
+setattr(CppExpressions, "reruns", False)  # does it run again, with exact functions, if it must?
+setattr(CppKernelWriter, "finish", finish)
+setattr(CppKernelWriter, "whole_body", whole_body)
 setattr(CppExpressions, "two_forms", 0)  # how many of them a kernel has so far
 for _op in IS_LARGE:
     setattr(CppExpressions, _op, two_forms(_op, getattr(CppExpressions, _op)))

@@ -19,8 +19,19 @@ import torch
 from .. import config
 from ..devices import about
 from ..hooks import OVERWRITERS, extends
-from ..ir import Buffer, BufferView, ExternKernel, Graph, InputBuffer, MultiOutput
+from ..ir import (
+    Buffer,
+    BufferView,
+    ExternKernel,
+    Graph,
+    InputBuffer,
+    MultiOutput,
+    Pointwise,
+    TensorBox,
+    View,
+)
 from ..kernels import KernelStep, Step
+from ..lowering.graph import GraphLowering
 from ..memory import MemoryPlanner, may_alias, storage_bytes
 from ..nodes import Group, NodeGraph, ScheduledNode
 from ..records import CompileRecord
@@ -118,6 +129,29 @@ OVERWRITERS.append(overwritten_inputs)
 
 
 # --- buffers of the call --------------------------------------------------------------------------
+@extends(GraphLowering)
+class LaidAsInputs(GraphLowering):
+    def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
+        """One that is not stored yet is stored as the input is."""
+        if target is not None and isinstance(box.base.data, Pointwise) and has_own_places(target):
+            box = box.copy() if isinstance(box.data, View) else box
+            box.realize(tuple(target.layout.stride))
+        return box.as_buffer_view()
+
+
+def has_own_places(buffer: Buffer) -> bool:
+    """Has each element of the buffer a place of its own, whatever lies between them?"""
+    reach = 0
+    pairs = list(zip(buffer.layout.stride, buffer.layout.size))
+    if not all(type(number) is int for pair in pairs for number in pair):
+        return False
+    for step, n in sorted(pairs):
+        if step <= reach and n > 1:
+            return False
+        reach += (n - 1) * step
+    return True
+
+
 @extends(MemoryPlanner)
 class InPlacePlanner(MemoryPlanner):
     """Results that lie where something lay that is read for the last time as they are made."""

@@ -22,12 +22,13 @@ import torch
 
 from .. import config
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppScope
+from ..codegen.cpp_expressions import CppExpressions, CppScope
 from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest, printed
 from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.printing import index_text
+from ..sizes.symbols import Size
 
 TABLE_COST = 6  # operations that cost more than reading a table
 # x0, tmp3, r0_part: a variable, neither a type nor a function
@@ -116,7 +117,7 @@ class RowInvariants(Strategy):
         number = writer.temporary(index_text(part), torch.int64, True).text
         numel = writer.buffers[name].layout.numel
         if getattr(numel, "is_Integer", True) and numel < 1 << 31:
-            writer.small.add(number)
+            small_of(writer).add(number)
         return index - part + writer.local(number)
 
     def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
@@ -130,7 +131,7 @@ class RowInvariants(Strategy):
             c_type, expression = self.lazy[name]
             if self.is_table(name):
                 array = self.above.fresh("table")
-                element_type = "int32_t" if name in self.writer.small else c_type
+                element_type = "int32_t" if name in small_of(self.writer) else c_type
                 self.above.add(f"{element_type} {array}[{self.width}];", "a table for all rows")
                 expression = f"{array}{self.place}"
                 fill.append(Line(f"{expression} = {name};", origin=self.makers[name]))
@@ -170,3 +171,24 @@ class RowInvariants(Strategy):
                 found.add(name)
                 stack += [] if is_end(name) else NAME.findall(self.lazy[name][1])
         return [name for name in self.lazy if name in found]
+
+
+def small_of(writer: Any) -> set[str]:
+    """Names of indices that 32 bits hold."""
+    return writer.__dict__.setdefault("small", set())
+
+
+plain_indirect_indexing = CppExpressions.indirect_indexing
+
+
+def indirect_indexing(
+    self: CppExpressions, value: Value, size: Size, wrap_neg: bool = True
+) -> sympy.Expr:
+    """Notes which positions 32 bits hold."""
+    symbol = plain_indirect_indexing(self, value, size, wrap_neg)
+    if isinstance(size, int) and size < 1 << 31:
+        small_of(self).add(symbol.name)
+    return symbol
+
+
+setattr(CppExpressions, "indirect_indexing", indirect_indexing)

@@ -16,12 +16,12 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, LANES, Sums
+from ..codegen.cpp_reductions import CHUNK, Sums
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
 from ..dependencies import Access, stride_of
-from .arrays import array_declarations
+from .arrays import LANES, array_declarations
 from .spread import Spread
 
 

@@ -32,7 +32,7 @@ import torch
 from .. import config
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import LANES, Sums, fence, bound, longest
+from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
@@ -42,7 +42,7 @@ from ..ir import playing
 from ..lowerings.half_types import HALVES
 from ..nodes import Node
 from ..sizes.symbols import hint
-from .arrays import array_declarations, arrays_of, filled, merged, taken_of_rows
+from .arrays import LANES, array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
 
 PART = "where a thread's part of the rows lies"
@@ -304,7 +304,7 @@ class Rows(RowInvariants):
         if is_cheap:  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         writer.accumulators, writer.deferred = accumulators, deferred
-        added = [f"{t.term} {t.at}" for row in self.steps for t in row.terms]
+        added = [f"{t.term} {getattr(t, 'at', '')}" for row in self.steps for t in row.terms]
         every = [line for row in self.steps for line in row.lines]
         self.before_each = self.first_in_lanes(every, added)
         size = writer.size(plan.inner[0])

@@ -5,10 +5,10 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 """
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, LANES, Sums, fence, bound, longest, parts_of
+from ..codegen.cpp_reductions import CHUNK, Sums, fence, bound, longest, parts_of
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Pragma, Statements, nest
-from .arrays import array_declarations
+from .arrays import LANES, array_declarations
 
 
 @strategy(order=30)

@@ -220,9 +220,9 @@ minidynamo.reset()
 
 # %%
 from minidynamo.explain import excerpt
-from miniinductor.graph_passes import basic
+from miniinductor.passes import no_ops
 
-excerpt(basic.remove_no_ops)
+excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
 # ## A real model

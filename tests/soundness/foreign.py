@@ -37,7 +37,7 @@ import torch
 
 import minidynamo
 import miniinductor
-import miniinductor.foreign
+from miniinductor.more import thread_states
 from minidynamo import convert_frame, frame_hook
 from minidynamo.bench.error_bound import too_far
 
@@ -306,7 +306,7 @@ def thread_state() -> dict:
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
-        "autocast nesting": miniinductor.foreign.autocast_nesting(),
+        "autocast nesting": thread_states.autocast_nesting(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "dispatch keys": dispatch_keys(),
         "function modes": torch._C._len_torch_function_stack(),

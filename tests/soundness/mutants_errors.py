@@ -70,9 +70,9 @@ def no_calls_that_may_raise():
 
 @mutant("errors: values are checked where they are read", "errors --count 150 --modes inductor")
 def no_checks_of_the_rest():
-    from miniinductor.lowering import graph
+    from miniinductor.lowerings import kept_checks
 
-    graph.CHECKS.append(lambda graph, is_forward: set())
+    kept_checks.CHECKS.append(lambda graph, is_forward: set())
 
 
 @mutant("errors: kernels that only check are dropped", "errors --count 150 --modes inductor")
@@ -84,9 +84,9 @@ def no_kernels_for_checks():
 
 @mutant("errors: dead calls are not asked for their dtypes", "errors --count 200 --modes aot_eager")
 def no_refusals_of_dead_code():
-    from miniinductor.autograd import functionalize
+    from miniinductor.autograd.more import refused_calls
 
-    functionalize.is_refused = lambda node: False
+    refused_calls.is_refused = lambda node: False
 
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
@@ -123,7 +123,7 @@ def no_dtype_question():
 @mutant("errors: nothing has an extreme", "errors --count 100000 --only empty --modes inductor")
 def extreme_of_nothing():
     """Both who look: the tracer, which asks the kernel, and the lowering behind it."""
-    from miniinductor.fake_mode import EAGER
+    from miniinductor.fakes.mode import EAGER
     from miniinductor.lowering import reductions
 
     EAGER.refusal_of_nothing = lambda op, args, kwargs: ""

@@ -7,7 +7,7 @@ from minidynamo.graph_capture import OutputGraph
 from miniinductor.autograd import functionalize, runtime
 from miniinductor.autograd.more import views
 from miniinductor.extras import aliased_inputs, checked_calls
-from miniinductor.fake_mode import EAGER
+from miniinductor.fakes.mode import EAGER
 
 from .mutants import mutant
 

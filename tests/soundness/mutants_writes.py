@@ -33,6 +33,7 @@ from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.graph_passes import basic
+from miniinductor.passes import no_ops
 from miniinductor.nodes import NodeGraph
 from miniinductor.speed import foreach, in_place
 from miniinductor.scheduler import Scheduler
@@ -172,7 +173,7 @@ def begin_of_memory() -> None:
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)
 def begin_of_copies() -> None:
-    basic.offset = lambda tensor: 0
+    no_ops.offset = lambda tensor: 0
 
 
 # --- masks ----------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from torch import fx
 from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...records import CompileRecord, Later, print_stages
+from ...more.debug_levels import print_stages
+from ...records import CompileRecord, Later
 from ...sizes.symbols import alike
 from ..functionalize import is_needed, with_graph
 from ..partition import is_tangent

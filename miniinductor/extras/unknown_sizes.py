@@ -10,7 +10,7 @@ In:   an `fx.GraphModule` whose nodes carry fake values (`node.meta["example_val
     set()
 
 A graph that has some, and does not get them as inputs, is cut where they are made
-(extras/data_dependent.py), or runs eagerly.  Mirrors the unbacked symbols of torch's ShapeEnv.
+(data_dependent.py), or runs eagerly.  Mirrors the unbacked symbols of torch's ShapeEnv.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .sizes.symbols import SYMBOLIC
+from ..sizes.symbols import SYMBOLIC
 
 
 def value_of(node: fx.Node) -> Any:

@@ -1,0 +1,153 @@
+"""The C++ compiler that the user chose, and what may go wrong with it.
+
+In:   CXX, `config.compiler_seconds`.  Out: a `Compiler` (runtime/build.py) that is another than
+      g++, that is killed where it does not end, and messages that say what to do.
+
+    CXX="ccache g++" python model.py        # read as a shell would read it
+    CXX=clang++ python model.py
+
+A compiler that does not end within `config.compiler_seconds` is killed, with the processes that it
+has started.  A signal may arrive at any time, and its handler may raise: `except ours(OSError)`
+catches the operating system's errors, and lets the handler's pass, of whatever class they are
+(foreign.py).
+"""
+
+import functools
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from .. import config
+from ..exceptions import CompilerError
+from ..foreign import ours
+from ..hooks import extends
+from ..runtime.build import Compiler
+from ..runtime.disk import cannot_write, disk
+from .careful_disk import remove_folder
+
+# characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
+# kept g++ busy for over 20 minutes
+LONGEST_SOURCE = 2_000_000
+_builds = itertools.count()  # numbers of the folders in which compilers work
+
+
+@functools.lru_cache(None)
+def find_compiler(chosen: str | None) -> tuple[str, ...]:
+    """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell
+    would read it.  Raises CompilerError if there is no such program, or none at all."""
+    if chosen and chosen.strip():
+        try:
+            first, *others = shlex.split(chosen)
+        except ours(ValueError) as error:
+            raise CompilerError(f"CXX is {chosen!r}, which no shell can read: {error}") from error
+        path = shutil.which(first)
+        if path is None:
+            raise CompilerError(f"CXX is {chosen!r}, and there is no program {first!r}")
+        return path, *others
+    for name in ("g++", "clang++"):
+        path = shutil.which(name)
+        if path:
+            return (path,)
+    raise CompilerError(
+        "miniinductor needs a C++ compiler and found none: install g++ "
+        "(Debian, Ubuntu: `apt install g++`; conda: `conda install gxx`) or set CXX to one"
+    )
+
+
+@extends(Compiler)
+class CarefulCompiler(Compiler):
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen] = []
+        self.end = time.monotonic() + config.compiler_seconds
+
+    def words(self) -> tuple[str, ...]:
+        return find_compiler(os.environ.get("CXX"))
+
+    def flags(self) -> list[str]:
+        """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
+        one thread."""
+        is_clang = any("clang" in os.path.basename(word) for word in self.words())
+        flags = super().flags()
+        return [f"{f}-simd" if f == "-fopenmp" and is_clang else f for f in flags]
+
+    def version(self) -> str:
+        try:
+            return super().version()
+        except ours(OSError) as error:
+            raise CompilerError(f"cannot start {self.words()[0]}: {error.strerror}") from error
+        finally:
+            self.kill()
+
+    def look_at(self, source: str, name: str) -> None:
+        if len(source) > LONGEST_SOURCE:
+            raise CompilerError(
+                f"kernel {name} has {len(source):,} characters: its indices are too long for the "
+                "C++ compiler"
+            )
+
+    def make(self, sources: dict[str, str]) -> None:
+        # The name is chosen before the folder is made, so that we can remove the folder whenever a
+        # signal interrupts the build: even between its creation and the next instruction.
+        number = f"{os.getpid()}-{threading.get_ident()}-{next(_builds)}"
+        place = os.path.join(disk().folder(), f"build-{number}")
+        try:
+            try:
+                os.mkdir(place, 0o700)
+                self.make_in(place, sources)
+            except ours(OSError) as error:
+                raise cannot_write(place, error) from error
+            finally:
+                self.kill()
+                remove_folder(place)
+        except BaseException:  # a signal may have interrupted that
+            self.kill()
+            remove_folder(place)
+            raise
+
+    def start(self, command: list[str], place: str | None = None) -> subprocess.Popen:
+        """In a process group of its own, so that the processes that it starts can be killed with
+        it."""
+        self.running.append(
+            subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL if place else subprocess.PIPE,
+                stderr=subprocess.PIPE if place else subprocess.DEVNULL,
+                env={**os.environ, "TMPDIR": place} if place else None,
+                process_group=0,
+            )
+        )
+        return self.running[-1]
+
+    def printed(self, process: subprocess.Popen) -> str:
+        """Raises CompilerError if it has not ended in time."""
+        try:
+            printed, errors = process.communicate(timeout=max(0.0, self.end - time.monotonic()))
+        except ours(subprocess.TimeoutExpired) as error:
+            words = subprocess.list2cmdline(process.args)[:100]  # type: ignore[arg-type]
+            raise CompilerError(
+                f"the C++ compiler did not end within {config.compiler_seconds} seconds "
+                f"(miniinductor.config.compiler_seconds) and was killed: {words}"
+            ) from error
+        return ((printed or b"") + (errors or b"")).decode(errors="replace").strip()
+
+    def kill(self) -> None:
+        """End what still runs, and what it has started."""
+        for process in self.running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def refusal(self, errors: str, source: Path, name: str) -> str:
+        """The refused source is kept, where the shared object would have been."""
+        folder = disk().folder()
+        if "No space left" in errors:
+            return f"the disk of {folder} is full: free space or set MINIINDUCTOR_CACHE"
+        kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
+        os.replace(source, kept)
+        return f"{self.words()[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"

@@ -1,0 +1,75 @@
+"""Inputs that the caller hands over: each is freed after its last use.
+
+In:   the backward half of a training step.  Out: another entry of its wrapper, which takes a list
+      of its inputs, and empties it.
+
+    def call_owned(inputs):
+        saved0, tangent0, = inputs
+        inputs.clear()         # no other reference keeps them
+        ...
+        del saved0
+
+Mirrors `boxed` calls in torch/_functorch/_aot_autograd/utils.py.
+"""
+
+from collections.abc import Callable
+
+from torch import fx
+
+from ..autograd.runtime import Backward
+from ..hooks import extends
+from ..ir import InputBuffer
+from ..listings import indent
+from ..memory import MemoryPlan, MemoryPlanner
+from ..records import CompileRecord
+from ..wrapper import WrapperWriter
+
+
+@extends(Backward)
+class OwningBackward(Backward):
+    def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
+        graph = super().graph(missing)
+        graph.meta["owned"] = True
+        return graph
+
+    def of_list(self, run: Callable) -> Callable:
+        return getattr(run, "owned", None) or super().of_list(run)
+
+
+def are_owned(record: CompileRecord) -> bool:
+    """Does the caller hand its inputs over, so that each can be freed after its last use?"""
+    return getattr(record.functional_graph, "meta", {}).get("owned", False)
+
+
+@extends(MemoryPlanner)
+class OwningPlanner(MemoryPlanner):
+    def plan(self) -> MemoryPlan:
+        plan = super().plan()
+        plan.frees_inputs = are_owned(self.record)
+        return plan
+
+    def is_local(self, name: str) -> bool:
+        if are_owned(self.record) and isinstance(self.buffers.get(name), InputBuffer):
+            return (
+                name not in self.pinned
+                and name not in self.schedule.escaping
+                and name not in self.memory_of.values()
+            )
+        return super().is_local(name)
+
+
+@extends(WrapperWriter)
+class OwningWriter(WrapperWriter):
+    def definition(self, body: list[str]) -> list[str]:
+        inputs = ", ".join(self.graph.inputs)
+        if not (self.memory.frees_inputs and inputs):
+            return super().definition(body)
+        return [
+            "def call(*inputs):",
+            "    return call.owned(list(inputs))",
+            "",
+            "def call_owned(inputs):",
+            f"    {inputs}, = inputs",
+            "    inputs.clear()         # no other reference keeps them",
+            *indent(body),
+        ]

@@ -1,0 +1,62 @@
+"""What is known of eager's kernels beside fake tensors, and a fake mode that asks for it.
+
+In:   an op, and its arguments.  Out: the fake result, as eager's kernel lays it out.
+
+An exception from outside may cut it short.  While an op runs under a mode, C++ keeps the mode aside
+and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
+place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
+`__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..fake_mode import FakeMode
+
+FAKE = torch._C._TorchDispatchModeKey.FAKE
+
+
+@dataclass
+class Eager:
+    """What is known of eager's kernels beside fake tensors: nothing, unless fakes/eager.py asks.
+
+    refusal: (op, args, kwargs) -> why eager has no kernel for these dtypes, or "".
+    refusal_of_unread: (op, args, kwargs) -> the same of a call that nobody reads, or "".
+    refusal_of_nothing: (op, args, kwargs) -> why it refuses a tensor without elements, or "".
+    corrected: (mode, op, fake result, args, kwargs) -> the result as the kernel lays it out.
+    own: op -> (mode, op, args, kwargs) -> the fake result, or None where torch's rule is asked.
+    """
+
+    refusal: Callable[..., str] = lambda op, args, kwargs: ""
+    refusal_of_unread: Callable[..., str] = lambda op, args, kwargs: ""
+    refusal_of_nothing: Callable[..., str] = lambda op, args, kwargs: ""
+    corrected: Callable[..., Any] = lambda mode, op, out, args, kwargs: out
+    own: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+
+
+EAGER = Eager()
+
+
+def dispatch(
+    self: FakeMode,
+    func: Any,
+    types: Sequence[type],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> Any:
+    try:
+        rule = EAGER.own.get(func)
+        out = rule and rule(self, func, args, kwargs or {})
+        if out is None:
+            out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs or {})
+        return EAGER.corrected(self, func, out, args, kwargs or {})
+    except BaseException:
+        torch._C._unset_dispatch_mode(FAKE)
+        raise
+
+
+setattr(FakeMode, "__torch_dispatch__", dispatch)  # (none of the wrapping that torch's own has)

@@ -1,0 +1,54 @@
+"""Operations that do nothing: copies, casts and reshapes whose result is what they were given.
+
+In:   a functional ATen graph, changed in place.  Out: how many nodes have gone.
+
+    x.to(torch.float32).exp()       ->      x.exp()         # of a float32 tensor
+
+Mirrors torch/_inductor/fx_passes/post_grad.py (`remove_noop_ops`).
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..autograd.functionalize import COUNTS_PLACES
+from ..graph_passes.basic import stand_in
+from ..graph_passes.registry import CLEANING, graph_pass
+from ..sizes.symbols import alike, size
+
+aten = torch.ops.aten
+NO_OPS = {
+    aten.clone.default,
+    aten._to_copy.default,
+    aten.view.default,
+    aten.expand.default,
+    aten.lift_fresh_copy.default,
+}
+
+
+@graph_pass(CLEANING, "no-ops", order=20)
+def remove_no_ops(gm: fx.GraphModule) -> int:
+    """Copies, casts and reshapes whose result is what they were given.
+
+    A clone may be an output of its own (eager gives fresh memory): those that reach the output
+    stay.
+    """
+    removed = 0
+    # as_strided counts from the start of the memory.  So where one is in the graph, what stands in
+    # for a copy must begin at the same place in its memory as the copy does in its own.
+    counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
+    for node in list(gm.graph.nodes):
+        if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
+            continue
+        source: Any = node.args[0]
+        if not isinstance(source, fx.Node):
+            continue
+        copy, given = node.meta["val"], source.meta["val"]
+        if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
+            removed += stand_in(node, source)
+    return removed
+
+
+def offset(tensor: torch.Tensor) -> Any:
+    return size(tensor.storage_offset())
