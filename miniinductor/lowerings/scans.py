@@ -15,12 +15,15 @@ from typing import Any
 import torch
 
 from .. import config
+from ..hooks import extends
 from ..ir import Index, Pointwise, Reduction, TensorBox
 from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
 from ..more.scan import Scan
+from ..nodes import Group, Refused
 from ..ops import Value, ops
+from ..scheduler import Scheduler, Way, on_inner_loops
 from ..sizes.expressions import Size
 from ..sizes.symbols import hint
 from .chunks import nearest_divisor
@@ -179,3 +182,27 @@ def extreme(call: Call, x: TensorBox, dim: int) -> list[TensorBox]:
     wide = torch.int64
     places = scan(call, x, wide, others, place, [count], whole, "max", wide, size)
     return [values, places]
+
+
+# --- fusion ---------------------------------------------------------------------------------------
+AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
+
+
+@extends(Scheduler)
+class ScanScheduler(Scheduler):
+    def ways(self, first: Group, second: Group) -> list[Way]:
+        return [on_inner_loops] if first.has_scan else super().ways(first, second)
+
+    def check_kernel(self, first: Group, second: Group) -> None:
+        super().check_kernel(first, second)
+        check_scan(first, second)
+
+
+def check_scan(first: Group, second: Group) -> None:
+    """A scan goes through its loop in order.  A little pointwise work may follow each step."""
+    if second.has_scan or (first.has_scan and second.is_reduction):
+        raise Refused(
+            "a scan goes through its loop in order, and its results are read at other places"
+        )
+    if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
+        raise Refused("a scan goes element by element: so much work is faster in vectors")
