@@ -76,8 +76,10 @@ class ModuleVar(ObjectVar):
                 return self.getattr(tx, "forward").call(tx, args, kwargs)
         if self.value._backward_hooks or self.value._backward_pre_hooks:
             raise Break("module", f"backward hooks of {self.cls.__name__}")
-        if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
+        always = "_forward_hooks_always_called"  # torch's code omits them while compiling
+        if self.value.__dict__.get(always, True):
             raise Break("module", f"hooks of {self.cls.__name__} that are always called")
+        tx.output.guard(self.fields.source.item(always), "NO_HOOKS", "not {0}")
         return super().call(tx, args, kwargs)  # torch's own code runs the hooks
 
     def has_hooks(self, tx: Frame) -> bool:

@@ -112,11 +112,11 @@ class PythonModules(PyModuleVar):
     def other(self, tx: Frame, name: str) -> Any:
         """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
         output = tx.output
-        if self.value.__name__ == __name__.partition(".")[0]:
+        if self.name() == __name__.partition(".")[0]:
             getattr(self.value, name, None)  # ours, which looks for a name when it is first used
             if name in self.value.__dict__:
                 return self.getattr(tx, name)
-        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        entries = output.tree.pinned(self.value.__dict__, f"G_{self.name()}")
         written = output.globals_of(self.value.__dict__).written
         if name in written:
             return written[name]
