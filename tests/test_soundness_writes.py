@@ -70,3 +70,17 @@ def test_places_counted_from_the_start_of_a_memory(backend, dynamic, is_written)
     compiled = minidynamo.compile(f, backend=backend, dynamic=dynamic)
     for got, want in zip(compiled(*arguments()), f(*arguments())):
         assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_written_view_lies_in_the_memory_of_which_it_is_a_part(backend):
+    def f(x):
+        part = (x * 2)[3:5, 7:11:2]
+        part.add_(1)
+        return part
+
+    x = torch.arange(240.0).view(16, 15)
+    minidynamo.reset()
+    got, want = minidynamo.compile(f, backend=backend)(x), f(x)
+    assert torch.equal(got, want)
+    assert (got.stride(), got.storage_offset()) == (want.stride(), want.storage_offset())
