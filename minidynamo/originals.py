@@ -39,4 +39,5 @@ def made_by_torch(value: object) -> bool:
     inner = getattr(value, "__func__", value)
     if not isinstance(inner, types.FunctionType):
         return False
-    return inner.__globals__.get("__name__", "").partition(".")[0] == "torch"
+    name = inner.__globals__.get("__name__")
+    return type(name) is str and name.partition(".")[0] == "torch"

@@ -253,3 +253,50 @@ def test_a_method_of_c_that_is_given_stays_the_same_object():
     method = [1].append
     _, same, listed, both = compiled(f)(torch.ones(2), method)
     assert same == (True, True) and listed[0] is method and both[0] is both[1]
+
+
+def test_functions_without_a_closure_have_none():
+    """Made in the frame: asked there, and behind a graph break, where the function is made anew."""
+
+    def f(x):
+        captured = 2
+        alone = lambda a, b=1: a  # noqa: E731
+        inner = lambda a: a + captured  # noqa: E731
+        before = alone.__closure__
+        minidynamo.graph_break()
+        return x + 1, before, alone.__closure__, alone, inner(1)
+
+    result = minidynamo.compile(f, backend="eager")(torch.ones(2))
+    assert result[1] is None and result[2] is None and result[3].__closure__ is None
+    assert result[4] == 3
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("name", ["symmetric_difference", "symmetric_difference_update"])
+def test_methods_of_sets_that_take_one_argument(name, count):
+    def f(x):
+        numbers = {1, 2}
+        try:
+            getattr(numbers, name)(*[0] * count)
+        except TypeError as error:
+            return x + 1, str(error)
+        return x, ""
+
+    assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1] == f(torch.ones(1))[1] != ""
+
+
+@pytest.mark.parametrize("name", [3, None, b"text", int, "missing"])
+def test_modules_whose_name_is_no_text(name, monkeypatch):
+    monkeypatch.setattr(minidynamo.config, "raise_internal_errors", True)
+    module = types.ModuleType("made")
+    exec("def inner(x):\n    import math\n    return x + math.floor(2.5)", module.__dict__)
+    module.__name__ = name
+    if name == "missing":
+        del module.__name__
+
+    def f(x):
+        return module.inner(x), getattr(module, "__name__", 7), hasattr(module, "absent")
+
+    result = minidynamo.compile(f, backend="eager")(torch.ones(2))
+    assert result[0].tolist() == [3, 3]
+    assert result[1:] == (7 if name == "missing" else name, False)

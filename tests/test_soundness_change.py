@@ -27,6 +27,11 @@ def test_things_inductor():
     "case",
     [
         ("hooks", "s", "attribute", "_forward_hooks_always_called", "delete"),
+        (
+            *("hooks", "s.__dict__['_modules']['linear']"),
+            *("attribute", "_forward_hooks_always_called", "delete"),
+        ),
+        ("python_module", "s", "attribute", "__name__", "type"),
         ("getattr_module", "type(s).__mro__[0]", "attribute", "_forward_pre_hooks", "descriptor"),
         ("metaclass", "type(s)", "attribute", "kind", "other"),
         ("metaclass", "s", "attribute", "size", "type"),

@@ -402,3 +402,11 @@ def test_as_strided_beyond_the_memory_raises_though_nobody_reads_it(backend):
 
     x = torch.zeros(6)
     assert error_of(f, [x]) == error_of(minidynamo.compile(f, backend=backend), [x]) is not None
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 6, 6), (1, 0, 6, 6), (2, 1, 6, 6)])
+def test_pixel_unshuffle_of_nothing(shape):
+    """Eager's kernel keeps the shape of what has no elements."""
+    x = torch.zeros(shape, dtype=torch.int16)
+    result = minidynamo.compile(lambda x: F.pixel_unshuffle(x, 3), backend="inductor")(x)
+    assert result.shape == F.pixel_unshuffle(x, 3).shape

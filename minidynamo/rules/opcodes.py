@@ -173,6 +173,8 @@ def LOAD_SUPER_ATTR(frame: Any, arg: Any) -> None:
 def IMPORT_NAME(frame: Any, name: str) -> None:
     level, fromlist = frame.popn(2)
     inside = frame.function.globals.get("__name__", "")
+    if not isinstance(inside, str):
+        raise Break("import", "an import inside a module whose name is no text")
     package = frame.function.globals.get("__package__") or inside.rpartition(".")[0]
     where = {"__package__": package, "__name__": inside or None}
     names = fromlist.as_constant() or ()

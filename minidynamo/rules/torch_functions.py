@@ -167,8 +167,8 @@ def _is_all_true(tx, *args, **kwargs):
     it), and where it fails, the frame runs as plain Python, which says what is wrong.  # PyTorch:
     the checks are switched off."""
     result = call_leaf(tx, torch._is_all_true, args, kwargs)
-    module = tx.globals.values.get("__name__", "")
-    checked = module.startswith("torch.distributions.") and result.fake.is_cpu
+    module = tx.globals.values.get("__name__")
+    checked = str(module).startswith("torch.distributions.") and result.fake.is_cpu
     if checked and not tx.output.generates_code:
         tx.node(torch._assert_async, [result])
         return ConstantVar(True)

@@ -41,10 +41,11 @@ DESCRIPTORS_OF_C = (
 )
 
 
-def trusted(module_name: str | None) -> bool:
-    """Is this module taken as unchangeable (torch, the standard library)?"""
+def trusted(module_name: object) -> bool:
+    """Is this module taken as unchangeable (torch, the standard library)?  A program may give a
+    module any object as its name, or none."""
     # PyTorch: the same, by skip lists.
-    return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
+    return type(module_name) is str and module_name.partition(".")[0] in TRUSTED_PACKAGES
 
 
 def is_programs(found: object) -> bool:

@@ -27,12 +27,12 @@ class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if name not in self.value.__dict__ and not trusted(self.value.__name__):
+        if name not in self.value.__dict__ and not trusted(self.name()):
             return self.other(tx, name)
         value = tx.run_now(getattr, self.value, name)
         globals_ = tx.output.globals_of(self.value.__dict__)
         # Programs replace sys.stdout, sys.path, sys.argv...
-        if trusted(self.value.__name__) and self.value is not sys:
+        if trusted(self.name()) and self.value is not sys:
             # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
             if name in type(self.value).__dict__:
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
@@ -43,11 +43,14 @@ class PyModuleVar(RealVar):
             return globals_.written[name]
         return tx.output.wrap(value, globals_.source.item(name))
 
+    def name(self) -> object:
+        return self.value.__dict__.get("__name__")
+
     def other(self, tx: Frame, name: str) -> Variable:
         raise Break("attribute", f"{self}.{name}, which is not among its globals")
 
     def __repr__(self) -> str:
-        return f"module {self.value.__name__}"
+        return f"module {self.name()}"
 
 
 class GlobalsVar:

@@ -161,7 +161,7 @@ def is_known_code(frame: types.FrameType) -> bool:
     user's."""
     file = frame.f_code.co_filename
     if file == "<string>":  # made by dataclass and namedtuple
-        return frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
+        return str(frame.f_globals.get("__name__")).partition(".")[0] in PACKAGES
     if file.startswith(known_folders()):
         return BENCH not in file
     if file.startswith(standard_folders()):

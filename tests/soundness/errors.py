@@ -276,7 +276,7 @@ def check(case, mode: Mode) -> str:
         return f"raises {ours[1].__name__}: {ours[2]:.300} where eager gives {eager[1]!r:.200}"
     found, expected = compared(name, args, ours[1]), compared(name, args, eager[1])
     problem = sweep.difference(op, found, (args, kwargs, expected), dtype)
-    if problem is None and not has_any_sign(name):
+    if problem is None and not has_any_sign(name) and not is_uninitialised(name):
         problem = sign_difference(found, expected)
     return problem or ""
 
@@ -306,6 +306,12 @@ def lost_check(function, args, kwargs, mode):
         if outcome(mode.compile(program), args, kwargs, mode.training)[0] == "value":
             return f"a value where eager raises, the result being {program.__name__}"
     return ""
+
+
+def is_uninitialised(name):
+    """Eager's recurrence for these returns a variable that it has not set where x is no number
+    (`chebyshev_polynomial_u_forward` in ATen/native/Math.h: other numbers in each run)."""
+    return "chebyshev_polynomial_" in name
 
 
 def has_any_sign(name):

@@ -140,6 +140,8 @@ class FunctionAttributes(FunctionVar):
         """The function, without what can be set later."""
         parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
         closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
+        if not self.closure:
+            closure = cg.constant(None)
         cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
 
 
@@ -179,6 +181,7 @@ MADE_HERE = {  # attributes of a function that was made in this frame
     ),
     "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
     "__annotations__": annotations_of,
+    "__closure__": lambda f: TupleVar(list(f.closure)) if f.closure else ConstantVar(None),
     "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
 }
 if hasattr(types.FunctionType, "__type_params__"):  # 3.12; `def f[T]()` breaks the graph

@@ -64,8 +64,10 @@ class ModuleOperations(ModuleVar):
             return False
         if self.value._backward_hooks or self.value._backward_pre_hooks:
             raise Break("module", f"backward hooks of {self.cls.__name__}")
-        if self.value._forward_hooks_always_called:  # torch's code omits them while compiling
+        always = "_forward_hooks_always_called"  # torch's code omits them while compiling
+        if self.value.__dict__.get(always, True):
             raise Break("module", f"hooks of {self.cls.__name__} that are always called")
+        tx.output.guard(self.fields.source.item(always), "NO_HOOKS", "not {0}")
         return True
 
     def calls_forward(self) -> bool:
@@ -131,11 +133,11 @@ class PythonModules(PyModuleVar):
     def other(self, tx: Frame, name: str) -> Any:
         """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
         output = tx.output
-        if self.value.__name__ == __name__.partition(".")[0]:
+        if self.name() == __name__.partition(".")[0]:
             getattr(self.value, name, None)  # ours, which looks for a name when it is first used
             if name in self.value.__dict__:
                 return self.getattr(tx, name)
-        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        entries = output.tree.pinned(self.value.__dict__, f"G_{self.name()}")
         written = output.globals_of(self.value.__dict__).written
         if name in written:
             return written[name]

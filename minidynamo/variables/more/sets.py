@@ -260,10 +260,16 @@ def _changing(name: str) -> Callable:
     return lambda self, tx, *others: self._change(tx, name, others)
 
 
-for _name in ("union", "intersection", "difference", "symmetric_difference"):
+def _of_one(method: Callable) -> Callable:
+    """The method, which takes one set, neither none nor several."""
+    return lambda self, tx, other, /: method(self, tx, other)
+
+
+for _name in ("union", "intersection", "difference"):
     setattr(SetVar, f"method_{_name}", _making(_name))
-for _name in ("intersection_update", "symmetric_difference_update"):
-    setattr(SetVar, f"method_{_name}", _changing(_name))
+SetVar.method_intersection_update = _changing("intersection_update")
+SetVar.method_symmetric_difference = _of_one(_making("symmetric_difference"))
+SetVar.method_symmetric_difference_update = _of_one(_changing("symmetric_difference_update"))
 
 
 @SHARED.rule(set, frozenset)
