@@ -1,10 +1,13 @@
-"""Nothing is imported here: the tests of the frame hook, the bytecode package and the resume
-functions run without torch.
+"""Neither torch nor a package of ours is imported here: the tests of the frame hook, the bytecode
+package and the resume functions run without torch.
 
 `python tests/run_pythons.py` runs those on every CPython 3.11-3.13 that it finds.
 """
 
+import gc
 import os
+
+import pytest
 
 # Triton reads this once, when it is first imported (by torch, too): its kernels then run on the
 # CPU.  `make test-gpu` sets 0.
@@ -33,3 +36,15 @@ def pytest_collection_modifyitems(config, items):
         kept.update(tests[::step][:most])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_was_there_before_is_not_looked_at():
+    """Collections of garbage, of which some tests make dozens, pass over what lived before the file
+    began: a million objects of imported modules."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # nanobind tells of each object that lives when the process ends

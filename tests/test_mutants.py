@@ -15,21 +15,21 @@ PACKAGES = ("minidynamo", "miniinductor")
 
 
 def names():
-    """{a module of ours, or one of its classes: (its own names, those that it inherits, too)}."""
+    """{a module of ours, or one of its classes: the names that it has or inherits}."""
     found = {}
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in PACKAGES and isinstance(module, types.ModuleType):
-            found[name] = set(vars(module)), set(vars(module))
+            found[module] = set(vars(module))
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:
                     fields = {n for c in value.__mro__ for n in inspect.get_annotations(c)}
-                    found[f"{name}.{value.__qualname__}"] = {*vars(value)}, {*dir(value), *fields}
+                    found[value] = {*dir(value), *fields}
     return found
 
 
-def new_names(before, after):
+def new_names(before):
     """Names that nobody asks for: what was to be replaced is called otherwise by now."""
-    added = {p: after[p][0] - known for p, (_, known) in before.items() if p in after}
+    added = {place: vars(place).keys() - known for place, known in before.items()}
     return [f"{place}.{name}" for place in added for name in added[place] if name[:2] != "__"]
 
 
@@ -41,7 +41,7 @@ def wrong_with(mutant, before):
         os.close(reader)
         try:
             mutant.change()
-            text = ", ".join(new_names(before, names()))
+            text = ", ".join(new_names(before))
         except BaseException as error:
             text = f"{type(error).__name__}: {error}"
         os.write(writer, text.encode()[:1000])
