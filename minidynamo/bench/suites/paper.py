@@ -52,6 +52,8 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         yield from measured_here(names, columns, options)
         return
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
+    result["command"] += f" --device {options.device}"
+    result["command"] += f' --columns "{options.columns}"' if options.columns else ""
     kept = read_all(options) if options.resume else []
     yield from kept
     done = {(row["name"], row["column"]) for row in kept}
@@ -187,7 +189,7 @@ class Process:
 def shown(row: Row) -> str:
     """A line of the terminal."""
     title = f"{row['name'][:36]:36} {row['column']:15}"
-    for why in ("absent", "failed", "eager failed"):
+    for why in ("absent", "failed", "eager failed", "left out"):
         if why in row:
             return f"{title} {why}: {row[why][:90]}"
     seconds = row["seconds"]
