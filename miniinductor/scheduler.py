@@ -44,6 +44,7 @@ from .sizes.symbols import same
 
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes
+AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
 MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
 REACH = 16  # a node is tried with this many next users of the same buffer, not with later ones
 REASONS = {  # category -> why such a pair is fused
@@ -204,7 +205,9 @@ class Scheduler:
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
         ways: list[Way] = [same_loops]
-        if not alike:
+        if first.has_scan:
+            ways = [on_inner_loops]
+        elif not alike:
             ways = [on_inner_loops, on_outer_loops, *MORE_WAYS]
         reasons = []
         for way in ways:
@@ -228,10 +231,7 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
-        if first.has_scan or second.has_scan:
-            raise Refused(
-                "a scan goes through its loop in order, and its results are read at other places"
-            )
+        check_scan(first, second)
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
@@ -258,6 +258,16 @@ class Scheduler:
                 raise Refused(
                     f"{access.name} has many elements per outer iteration: element mismatch"
                 )
+
+
+def check_scan(first: Group, second: Group) -> None:
+    """A scan goes through its loop in order.  A little pointwise work may follow each step."""
+    if second.has_scan or (first.has_scan and second.is_reduction):
+        raise Refused(
+            "a scan goes through its loop in order, and its results are read at other places"
+        )
+    if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
+        raise Refused("a scan goes element by element: so much work is faster in vectors")
 
 
 def same_loops(first: Group, second: Group) -> Pair:

@@ -51,6 +51,57 @@ def test_positions_of_resampling_are_neither_checked_nor_wide(size, align):
         assert "device_assert" not in text and "int64" not in text
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line(mode):
+    x = torch.randn(2, 20, 7, 9).contiguous(memory_format=torch.channels_last)
+
+    text = check(lambda v: F.interpolate(v, scale_factor=2, mode=mode) + 1, x, kernels=1)
+    assert "YBLOCK" in text
+    text = check(lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect") + 1, x, kernels=1)
+    assert "YBLOCK" in text
+    assert "YBLOCK" not in check(lambda v: v * 2 + v.sin(), x, kernels=1)
+
+
+def test_values_that_lines_share_are_read_once_for_a_line():
+    a, b = torch.randn(180, 20), torch.randn(200, 20)
+
+    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=1)
+    assert "YBLOCK" in text and "RBLOCK" not in text  # the sum over 20 is written out
+    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b)
+    assert "RBLOCK" in text  # its reader has a loop of its own, which would hold all of it
+
+
+def test_neighbours_that_are_three_apart_share_a_cache_line():
+    x = torch.randn(2, 3, 40, 40).contiguous(memory_format=torch.channels_last)
+
+    text = check(lambda v: v.transpose(-1, -2).to(torch.bfloat16).contiguous(), x, kernels=1)
+    assert "YBLOCK" in text
+
+
+# --- 16 bits --------------------------------------------------------------------------------------
+def test_results_of_16_bits_take_the_short_forms():
+    x = torch.randn(9, 70)
+
+    assert "tl.exp" in check(lambda v: torch.softmax(v, -1), x.half(), rtol=1e-3, kernels=1)
+    text = check(lambda v: torch.softmax(v, -1), x, kernels=1)
+    assert "libdevice.exp" in text and "div_rn" in text
+
+
+def test_what_16_bits_hold_is_not_rounded_again():
+    x = torch.randn(90).bfloat16()
+
+    text = check(lambda v: torch.maximum(v.float().bfloat16().abs(), -v), x, rtol=0, atol=0)
+    assert text.count(".to(tl.bfloat16)") == 1  # where the result is stored
+
+
+# --- scans ----------------------------------------------------------------------------------------
+def test_a_little_work_after_a_scan_is_done_in_its_loop():
+    x = torch.randn(5, 70)
+
+    check(lambda v: v.exp().cumsum(1) * 2, x, kernels=1)
+    check(lambda v: v.cumsum(1).flip(1), x, kernels=2)  # read at other places
+
+
 def test_a_position_that_may_be_out_of_range_is_checked():
     x = torch.randn(11, 9)
 

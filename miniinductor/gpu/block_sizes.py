@@ -39,6 +39,9 @@ TILES = (
     (64, 32, 4),
     (32, 32, 4),
 )
+# elements of a tile of lines, and warps
+LINES = ((1024, 4), (2048, 4), (4096, 8), (512, 4), (256, 4))
+LONGEST_LINE = 128  # elements of x in such a tile
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
     (64, 32, 4, 1),
@@ -114,7 +117,8 @@ def persistent_limit(columns: bool) -> int:
 def block_configs(
     kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
 ) -> list[Config]:
-    """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
+    """Configs to try.  kind: "pointwise" (axis x), "tile" and "lines" (y, x), "persistent" and
+    "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
     tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
@@ -126,6 +130,8 @@ def block_configs(
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
+    elif kind == "lines":
+        found = line_configs(sizes["y"], x)
     elif kind == "persistent":
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
@@ -143,6 +149,23 @@ def pointwise_configs(x: int, skips: bool) -> list[Config]:
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]
+
+
+def line_configs(y: int, x: int) -> list[Config]:
+    """Short lines, so that a program has many of them; of whole lines where those are short.  Small
+    ones: more programs than processors before more elements per thread."""
+    y_most, longest = power_of_2(y), min(power_of_2(x), LONGEST_LINE)
+    sides = [side for side in (longest, longest // 2) if x % side == 0]
+    side = max(1, sides[0] if sides else longest)
+    most = max(256, power_of_2(x * y // (PROCESSORS * 8)))
+    found = [
+        config_of(warps, y=min(y_most, max(1, elements // side)), x=side)
+        for elements, warps in LINES
+        if elements <= most
+    ]
+    if side == LONGEST_LINE and most >= 4096:
+        found.append(config_of(8, y=min(y_most, 64), x=64))  # shares more along lines of y
+    return found
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
@@ -203,7 +226,7 @@ def looped_rows(x: int, r: int) -> list[Config]:
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
     x = power_of_2(sizes["x"])
-    if kind == "tile":
+    if kind in ("tile", "lines"):
         return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
     if kind == "pointwise":
         return config_of(1, x=min(INTERPRETED_TILE, x))

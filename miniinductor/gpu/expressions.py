@@ -37,7 +37,13 @@ INFIX = {**INFIX_OF_ALL, "bitwise_left_shift": "<<", "bitwise_right_shift": ">>"
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 # The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs
-# two more FMAs.
+# two more FMAs.  A kernel whose results all have 16 bits takes the short forms below: 15 ulp of
+# float32 are 0.0002 of bfloat16's ulp, 0.002 of float16's.
+COARSE = {"exp": "tl.exp({})", "sqrt": "tl.sqrt({})"}
+# 16 bits hold their result if they hold the operands
+KEEPS_EXACT = ("abs", "neg", "floor", "ceil", "trunc", "round", "maximum", "minimum")
+# eager's CUDA kernels multiply by the reciprocal of a number that is known beforehand, too
+RECIPROCALS = (1e-30, 1e30)
 
 
 @functools.cache
@@ -108,8 +114,10 @@ class TritonExpressions(OpsHandler):
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
+        self.is_coarse = False  # do 16 bits hold all results?
         self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
         self.narrow: dict[tuple[str, torch.dtype], Tile] = {}  # float32 values as they were before
+        self.exact: dict[str, torch.dtype] = {}  # float32 values that 16 bits hold: their dtype
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
@@ -239,10 +247,13 @@ class TritonExpressions(OpsHandler):
 
     def rounded(self, x: Tile, dtype: torch.dtype) -> Tile:
         """The value in 16 bits, and in 32 again to compute with."""
+        if self.exact.get(x.text) is dtype:
+            return replace(x, dtype=dtype)
         wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
         narrow = self.make(f"{{}}.to({triton_type(dtype)})", dtype, wide)
         value = self.make("{}.to(tl.float32)", dtype, narrow)
         self.narrow[value.text, dtype] = narrow
+        self.exact[value.text] = dtype
         return replace(value, axes=x.axes)
 
     # -- control -----------------------------------------------------------------------------------
@@ -279,9 +290,18 @@ class TritonExpressions(OpsHandler):
         if op in TESTS:
             return self.make(TESTS[op], torch.bool, x)
         template = templates(x.dtype).get(op)
+        if self.is_coarse and x.dtype is not torch.float64:
+            template = COARSE.get(op, template)
         if template is None:
             template = f"tl.{op}({{}})" if op in IN_TRITON else f"libdevice.{op}({{}})"
-        return self.make(template, x.dtype, x)
+        return self.as_exact_as(op, self.make(template, x.dtype, x), x)
+
+    def as_exact_as(self, op: str, value: Tile, *operands: Tile) -> Tile:
+        """The value, noted as one that 16 bits hold if its operands are and the op keeps that."""
+        first, *others = [self.exact.get(operand.text) for operand in operands]
+        if op in KEEPS_EXACT and first is not None and set(others) <= {first}:
+            self.exact[value.text] = first
+        return value
 
     def signbit(self, x: Tile) -> Tile:
         if not x.dtype.is_floating_point:
@@ -302,6 +322,10 @@ class TritonExpressions(OpsHandler):
         a, b = self.alike(a, b)
         if a.dtype is torch.float64:
             return self.make("{} / {}", a.dtype, a, b)
+        if b.is_literal and RECIPROCALS[0] < abs(float(b.text)) < RECIPROCALS[1]:
+            return self.binary("mul", a, self.constant(1.0 / float(b.text), a.dtype))
+        if self.is_coarse:
+            return self.make("{} / {}", a.dtype, self.solid(a), self.solid(b))
         if a.text == "1.0":
             return self.helper("reciprocal", b)
         return self.make("tl.div_rn({}, {})", a.dtype, self.solid(a), self.solid(b))
@@ -322,7 +346,7 @@ class TritonExpressions(OpsHandler):
         if op in INFIX and not (op == "truncdiv" and is_float):
             return self.make(f"{{}} {INFIX[op]} {{}}", a.dtype, a, b)
         if op in ("maximum", "minimum"):
-            return self.make(extremum(op, a.dtype), a.dtype, a, b)
+            return self.as_exact_as(op, self.make(extremum(op, a.dtype), a.dtype, a, b), a, b)
         return self.call(op, self.solid(a), self.solid(b))
 
     def call(self, op: str, a: Tile, b: Tile) -> Tile:

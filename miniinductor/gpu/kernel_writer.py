@@ -151,6 +151,7 @@ class TritonKernelWriter(BoundedExpressions):
         self.group, self.order, self.any_row = group, order, any_row
         self.context = group, buffers, keep, order, overwritten
         self.memory = Memory(buffers, set(keep), overwritten or {})
+        self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
         self.last: list[Line] = []  # stores over memory that the kernel reads
@@ -258,7 +259,10 @@ class TritonKernelWriter(BoundedExpressions):
     def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
-        if self.plan.kind == "tile":  # x first: programs that run together write whole rows
+        if self.plan.kind in (
+            "tile",
+            "lines",
+        ):  # x first: programs that run together write whole rows
             tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
             lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
             return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")
@@ -396,6 +400,8 @@ class TritonKernelWriter(BoundedExpressions):
             text += ".to(tl.float32)"
         is_early = not reads and target.startswith("in") and not target.startswith("inout")
         value = self.named(text, dtype, own | pointed, reads, is_early)
+        if dtype in NARROW:
+            self.exact[value.text] = dtype
         if is_padded:
             self.padded.add(value.text)
         return value

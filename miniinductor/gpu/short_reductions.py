@@ -21,8 +21,13 @@ from ..dependencies import int_or_none, trace
 from ..ir import Buffer, ComputedBuffer, Graph, Index, Pointwise, Reduction
 from ..ops import Value, ops
 from ..records import CompileRecord
+from .tile_plan import is_gather
 
 SHORT = 8  # elements: fewer are written out
+SHORT_OF_SHARED = (
+    32  # the same where many outputs share what is read, so that memory holds nobody up
+)
+SHARED_BY = 8  # outputs for each element that is read, at least
 LEAST_OUTPUTS = 1024
 COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
     "sum": lambda a, b: ops.add(a, b),
@@ -53,13 +58,28 @@ def unroll_short_reductions(graph: Graph, record: CompileRecord) -> None:
 def is_short(buffer: Buffer) -> bool:
     """Is it a reduction of few elements, many times?"""
     data = getattr(buffer, "data", None)
-    if not isinstance(data, Reduction) or data.kind not in COMBINE:
+    if not isinstance(buffer, ComputedBuffer) or not isinstance(data, Reduction):
+        return False
+    if data.kind not in COMBINE:
         return False
     sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
     if None in sizes:
         return False
     outputs, count = iterations(data.ranges), iterations(data.reduction_ranges)
-    return outputs >= LEAST_OUTPUTS and 1 < count < SHORT
+    if outputs < LEAST_OUTPUTS or not 1 < count <= SHORT_OF_SHARED:
+        return False
+    return count < SHORT or is_shared(buffer, outputs)
+
+
+def is_shared(buffer: ComputedBuffer, outputs: int) -> bool:
+    """Does each element that is read count for many outputs, as in distances between all points?"""
+    body = trace(buffer)
+    sizes = {variable: int(n) for variable, n in body.ranges().items()}
+    for index in (access.index for access in body.reads()):
+        elements = math.prod(n for v, n in sizes.items() if v in index.free_symbols)
+        if is_gather(index) or elements * SHARED_BY > outputs:
+            return False
+    return True
 
 
 def iterations(sizes: Iterable[Any]) -> int:
@@ -78,6 +98,8 @@ def stays_one_kernel(
         data = reader.data
         if not isinstance(data, (Pointwise, Reduction)):
             return False
+        if isinstance(data, Reduction) and iterations(buffer.data.reduction_ranges) >= SHORT:
+            return False  # the reader's own loop would hold all of it
         if iterations(data.ranges) * iterations(data.reduction_ranges) != outputs:
             return False
     return all(int_or_none(one.layout.numel) not in (elements, None) for one in made)
@@ -93,9 +115,10 @@ def written_out(data: Reduction) -> Pointwise:
         return value if data.src_dtype == data.dtype else ops.to_dtype(value, data.dtype)
 
     def body(index: Index) -> Value:
-        first, *others = [element(index, place) for place in places]
+        first = element(index, places[0])
         if data.kind == "sum" and data.dtype.is_floating_point:
             first = ops.add(first, ops.constant(0.0, data.dtype))  # no sum is -0.0
-        return functools.reduce(combine, others, first)
+        # each element is added where it is made: a thread cannot hold many of them
+        return functools.reduce(combine, (element(index, place) for place in places[1:]), first)
 
     return Pointwise(data.device, data.dtype, list(data.ranges), body, origins=data.origins)

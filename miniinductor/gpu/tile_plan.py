@@ -5,6 +5,8 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
     pointwise     [XBLOCK]            every loop flattened into x
     tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
                                       lines
+    lines         [YBLOCK, XBLOCK]    indices are computed, and shared values read, once for a line
+                                      of y or of x, not once for each element
     persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
     looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
 
@@ -35,6 +37,9 @@ from .tiles import Axes, Line, noted
 # tile of it would fill a processor, which then waits for memory and computes by turns
 LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
+LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
+SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
+LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
@@ -124,8 +129,7 @@ def plan_tiles(
     again = any(loops.inner_nodes(stage) for stage in range(1, loops.last_stage + 1))
     columns = online = False
     if loops.is_pointwise:
-        axes = pointwise_axes(loops.outer, bodies)
-        kind = "tile" if len(axes) == 2 else "pointwise"
+        kind, axes = pointwise_axes(loops.outer, bodies, buffers)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
@@ -161,30 +165,63 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 
 
 # --- axes -----------------------------------------------------------------------------------------
-def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> list[Axis]:
-    """One axis; where reads run along another one than writes, a tile of two."""
+def pointwise_axes(
+    outer: Sequence[Size], bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer]
+) -> tuple[str, list[Axis]]:
+    """The kind of tile, and its axes: one of them, or two where reads run along another loop than
+    writes, or where much is the same along lines of the tile."""
     x = loop_variables("x", len(outer))
-    cut = transposed_at(outer, bodies)
+    kind, cut = "tile", transposed_at(outer, bodies)
     if cut is None:
-        return [Axis("x", x, outer, "")]
-    return [
+        kind, cut = "lines", shared_lines_at(outer, bodies, buffers)
+    if cut is None:
+        return "pointwise", [Axis("x", x, outer, "")]
+    return kind, [
         Axis("y", x[:cut], outer[:cut], "[:, None]"),
         Axis("x", x[cut:], outer[cut:], "[None, :]"),
     ]
 
 
 def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
-    """Number of loops that belong to y, if some read steps by one along an earlier loop and not
-    along the last."""
+    """Number of loops that belong to y, if some read goes by steps of one (or of few, where the
+    loop that goes by one is too short) along an earlier loop and not along the last."""
     *earlier, last = loop_variables("x", len(outer)) or [None]
-    for number, variable in enumerate(earlier):
-        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
-            continue
-        for access in (a for body in bodies for a in body.reads()):
-            along_last = int_or_none(stride_of(access.index, last))
-            if along_last not in (0, 1, None) and stride_of(access.index, variable) == 1:
-                return number + 1
+    reads = [access for body in bodies for access in body.reads()]
+    for longest_step in (1, LONGEST_STEP):
+        for number, variable in enumerate(earlier):
+            if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
+                continue
+            for access in reads:
+                along_last = int_or_none(stride_of(access.index, last))
+                step = int_or_none(stride_of(access.index, variable))
+                if along_last in (0, 1, None) or step is None:
+                    continue
+                if 0 < step <= longest_step and (step == 1 or along_last > 8 * step):
+                    return number + 1
     return None
+
+
+def shared_lines_at(
+    outer: Sequence[Size], bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer]
+) -> int | None:
+    """Number of loops that belong to y, if it is worth while to compute what depends on y alone, or
+    on x alone, once for a line of a tile."""
+    if len(outer) < 2 or not all(isinstance(n, int) for n in outer):
+        return None
+    cut = len(outer) - 1
+    while cut > 1 and math.prod(outer[cut:]) < LEAST_LINE:
+        cut -= 1
+    if math.prod(outer[cut:]) < LEAST_LINE or math.prod(outer[:cut]) < LEAST_SIDE:
+        return None
+    sides = [set(part) for part in split(loop_variables("x", len(outer)), cut)]
+    reads = {(access.name, access.index) for body in bodies for access in body.reads()}
+    shared = [index for _, index in reads if any(index.free_symbols <= side for side in sides)]
+    is_costly = any(has_computed_index(body, buffers) for body in bodies)
+    return cut if is_costly or len(shared) >= SHARED_READS else None
+
+
+def split(items: list, at: int) -> tuple[list, list]:
+    return items[:at], items[at:]
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
@@ -209,8 +246,8 @@ def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool
 def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
     """How many elements an index reaches, at most.  One that was read itself may be any."""
     symbols = index.free_symbols
-    is_gather = any(str(symbol).startswith("indirect") for symbol in symbols)
-    return math.prod(n for variable, n in sizes.items() if is_gather or variable in symbols)
+    gathers = is_gather(index)
+    return math.prod(n for variable, n in sizes.items() if gathers or variable in symbols)
 
 
 # --- block sizes ----------------------------------------------------------------------------------
@@ -244,18 +281,30 @@ def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
     if not body.outer:
         return False
     last = loop_variables("x", len(body.outer))[-1]
-    reads = body.reads()
-    is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
-    for access in reads:
-        if access.index.has(sympy.Max, sympy.Min, sympy.Abs):
-            return True
-        is_gather = any(str(symbol).startswith("indirect") for symbol in access.index.free_symbols)
-        if is_gather and is_computed:
-            return True
+    if has_computed_index(body, buffers):
+        return True
+    for access in body.reads():
         step = int_or_none(stride_of(access.index, last))
-        if not is_gather and step is not None and abs(step) > 1:
+        if not is_gather(access.index) and step is not None and abs(step) > 1:
             return True
     return False
+
+
+def is_gather(index: sympy.Expr) -> bool:
+    """Does it depend on a value that was read or computed?"""
+    return any(str(symbol).startswith("indirect") for symbol in index.free_symbols)
+
+
+def has_computed_index(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
+    """Does a read go to a place that is computed, not read: the larger of two places, or one of a
+    resampling?"""
+    reads = body.reads()
+    is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
+    return any(
+        access.index.has(sympy.Max, sympy.Min, sympy.Abs)
+        or (is_computed and is_gather(access.index))
+        for access in reads
+    )
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:

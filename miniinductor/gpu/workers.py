@@ -73,6 +73,9 @@ def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
                     worker.kill()  # then their answers end, and the threads
             for thread in threads:
                 thread.join()
+            if waiting.late:  # a process that dies still counts as alive for a moment
+                for worker in _workers:
+                    worker.wait()
         except BaseException:  # the threads go on: no later job may get an answer that is theirs
             for worker in _workers:
                 worker.kill()

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from .. import config
-from ..ir import Index, Reduction, Scan, TensorBox
+from ..ir import Index, Pointwise, Reduction, Scan, TensorBox
+from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
 from ..ops import Value, ops
@@ -23,6 +24,7 @@ from ..sizes.expressions import Size
 from ..sizes.symbols import hint
 from .chunks import nearest_divisor
 
+IN_ORDER = 4  # operations of an element that a scan in C++ computes in its own loop, at most
 FEW_SCANS, LONG_SCAN = 64, 8192  # GPU: fewer and longer scans than these are cut into chunks
 FEW_COLUMNS, LONG_COLUMN = 8192, 2048  # the same where memory does not run along the scan
 
@@ -38,6 +40,8 @@ def cumulative(
     if not size or 0 in size:
         return mapped(call, x, lambda v: cast(v, x.dtype, result), result)
     parallel = x.device.type != "cpu" or config.cpu_backend != "cpp"
+    if not parallel and isinstance(x.data, Pointwise) and cost(x)[1] > IN_ORDER:
+        x.realize()  # by a loop of vectors: the scan's own goes element by element
     compute = torch.float64 if result.is_floating_point else torch.int64
     if result in NARROW and kind != "logaddexp" or parallel and result.is_floating_point:
         compute = accumulate_dtype(result)
