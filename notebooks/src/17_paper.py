@@ -171,6 +171,8 @@ recorded_table("cpu_paper_capture", report.call_overheads, "tiny models on a CPU
 excerpt(mechanisms.after_train)
 
 # %%
+if run := report.recorded("cpu_paper_capture"):
+    print(report.whole_graphs(run))
 recorded_table("cpu_paper_capture", report.captures, "for how many models each mechanism works")
 
 # %%

@@ -193,8 +193,3 @@ def recorded(name: str) -> Row | None:
 
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def without_rows(run: Row) -> Row:
-    """A run whose models' packages are missing on its machine leaves those rows out."""
-    return run | {"rows": [row for row in run["rows"] if "skipped" not in row]}
