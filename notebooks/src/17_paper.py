@@ -21,7 +21,8 @@
 # models is organised; why two honest tables differ; which ways of capturing a graph are silently
 # wrong.
 #
-# **Files of this chapter:** `minidynamo/bench/paper/`, beside the core.
+# **Core files of this chapter:** none; the tables are made in `minidynamo/bench/paper/`, beside the
+# core.
 
 # %%
 import statistics
