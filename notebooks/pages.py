@@ -88,6 +88,7 @@ PARTS = (
             Chapter("14_dynamic_shapes", "Dynamic shapes", "sizes as symbols", 3, ("05", "09")),
             Chapter("15_speed", "Speed", "measure, take apart", 2, ("10", "13")),
             Chapter("16_capstone", "Capstone", "train a small GPT", 2, ("08", "13")),
+            Chapter("17_paper", "The paper's tables", "measured again", 1, ("01", "15")),
         ),
     ),
 )

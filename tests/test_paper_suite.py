@@ -1,13 +1,15 @@
 """`--suite paper`: its sample is fair, its judge can say no, its tables count what failed."""
 
+import argparse
 from collections import Counter
 
 import pytest
 import torch
 
 import minidynamo
-from minidynamo.bench.paper import measure, models, tables
+from minidynamo.bench.paper import measure, mechanisms, models, tables
 from minidynamo.bench.paper.others import OTHERS
+from minidynamo.bench.suites import paper
 
 
 def test_every_beginning_holds_each_group_in_its_share():
@@ -31,6 +33,7 @@ def test_arguments_become_those_of_a_base_model():
 
 
 def small(monkeypatch, name):
+    measure.built.cache_clear()  # which other test's "small" it may still hold
     monkeypatch.setitem(OTHERS, "small", lambda batch: OTHERS[name](2))
     monkeypatch.setitem(models.MODELS, "small", "others")
 
@@ -79,6 +82,32 @@ def test_what_a_table_counts():
 
 def row(name, figures):
     return {"name": name, "group": "timm", "column": "capture", "problem": {}} | figures
+
+
+def test_rows_appear_as_they_are_done_and_a_crash_costs_one(monkeypatch, tmp_path):
+    """The process is a script here: it gives a row, then ends badly; the next gives the rest."""
+    said = iter([paper.ROW + '{"name": "actor-critic", "column": "capture"}', ""])
+    monkeypatch.setenv(paper.FOLDER, str(tmp_path))
+    start = paper.subprocess.Popen
+
+    def scripted(command, **options):
+        line = next(said, None)
+        code = f"print({line!r}); raise SystemExit({3 if line else 0})"
+        return start([paper.sys.executable, "-S", "-c", code], **options)
+
+    monkeypatch.setattr(paper.subprocess, "Popen", scripted)
+    columns = ["capture", "inference fp32", "training fp32"]
+    options = argparse.Namespace(device="cpu", no_peer=True, threads=1)
+    rows = list(paper.rows_of("actor-critic", columns, options, paper.time.monotonic() + 60))
+    assert [row["column"] for row in rows] == columns[:2]  # the third is measured next time
+    assert rows[1]["failed"].startswith("exit 3") and not list(tmp_path.iterdir())
+
+
+def test_a_mechanism_that_is_silently_wrong_is_found():
+    found = mechanisms.compare("point cloud")
+    assert found["state"]["ours"] == "works"
+    assert found["state"]["torch.jit.trace"] == "wrong result"  # it keeps eval mode
+    assert found["cause"]["torch.jit.trace"] == "after train()"
 
 
 def test_models_of_others_run():

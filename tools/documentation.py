@@ -4,7 +4,7 @@
     python tools/documentation.py --check    # names the pages that are not as they would be written
 
 In:   the packages' docstrings, `minidynamo/bench/results/*.json`.
-Out:  docs/api.md, docs/combinations.md, the README's table of figures.
+Out:  docs/api.md, docs/combinations.md, docs/paper.md, the README's table of figures.
 
 Other pages of docs/ are written by hand.  tests/test_documentation.py holds both kinds to the code.
 """
@@ -151,6 +151,101 @@ def combinations_page() -> str:
     return COMBINATIONS.format(rows="\n".join(rows), made_by=made_by(found))
 
 
+# --- docs/paper.md --------------------------------------------------------------------------------
+PAPER = """# The tables of the PyTorch 2 paper, measured here
+
+<!-- written by `make docs` from minidynamo/bench/results/*paper*.json -->
+
+The paper reports {inference} times eager's speed in inference and {training} times in training, on
+an A100; captured are {captured}. Those
+figures are the paper's.
+
+What follows is measured with ours, eager and torch.compile in one process for each model, with
+random weights. Other GPU, other versions, smaller batches, other models: compare the columns of one
+table, not a table with the paper. [Notebook 17](../notebooks/17_paper.ipynb) draws it, and says why
+the two differ.
+"""
+PAPER_TABLES = (  # title, file of results, function of report.py, what to know
+    (
+        "Speedup over eager",
+        "h100_paper",
+        "speedups",
+        "Geometric means over the models whose results are right with both compilers. Several\n"
+        "models compile at once, so first calls are longer than alone, for both alike.",
+    ),
+    (
+        "Overhead of capture on a GPU",
+        "h100_paper",
+        "overheads",
+        "The backend runs the graph as it is. Below 1 the graph is faster than its Python.",
+    ),
+    (
+        "Ablation on a GPU",
+        "h100_paper_ablation",
+        "ablations",
+        "Inference in bfloat16: each optimisation off alone, all of them off, and a CUDA\n"
+        "graph on top.",
+    ),
+    (
+        "Ablation on a CPU",
+        "cpu_paper_ablation",
+        "ablations",
+        "Inference in float32 on one thread, by processor time; models of the third group.",
+    ),
+    (
+        "Rows without a right result on the GPU",
+        "h100_paper",
+        "unfinished",
+        "Counted as models of their group, without a speedup.",
+    ),
+    (
+        "Ways to capture",
+        "cpu_paper_capture",
+        "captures",
+        "Captured in eval mode from one batch; then other values in a larger batch, then\n"
+        "`train()`. Seconds are geometric means over the models that a mechanism captures.\n"
+        "Models whose package is missing on that machine (timm's) are left out.",
+    ),
+    (
+        "Why a mechanism does not work",
+        "cpu_paper_capture",
+        "capture_causes",
+        "The most frequent causes.",
+    ),
+    (
+        "Overhead of capture on a CPU",
+        "cpu_paper_capture",
+        "call_overheads",
+        "Tiny models, one thread, processor time: a negative figure is Python that\n"
+        "capture removed.",
+    ),
+)
+
+
+def markdown(head: list[str], cells: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def paper_page() -> str:
+    """Every table whose results are there, with where it comes from; what is not, by name."""
+    from minidynamo.bench.paper import report
+
+    captured = ", ".join(f"{share} % of {name}" for name, share in report.CAPTURED.items())
+    parts = [PAPER.format(**report.HEADLINE, captured=captured)]
+    for title, name, function, about in PAPER_TABLES:
+        run = report.recorded(name)
+        if run is None:
+            parts.append(f"## {title}\n\nNot recorded yet.\n")
+            continue
+        head, cells = getattr(report, function)(run)
+        body = markdown(head, cells) if cells else "None."
+        parts.append(
+            f"## {title}\n\n{about}\n\n{body}\n\n{made_by(run).replace('`, ', '`,' + chr(10))}\n"
+        )
+    return "\n".join(parts)
+
+
 # --- docs/api.md ----------------------------------------------------------------------------------
 MODULES = ("minidynamo", "miniinductor")
 
@@ -194,7 +289,12 @@ def api_page() -> str:
 
 
 # --- all of them ----------------------------------------------------------------------------------
-PAGES = {"README.md": readme, "docs/combinations.md": combinations_page, "docs/api.md": api_page}
+PAGES = {
+    "README.md": readme,
+    "docs/combinations.md": combinations_page,
+    "docs/paper.md": paper_page,
+    "docs/api.md": api_page,
+}
 
 
 def stale() -> Iterable[str]:

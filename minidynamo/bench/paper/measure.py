@@ -11,7 +11,7 @@ A column is how the model runs:
     capture                           inference fp32, with a backend that runs the graph as it is:
                                       the paper's overhead of capture
 
-Several processes compile at the same time; each is timed alone (`runner.turn`).  A result counts
+Several processes compile at the same time; each is timed alone (`alone.alone`).  A result counts
 only if it is right: with the exact result (the same in float64) its error may be twice eager's;
 without one, or where eager draws random numbers, it has to be near eager's own.
 """
@@ -20,6 +20,7 @@ import contextlib
 import copy
 import functools
 import gc
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,11 +32,13 @@ import minidynamo
 from ..census import compilers
 from ..error_bound import allowed_error
 from ..public_models import loss_of
-from ..runner import Timing, fresh_caches, interleave, ratio, relative_error, tensors_of, turn
+from ..runner import Timing, fresh_caches, interleave, ratio, relative_error, tensors_of
+from .alone import alone
 from .models import MODELS, build
 
 COLUMNS = ("inference fp32", "inference bf16", "training fp32", "training AMP", "capture")
 OURS, PEER = "ours", "torch.compile"
+DURING = "@during "  # a line for the process that waits: what takes long, should it take too long
 Row = dict[str, Any]
 NEAR = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # of eager's norm: dozens of layers rounded
 
@@ -43,6 +46,10 @@ NEAR = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # of eager's norm: dozens of
 def compiler_of(label: str, column: str) -> tuple[Callable, Callable[[], None]]:
     """(compile, forget what was compiled)."""
     compile_it, forget = compilers(label == PEER)[label]
+    if label == PEER:  # this process compiles, as ours does: a pool for each model would only wait
+        import torch._inductor.config
+
+        torch._inductor.config.compile_threads = 1
     backend = "eager" if column == "capture" else "inductor"
     return functools.partial(compile_it, backend=backend), forget
 
@@ -51,8 +58,8 @@ class Step:
     """What is called: a forward pass, or a training step that gives the loss and the gradients."""
 
     def __init__(self, name: str, column: str, device: str) -> None:
+        model, inputs, targets = another(name)
         torch.manual_seed(0)
-        model, inputs, targets = build(name)
         self.trains, self.amp = column.startswith("training"), column == "training AMP"
         self.device = device
         self.model = model.to(device).train(self.trains)
@@ -74,8 +81,7 @@ class Step:
         with torch.autocast(self.device, torch.bfloat16, enabled=self.amp):
             loss = loss_of(function(**self.arguments))
         loss.backward()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        return [loss.detach(), *gradients]
+        return [loss.detach(), *map(gradient_of, self.model.parameters())]
 
     def exact(self) -> Any:
         """The result in float64, or None where the model does not run in it."""
@@ -87,6 +93,25 @@ class Step:
             return results(wide.of(wide.model))
         except Exception:  # a dtype that the model itself has written down, or too little memory
             return None
+
+
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
+    """Zeros where there is none: a compiler may return either for what the loss does not use."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+@functools.lru_cache(maxsize=1)
+def built(name: str) -> tuple:
+    """What `models.build` gives: random weights are drawn once for all columns of a model."""
+    return build(name)
+
+
+def another(name: str) -> tuple:
+    """A model of its own for a column; built again where it cannot be copied."""
+    try:
+        return copy.deepcopy(built(name))
+    except Exception:  # tensors that are not leaves, as older weight norms have them
+        return build(name)
 
 
 def moved(value: Any, device: str, dtype: torch.dtype) -> Any:
@@ -144,23 +169,29 @@ class Judge:
 
 
 def measure(name: str, column: str, device: str, peer: bool) -> Row:
-    """One row.  Never raises: what failed stands in it."""
+    """One row: what failed stands in it.
+
+    Raises torch.OutOfMemoryError alone: other models take memory too, so that it says nothing.
+    """
     row: Row = {"name": name, "group": MODELS[name], "column": column, "problem": {}}
     try:
-        with turn("time", alone=False):
-            step = Step(name, column, device)
-            judge, calls = Judge(step), {"eager": step.of(step.model)}
-            row["judged by"] = "eager" if judge.exact is None else "float64"
-            for label in (OURS, PEER) if peer else (OURS,):
-                compiled(label, column, step, judge, row, calls)
-            del judge
-            release(device)
+        step = Step(name, column, device)
+        judge, calls = Judge(step), {"eager": step.of(step.model)}
+        row["judged by"] = "eager" if judge.exact is None else "float64"
+        release(device)
+        for label in (OURS, PEER) if peer else (OURS,):
+            print(f"{DURING}{label}", flush=True)
+            compiled(label, column, step, judge, row, calls)
+        del judge
+        release(device)
+        with alone():
+            return row | timed(calls, device)
+    except torch.OutOfMemoryError:
+        raise
     except ImportError as missing:
         return row | {"absent": str(missing)}
     except Exception as problem:  # eager itself does not run here
         return row | {"eager failed": f"{type(problem).__name__}: {problem}"[:300]}
-    with turn("time", alone=True):
-        return row | timed(calls, device)
 
 
 def compiled(
@@ -184,6 +215,8 @@ def compiled(
             row["problem"][label] = problem
         else:
             calls[label] = run
+    except torch.OutOfMemoryError:
+        raise
     except Exception as problem:
         row["problem"][label] = f"{type(problem).__name__}: {problem}"[:300]
 
@@ -203,9 +236,7 @@ def timed(calls: dict[str, Callable], device: str) -> Row:
     if device == "cpu":
         timings = interleave(calls, budget=6.0, rounds=(5, 15), shuffled=True)
     else:
-        from ..suites.gpu import host_times
-
-        timings = {k: Timing([ms / 1e3 for ms in v]) for k, v in host_times(calls, 10, 9).items()}
+        timings = on_gpu(calls)
     row: Row = {"seconds": {label: timing.median for label, timing in timings.items()}}
     for label in calls:
         if label != "eager":
@@ -215,6 +246,31 @@ def timed(calls: dict[str, Callable], device: str) -> Row:
     if device == "cuda":
         row["peak bytes"] = {label: peak(call) for label, call in calls.items()}
     return row
+
+
+def on_gpu(calls: dict[str, Callable], rounds: int = 9, span: float = 0.04) -> dict[str, Timing]:
+    """Seconds of a call by the host's clock, around synchronised batches of about `span` seconds
+    (one call at least), in another order each round."""
+    count, found = {}, {label: Timing([]) for label in calls}
+    for label, call in calls.items():
+        for _ in range(2):
+            batch_of(call, 1)
+        count[label] = max(1, min(20, round(span / batch_of(call, 1))))
+    order = random.Random(0)
+    for _ in range(rounds):
+        for label in order.sample(list(calls), len(calls)):
+            found[label].seconds.append(batch_of(calls[label], count[label]))
+    return found
+
+
+def batch_of(call: Callable, count: int) -> float:
+    """Seconds of one of so many calls."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / count
 
 
 def peak(call: Callable) -> int:

@@ -17,7 +17,7 @@ from .measure import COLUMNS, OURS, PEER
 
 Row = dict[str, Any]
 GROUPS = ("transformers", "timm", "others", "all")
-NOT_MEASURED = ("absent", "eager failed")  # says nothing about a compiler
+NOT_MEASURED = ("absent", "eager failed", "left out")  # says nothing about a compiler
 
 
 def summary(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
@@ -43,6 +43,8 @@ def of_group(rows: list[Row]) -> Row:
     for label in (OURS, PEER):
         speedups = [row[f"eager / {label}"][0] for row in counted if f"eager / {label}" in row]
         cell[label] = {"right": len(speedups), "geometric mean": mean(speedups)}
+        unknown = sum(not_known(row, label) for row in counted)
+        cell[label] |= {"not known": unknown} if unknown else {}
         first = [
             row["first call s"][label]
             for row in counted
@@ -63,6 +65,13 @@ def of_group(rows: list[Row]) -> Row:
                 ratios = [one[label] / one["eager"] for one in peaks]
                 cell["side by side"][f"{label}'s peak / eager's"] = mean(ratios)
     return cell
+
+
+def not_known(row: Row, label: str) -> bool:
+    """Did the other compiler take the time away before this one could be timed?"""
+    problems = row.get("problem", {})
+    asked = f"eager / {label}" in row or label in problems
+    return not asked and bool(problems)
 
 
 def mean(values: list[float]) -> float | None:

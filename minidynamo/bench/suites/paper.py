@@ -2,8 +2,8 @@
 is time for.
 
     --device cpu|cuda
-    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all)
-    --seconds N     no model is begun after so long
+    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
+    --seconds N     the sitting ends after so long: what is not finished then is not recorded
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process
     --resume        the rows that --json has already are kept: go on behind them
     --only NAME     these models
@@ -12,54 +12,73 @@ The order is drawn once: every beginning of it is a fair sample of the three gro
 many models they hold.  A model that failed is listed with its cause, and counts as such.
 """
 
+import contextlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..paper.measure import COLUMNS, Row, measure
+import torch
+
+from ..paper.ablation import ABLATION, ablated
+from ..paper.alone import FOLDER, signal_all
+from ..paper.measure import COLUMNS, DURING, OURS, PEER, Row, measure, release
 from ..paper.models import MODELS, fair_order
 from ..paper.tables import print_tables
 from .common import suite, wanted
 
-LIMIT = 420  # seconds that a model may take for all its columns
+LIMIT = 170  # seconds that a row may take, the start of its process included
+ROW = "@row "  # begins the line of a row on the standard output of a model's process
+MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated}
 
 
 @suite("paper")
 def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
-    """Rows of one model after another, then the tables."""
+    """Rows as they come, then the tables."""
     columns = options.columns.split(";") if options.columns else list(COLUMNS)
-    if unknown := [column for column in columns if column not in COLUMNS]:
-        raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
-    names = [name for name in fair_order(options.seed) if wanted(name, options)]
+    if unknown := [column for column in columns if column not in MEASURES]:
+        raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(MEASURES)}")
+    order = fair_order(options.seed)
+    names = [name for name in order if wanted(name, options)]
     if options.jobs == 0:
-        for name in names:
-            for column in columns:
-                yield measure(name, column, options.device, not options.no_peer)
+        yield from measured_here(names, columns, options)
         return
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
+    result["command"] += f" --device {options.device}"
+    result["command"] += f' --columns "{options.columns}"' if options.columns else ""
     kept = read_all(options) if options.resume else []
     yield from kept
     done = {(row["name"], row["column"]) for row in kept}
-    end = time.monotonic() + options.seconds
-    waiting = {n: [c for c in columns if (n, c) not in done] for n in names}
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("MINIDYNAMO_TURNS", os.path.join(folder, ""))
-        with ThreadPoolExecutor(options.jobs) as pool:
-            for rows in pool.map(
-                lambda name: rows_of(name, waiting[name], options, end),
-                [name for name in names if waiting[name]],
-            ):
-                for row in rows:
-                    print(shown(row), flush=True)
-                    yield row
+    waiting = {}
+    for name in names:  # each model begins with another column: a cut is fair to all of them
+        first = order.index(name) % len(columns)
+        turned = columns[first:] + columns[:first]
+        waiting[name] = [column for column in turned if (name, column) not in done]
+    for row in all_rows(waiting, options):
+        print(shown(row), flush=True)
+        yield row
     print_tables(result)
+
+
+def measured_here(names: list[str], columns: list[str], options: Any) -> Iterator[Row]:
+    """The rows, measured in this process, each printed for the process that waits for it."""
+    for name in names:
+        for column in columns:
+            try:
+                row = MEASURES[column](name, column, options.device, not options.no_peer)
+            except torch.OutOfMemoryError:  # with other models on the GPU; it comes again
+                release(options.device)
+                continue
+            print(f"{ROW}{json.dumps(row)}", flush=True)
+            yield row
 
 
 def read_all(options: Any) -> list[Row]:
@@ -70,54 +89,107 @@ def read_all(options: Any) -> list[Row]:
         return json.load(file)["rows"]
 
 
-def rows_of(name: str, columns: list[str], options: Any, end: float) -> list[Row]:
-    """A model's rows, from a process of its own; none if the time is over."""
-    if time.monotonic() > end:
-        return []
+def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
+    """The rows of all models in the order in which they are done."""
+    found: queue.Queue[Row | None] = queue.Queue()
+    end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "rows.json")
+        os.environ[FOLDER] = folder
+
+        def of_model(name: str) -> None:
+            try:
+                for row in rows_of(name, waiting[name], options, end):
+                    found.put(row)
+            finally:
+                found.put(None)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for name in waiting:
+                pool.submit(of_model, name)
+            unfinished = len(waiting)
+            while unfinished:
+                row = found.get()
+                if row is None:
+                    unfinished -= 1
+                else:
+                    yield row
+
+
+def rows_of(name: str, columns: list[str], options: Any, end: float) -> Iterator[Row]:
+    """A model's rows as they come, from a process of its own; after a crash or a column that takes
+    too long, another process goes on with the other columns.  None when the time is over."""
+    while columns and time.monotonic() < end:
+        process = Process(name, columns, options, end)
+        for row in process.rows():
+            columns = [column for column in columns if column != row["column"]]
+            yield row
+        if time.monotonic() > end or not process.problem:
+            return  # cut short by the end, or without memory: measured next time
+        failed, *columns = columns
+        about = {"name": name, "group": MODELS[name], "column": failed}
+        if process.during in (OURS, PEER):
+            yield about | {"problem": {process.during: process.problem}, "seconds": {}}
+        else:
+            yield about | {"failed": process.problem}
+
+
+class Process:
+    """A process that measures one model, and is killed when a row takes too long."""
+
+    def __init__(self, name: str, columns: list[str], options: Any, end: float) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
-        command += ["--only", f"^{name}$", "--device", options.device, "--json", file]
+        command += ["--only", f"^{name}$", "--device", options.device]
         command += ["--jobs", "0", "--columns", ";".join(columns)]
         command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
-        problem = ended(command, max(30.0, min(LIMIT, end + 60 - time.monotonic())))
-        rows = []
-        if os.path.exists(file):
-            with open(file) as found:
-                rows = json.load(found)["rows"]
-    missing = columns[len(rows) :]
-    if time.monotonic() > end:
-        return rows  # what was cut short is measured next time
-    return rows + [
-        {"name": name, "group": MODELS[name], "column": column, "failed": problem}
-        for column in missing
-    ]
+        self.problem, self.during, self.end = "", "", end
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True
+        )
+        self.entry = os.path.join(os.environ[FOLDER], str(self.process.pid))
+        with open(self.entry, "w"):
+            pass
+        self.timer = threading.Timer(0, self.kill)
+        self.wait()
 
+    def wait(self) -> None:
+        """Kill the process if there is no row for so long, or at the end of the sitting."""
+        self.timer.cancel()
+        limit = max(0.0, min(LIMIT, self.end - time.monotonic()))
+        self.timer = threading.Timer(limit, self.kill)
+        self.timer.start()
 
-def ended(command: list[str], limit: float) -> str:
-    """Run a process and what it starts; how it ended, or "" if well."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _, errors = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"not finished in {limit:.0f} s"
-    last = (errors.strip().splitlines() or [""])[-1][:200]
-    return f"exit {process.returncode}: {last}" if process.returncode else ""
+    def kill(self) -> None:
+        self.problem = f"not finished in {LIMIT} s"
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
+
+    def rows(self) -> Iterator[Row]:
+        """Its rows; afterwards `problem` says how it ended, "" if well."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(DURING):
+                self.during = line.removeprefix(DURING).strip()
+            elif line.startswith(ROW):
+                self.wait()
+                self.during = ""
+                yield json.loads(line.removeprefix(ROW))
+        code = self.process.wait()
+        self.timer.cancel()
+        os.unlink(self.entry)
+        if code and not self.problem:
+            self.errors.seek(0)
+            last = (self.errors.read().strip().splitlines() or [""])[-1][:200]
+            self.problem = f"exit {code}: {last}"
+        self.errors.close()
 
 
 def shown(row: Row) -> str:
     """A line of the terminal."""
     title = f"{row['name'][:36]:36} {row['column']:15}"
-    for why in ("absent", "failed", "eager failed"):
+    for why in ("absent", "failed", "eager failed", "left out"):
         if why in row:
             return f"{title} {why}: {row[why][:90]}"
     seconds = row["seconds"]
