@@ -136,7 +136,8 @@ def use_both(a: Any, b: Any) -> Any:
     def program(x):
         first = (x * a, x + a, torch.full((2,), a))
         second = (x * b, x + b, torch.full((2,), b))
-        return [t for pair in zip(first, second) for t in pair]
+        # What is returned itself is never merged: another node reads each.
+        return [torch.stack((t, t)) for pair in zip(first, second) for t in pair]
 
     return program
 

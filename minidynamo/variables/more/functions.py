@@ -139,9 +139,9 @@ class FunctionAttributes(FunctionVar):
     def _made(self, cg: Codegen) -> None:
         """The function, without what can be set later."""
         parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
-        closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
-        if not self.closure:
-            closure = cg.constant(None)
+        closure = cg.constant(None)
+        if self.closure:
+            closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
         cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
 
 

@@ -267,9 +267,10 @@ def _of_one(method: Callable) -> Callable:
 
 for _name in ("union", "intersection", "difference"):
     setattr(SetVar, f"method_{_name}", _making(_name))
-SetVar.method_intersection_update = _changing("intersection_update")
-SetVar.method_symmetric_difference = _of_one(_making("symmetric_difference"))
-SetVar.method_symmetric_difference_update = _of_one(_changing("symmetric_difference_update"))
+_updated = _changing("symmetric_difference_update")
+setattr(SetVar, "method_intersection_update", _changing("intersection_update"))
+setattr(SetVar, "method_symmetric_difference", _of_one(_making("symmetric_difference")))
+setattr(SetVar, "method_symmetric_difference_update", _of_one(_updated))
 
 
 @SHARED.rule(set, frozenset)
