@@ -245,7 +245,7 @@ minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 # %% [markdown]
 # ## Exercises
 #
-# **10.1** *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
+# **10.1** (warm-up) *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
 # `y[write(i)]`; the second reads `y[read(i)]`, where both are linear: `a * i + b`. Write
 # `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is
 # the one written in iteration `i`.
@@ -265,7 +265,7 @@ from exercises import check
 check("10.1", may_fuse)
 
 # %% [markdown]
-# **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
+# **10.2** (core) *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
 # node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing saves one
 # read of every buffer that both read, and one read of every buffer that the first writes and the
 # second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.
@@ -286,7 +286,7 @@ def bytes_saved(first: dict, second: dict, sizes: dict) -> int:
 check("10.2", bytes_saved)
 
 # %% [markdown]
-# **10.3** *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
+# **10.3** (stretch) *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
 # score. Write `better_score(category, saved, distance)`; pairs with larger scores (tuples compare
 # from the left) are tried first. The check also puts your score into the real scheduler, compiles a
 # program with it, and compares numbers and memory traffic.
