@@ -201,6 +201,22 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "the farther of equals": ("-distance", "distance"),
         "the distance before the bytes": ("saved, -distance", "-distance, saved"),
     },
+    "10.4": {
+        "no test for cycles": (
+            "p[0] and not through_a_third(p[2], p[1]) and not through_a_third(p[1], p[2])",
+            "p[0]",
+        ),
+        "the walk stops after one step": (
+            "            waiting += [g for g in groups if g not in seen and g not in (a, b) "
+            "and needs(group, g)]\n",
+            "",
+        ),
+        "pairs that save nothing are merged, too": ("if p[0] and not", "if not"),
+        "one round only": (
+            "groups = [a | b if group == a else group for group in groups if group != b]",
+            "return [set(a | b if g == a else g) for g in groups if g != b]",
+        ),
+    },
     "11.1": {
         "the table is never filled": (
             "self.known[expression] = super().line(expression)\n        return "

@@ -305,6 +305,62 @@ def better_score(category: str, saved: int, distance: int) -> tuple:
 check("10.3", better_score)
 
 # %% [markdown]
+# **10.4** (stretch) *Greedy fusion.* Write `fuse(nodes, sizes)`. `nodes` maps a name to
+# `{"reads": set, "writes": set}`, in the order in which the program runs them. Begin with one group
+# for each node. Of all pairs of groups that save bytes, merge the pair that saves most, and begin
+# again. Do not merge a pair if that makes a **cycle**: if one group depends on the other through a
+# third. Return a list of sets of names. For the bytes use `bytes_saved`, asked in both directions;
+# the larger answer counts.
+#
+# *Hints.* Group `b` needs group `a` if `b` reads what `a` writes. Walk from `b` along the needs,
+# without the direct step to `a`. If the walk meets `a`, the merged group would wait for itself.
+#
+# <details><summary>Predict: a makes y; b turns y into z; c reads y and z. May a and c be one?</summary>
+#
+# No. `b` needs `a`, and `c` needs `b`. One kernel of `a` and `c` would have to run before `b` and
+# after it. First fuse `b` with one of them; then nothing stands between.
+#
+# </details>
+
+# %% tags=["exercise"]
+def fuse(nodes: dict, sizes: dict) -> list:
+    """Groups of names, merged greedily by the bytes that are saved."""
+    ### BEGIN SOLUTION
+    groups = [frozenset([name]) for name in nodes]
+
+    def both(group):
+        return {kind: set().union(*[nodes[n][kind] for n in group]) for kind in ("reads", "writes")}
+
+    def needs(b, a):
+        return bool(both(b)["reads"] & both(a)["writes"])
+
+    def through_a_third(b, a):
+        waiting, seen = [g for g in groups if g not in (a, b) and needs(b, g)], set()
+        while waiting:
+            group = waiting.pop()
+            if needs(group, a):
+                return True
+            seen.add(group)
+            waiting += [g for g in groups if g not in seen and g not in (a, b) and needs(group, g)]
+        return False
+
+    def saved(a, b):
+        first, second = both(a), both(b)
+        return max(bytes_saved(first, second, sizes), bytes_saved(second, first, sizes))
+
+    while True:
+        pairs = [(saved(a, b), a, b) for i, a in enumerate(groups) for b in groups[i + 1:]]
+        pairs = [p for p in pairs if p[0] and not through_a_third(p[2], p[1]) and not through_a_third(p[1], p[2])]
+        if not pairs:
+            return [set(group) for group in groups]
+        _, a, b = max(pairs, key=lambda p: p[0])
+        groups = [a | b if group == a else group for group in groups if group != b]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.4", fuse)
+
+# %% [markdown]
 # ## Your own compiler: fusion
 #
 # **The piece.** Greedy fusion with a test for cycles. You say which bytes two kernels share, when
