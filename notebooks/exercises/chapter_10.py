@@ -131,7 +131,7 @@ def _(answer):
     )
 
     def blocked():
-        """`m` reads what `a` makes and hands on a view that costs nothing: no pair with it saves."""
+        """`m` reads what `a` makes and hands on a view without bytes: no pair with it saves."""
         free = dict(sizes, p=0, q=0)
         nodes = {"a": node("x", "p"), "m": node("p", "q"), "c": node("xq", "z")}
         return sorted(sorted(group) for group in answer(nodes, free))
