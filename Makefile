@@ -17,6 +17,7 @@ notebooks: $(READY)
 
 exercises: $(READY)
 	@$(BIN)/python notebooks/build.py --exercises
+	@$(BIN)/python -m pytest tests/capstone_answers.py	# the capstone's wrong answers fail
 
 test-notebooks: $(READY)
 	@$(BIN)/python notebooks/build.py --check

@@ -88,6 +88,30 @@ def solved(notebook):
     return notebook
 
 
+def graded(name, answer):
+    """The cell that nbgrader grades: its last value is the points (partial credit); hidden rows
+    stand between nbgrader's marks, and are not in the students' version."""
+    from exercises.hidden import HIDDEN
+
+    lines = ["from exercises import grade", "", f'points = grade("{name}", {answer})']
+    if name in HIDDEN:
+        lines += [
+            "### BEGIN HIDDEN TESTS",
+            "from exercises.hidden import HIDDEN",
+            "",
+            f'points = grade("{name}", {answer}, more=HIDDEN["{name}"])',
+            "### END HIDDEN TESTS",
+        ]
+    return "\n".join([*lines, "points"])
+
+
+def points_of(found):
+    """The points of a check cell: those of its exercise's level."""
+    from exercises import POINTS, level
+
+    return POINTS[level(found[1])] if found else 1
+
+
 def assignment(notebook):
     """The notebook as nbgrader's source version: answers between its BEGIN and END SOLUTION
     lines, checks as graded cells."""
@@ -101,6 +125,9 @@ def assignment(notebook):
         cell.source = cell.source.replace(
             "### BEGIN SOLUTION instead of pass", "### BEGIN SOLUTION"
         )
+        found = re.search(r'^check\("([\d.]+)", (.+)\)$', cell.source, re.M)
+        if kind == "check" and found:
+            cell.source = graded(*found.groups())
         if kind:
             cell.metadata["nbgrader"] = {
                 "schema_version": 3,
@@ -109,7 +136,7 @@ def assignment(notebook):
                 "locked": kind == "check",
                 "solution": kind == "exercise",
                 "task": False,
-                **({"points": 1} if kind == "check" else {}),
+                **({"points": points_of(found)} if kind == "check" else {}),
             }
     return notebook
 

@@ -1,7 +1,9 @@
 """The teacher's kit: slides say what the notebooks say; the students' tree holds no solution."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 pytest.importorskip("jupytext")
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
-sys.path[:0] = [str(NOTEBOOKS), str(NOTEBOOKS / "teaching")]
+sys.path[:0] = [str(NOTEBOOKS), str(NOTEBOOKS / "teaching"), str(ROOT / "tests")]
 import build  # noqa: E402
 import release  # noqa: E402
 import slides  # noqa: E402
@@ -65,6 +67,102 @@ def test_the_packed_reference_stands_in(student, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "the reference stands in for" in said and "FAIL" not in said
     assert "your turn" in path.read_text()
+
+
+HALF = {  # an answer that is right in some rows only
+    "10.1": lambda write, read: write[0] == read[0],
+    "10.2": lambda a, b, sizes: sum(sizes[n] for n in a["reads"] & b["reads"]),
+    "14.2": lambda terms, constant: constant + 2 * sum(terms.values()),
+    "15.2": lambda ratios: ratios[0] if len(ratios) == 1 else 1.0,
+}
+MARKED = re.compile(r"### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS\n", re.S)
+
+
+def graded_cells():
+    """{exercise: its cell in the nbgrader source}"""
+    cells = [c for name in NAMES for c in build.assignment(build.read(name)).cells]
+    found = [(re.search(r'^points = grade\("([\d.]+)"', c.source, re.M), c) for c in cells]
+    return {match[1]: cell for match, cell in found if match}
+
+
+def points(source, answer):
+    """What the last value of a graded cell is, as nbgrader takes it."""
+    call = re.search(r'grade\("[\d.]+", (.+?)(?:, more=.*)?\)$', source, re.M)[1]
+    scope = {call: answer}
+    exec(source, scope)
+    return scope["points"]
+
+
+def test_every_exercise_is_graded_with_the_points_of_its_level():
+    from exercises import CHECKS, POINTS, level, load
+    from exercises.hidden import HIDDEN
+
+    load()
+    cells = graded_cells()
+    assert set(cells) == set(CHECKS) and set(HIDDEN) <= set(CHECKS) and len(HIDDEN) >= 10
+    for name, cell in cells.items():
+        assert cell.metadata["nbgrader"]["points"] == POINTS[level(name)]
+        assert cell.source.rstrip().endswith("points")
+        assert bool(MARKED.search(cell.source)) == (name in HIDDEN)
+
+
+@pytest.mark.parametrize("name", sorted(HALF))
+def test_a_solution_gets_all_points_an_empty_answer_none_half_of_one_some(name, monkeypatch):
+    from exercises import CHECKS, rows_of
+    from exercises.hidden import HIDDEN
+    from test_notebooks import answers
+
+    chapter = next(chapter for chapter in NAMES if chapter[:2] == name[:2])
+    monkeypatch.chdir(NOTEBOOKS)
+    cell = graded_cells()[name]
+    most = cell.metadata["nbgrader"]["points"]
+    solution, empty = (answers(chapter, how)[name] for how in (build.solved, build.student))
+    for source in (cell.source, MARKED.sub("", cell.source)):  # the teacher's and the students'
+        assert points(source, solution) == most and points(source, empty) == 0
+        assert 0 < points(source, HALF[name]) < most
+    # hidden rows count: an answer that only knows the visible ones is not worth everything
+    assert all(row.passed for row in rows_of(HIDDEN[name], solution))
+    assert not all(row.passed for row in rows_of(HIDDEN[name], HALF[name]))
+    assert name in CHECKS
+
+
+def test_solutions_pass_the_hidden_rows(monkeypatch):
+    from exercises import rows_of
+    from exercises.hidden import HIDDEN
+    from test_notebooks import answers
+
+    monkeypatch.chdir(NOTEBOOKS)
+    for chapter in sorted({name[:2] for name in HIDDEN}):
+        notebook = next(n for n in NAMES if n.startswith(chapter))
+        solved, empty = answers(notebook, build.solved), answers(notebook, build.student)
+        for name in (n for n in HIDDEN if n.startswith(chapter)):
+            failed = [str(row) for row in rows_of(HIDDEN[name], solved[name]) if not row.passed]
+            assert failed == [], name
+            assert not any(row.passed for row in rows_of(HIDDEN[name], empty[name])), name
+
+
+def test_the_students_tree_grades_without_hidden_rows(student):
+    """It has no hidden rows, no wrong answers, and its exercises check."""
+    files = {path.name for path in (student / "notebooks" / "exercises").glob("*.py")}
+    assert not files & {"hidden.py", "wrong_answers.py", "wrong_edits.py", "feedback.py"}
+    source = MARKED.sub("", graded_cells()["10.1"].source).replace("may_fuse", "tuple.__eq__")
+    run = subprocess.run(
+        [sys.executable, "-c", source + "\nassert points == 2, points"],
+        env={**os.environ, "PYTHONPATH": f"{student / 'notebooks'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_exercise_says_its_level(name):
+    from exercises import level
+
+    source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
+    said = dict(re.findall(r"^# \*\*(\d\d\.\d)\*\* \((warm-up|core|stretch)\)", source, re.M))
+    checked = re.findall(r'^check\("([\d.]+)"', source, re.M)
+    assert said == {exercise: level(exercise) for exercise in checked}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -63,6 +63,14 @@ def program(x):
     return twice(x, x + 1) - 3
 
 
+def difference(v, w):
+    return v - w
+
+
+def in_order(x):
+    return difference(x, x * 3)
+
+
 @exercise("04.2", "inlining")
 def _(answer):
     yield row(
@@ -74,6 +82,14 @@ def _(answer):
         "with the right numbers",
         lambda: result(answer(program, ["x"]), torch.tensor([2.0])),
         torch.tensor([10.0]),
+        same=close,
+        after=True,
+    )
+
+    yield row(
+        "each argument goes to its own parameter",
+        lambda: result(answer(in_order, ["x"]), torch.tensor([2.0])),
+        torch.tensor([-4.0]),
         same=close,
         after=True,
     )

@@ -96,3 +96,56 @@ def _(answer):
 
 def traffic(explanation):
     return sum(k.bytes_read + k.bytes_written for k in explanation.main.compiled.kernels)
+
+
+def node(reads: str, writes: str) -> dict:
+    return {"reads": set(reads), "writes": set(writes)}
+
+
+@exercise("10.4", "greedy fusion")
+def _(answer):
+    sizes = {"x": 100, "y": 100, "z": 10, "w": 40, "v": 7}
+
+    def groups(**nodes):
+        return sorted(sorted(group) for group in answer(nodes, sizes))
+
+    yield row(
+        "a chain is one group",
+        lambda: groups(a=node("x", "y"), b=node("y", "z"), c=node("z", "w")),
+        [["a", "b", "c"]],
+    )
+    yield row(
+        "what shares nothing stays apart",
+        lambda: groups(a=node("x", "y"), b=node("z", "w")),
+        [["a"], ["b"]],
+    )
+    yield row(
+        "readers of the same buffer",
+        lambda: groups(a=node("x", "z"), b=node("x", "w")),
+        [["a", "b"]],
+    )
+    yield row(
+        "two makers and their reader",
+        lambda: groups(a=node("x", "y"), b=node("v", "w"), c=node("yw", "z")),
+        [["a", "b", "c"]],
+    )
+
+    def blocked():
+        """`m` reads what `a` makes and hands on a view without bytes: no pair with it saves."""
+        free = dict(sizes, p=0, q=0)
+        nodes = {"a": node("x", "p"), "m": node("p", "q"), "c": node("xq", "z")}
+        return sorted(sorted(group) for group in answer(nodes, free))
+
+    yield row("a third stands between: a cycle", blocked, [["a"], ["c"], ["m"]])
+
+    def two_between():
+        free = dict(sizes, p=0, q=0, r=0)
+        nodes = {
+            "a": node("x", "p"),
+            "m": node("p", "q"),
+            "n": node("q", "r"),
+            "c": node("xr", "z"),
+        }
+        return sorted(sorted(group) for group in answer(nodes, free))
+
+    yield row("two stand between", two_between, [["a"], ["c"], ["m"], ["n"]])

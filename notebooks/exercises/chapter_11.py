@@ -15,6 +15,13 @@ def repeated(i):
     ops.store("out", i, ops.add(twice, again))
 
 
+def summed_first(i):
+    from miniinductor.ops import ops
+
+    one, two = ops.constant(1, torch.float32), ops.constant(2, torch.float32)
+    ops.store("out", i, ops.mul(ops.add(ops.load("x", i), one), two))
+
+
 def biggest(i):
     from miniinductor.ops import ops
 
@@ -55,6 +62,13 @@ def _(answer):
     yield row("one load, one mul, one add, one store", lambda: len(lines(answer, repeated)), 4)
     x = torch.tensor([1.0, -2.0, 3.0])
     yield row("the numbers", lambda: run(answer, repeated, x), 4 * x, same=close, after=True)
+    yield row(
+        "(x + 1) * 2: a line is used by its name",
+        lambda: run(answer, summed_first, x),
+        (x + 1) * 2,
+        same=close,
+        after=True,
+    )
 
 
 @exercise("11.2", "NaN goes through maximum")

@@ -6,19 +6,27 @@ import time
 
 import torch
 
-from . import Watched, close, exercise, row
+from . import Row, Watched, close, exercise, row
 
 
 @exercise("13.1", "the lowest gap")
 def _(answer):
-    yield row(
-        "a gap, then nothing: two questions", lambda: (answer([(0, 8)], 8), answer([], 64)), (8, 0)
-    )
-    yield row("a gap at the start", lambda: answer([(64, 64)], 64), 0)
-    yield row("the start is too small", lambda: answer([(64, 64)], 65), 128)
-    yield row("between two, unsorted", lambda: answer([(256, 64), (0, 128)], 128), 128)
-    yield row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512)
-    yield row("blocks that overlap", lambda: answer([(0, 100), (50, 100), (160, 8)], 12), 168)
+    small = [
+        row(
+            "a gap, then nothing: two questions",
+            lambda: (answer([(0, 8)], 8), answer([], 64)),
+            (8, 0),
+        ),
+        row("a gap at the start", lambda: answer([(64, 64)], 64), 0),
+        row("the start is too small", lambda: answer([(64, 64)], 65), 128),
+        row("between two, unsorted", lambda: answer([(256, 64), (0, 128)], 128), 128),
+        row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512),
+        row("blocks that overlap", lambda: answer([(0, 100), (50, 100), (160, 8)], 12), 168),
+    ]
+    yield from small
+    if not all(each.passed for each in small):
+        yield Row("in the real wrapper", False, "this is tried when the rows above pass")
+        return
 
     from minidynamo.bench.models import gpt2
     from miniinductor import memory

@@ -96,4 +96,14 @@ def _(answer):
         lambda: (run(lengths), minidynamo.counters["graphs"].total())[1],
         3,
     )
+    called_with = []
+
+    def sizes_of(*lengths):
+        called_with.clear()
+        call = answer(lambda x: (called_with.append(len(x)), x)[1], [4, 16, 64])
+        for length in lengths:
+            call(torch.ones(length, 2))
+        return called_with
+
+    yield row("a bucket that fits is not passed over", lambda: sizes_of(3, 4, 16), [4, 4, 16])
     yield row("more rows than the largest bucket", lambda: all(run([70])))

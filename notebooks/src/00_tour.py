@@ -276,7 +276,7 @@ for row in rows:
 # Each notebook ends with exercises that check themselves: fill in the function, run the cell below
 # it. These two only ask you to find your way in what you have seen.
 #
-# **00.1** *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our
+# **00.1** (warm-up) *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our
 # compiler generated for it (library calls do not count).
 #
 # *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this notebook. Count
@@ -296,7 +296,7 @@ from exercises import check
 check("00.1", kernels_of)
 
 # %% [markdown]
-# **00.2** *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`,
+# **00.2** (core) *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`,
 # which computes the same and can be captured as *one* graph, with the greeting left to the caller:
 # it returns `(result, text to print)`. The check compiles it with `fullgraph=True`, which makes any
 # graph break an error.

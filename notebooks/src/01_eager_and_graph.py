@@ -370,7 +370,7 @@ Table(["mechanism", "a shorter text", ""], rows, "BERT, 2 layers")
 # %% [markdown]
 # ## Exercises
 #
-# **01.1** The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`,
+# **01.1** (warm-up) The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`,
 # replay on `b`, and return True if the replay agrees with eager on `b`. (This is what
 # `torch.jit.trace(..., check_inputs=...)` does. Why is it not enough?)
 #
@@ -389,7 +389,7 @@ from exercises import check
 check("01.1", is_safe)
 
 # %% [markdown]
-# **01.2** The scripting language has no list displays. Teach it one: subclass `Script` so that
+# **01.2** (core) The scripting language has no list displays. Teach it one: subclass `Script` so that
 # `[a, b]` is part of the language.
 #
 # *Hints.* `KNOWN` is the tuple of accepted node classes: add `ast.List`. `value(node, names)`
@@ -414,7 +414,7 @@ class ScriptWithLists(prior.scripting.Script):
 check("01.2", ScriptWithLists)
 
 # %% [markdown]
-# **01.3** The stager traces again for each new shape, but not when a *global flag* changes. Write
+# **01.3** (stretch) The stager traces again for each new shape, but not when a *global flag* changes. Write
 # `stage_with(function, read)`, a stager whose cache key also contains `read()`, the value of
 # something the function depends on. You have just invented a guard.
 #

@@ -244,7 +244,7 @@ draw_graph(seen[0], "BERT", by_module=True, depth=2)
 # %% [markdown]
 # ## Exercises
 #
-# **02.1** Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs
+# **02.1** (warm-up) Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs
 # and outputs do not count).
 #
 # *Hints.* Only nodes whose `op` starts with `"call"`. The value is `node.meta["example_value"]`.
@@ -263,7 +263,7 @@ from exercises import check
 check("02.1", largest_value)
 
 # %% [markdown]
-# **02.2** *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same
+# **02.2** (core) *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same
 # function with the same arguments, the second is replaced by the first. Return the graph module,
 # recompiled. Three things must stay as they are. Two random operations are two (`RANDOM`). In a
 # graph that writes to a tensor (`writes` tells) nothing may be merged: a value may change between
@@ -323,7 +323,7 @@ def merge_equal(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.2", merge_equal)
 
 # %% [markdown]
-# **02.3** *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can
+# **02.3** (stretch) *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can
 # tell the difference in the numbers: the result has the dtype and shape of `x`.
 #
 # *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`, which may be a number:

@@ -310,7 +310,7 @@ draw_cache(e.main.record.code)
 # %% [markdown]
 # ## Exercises
 #
-# **03.1** Write `count_calls(function, *args)`: run `function(*args)` under the hook and return
+# **03.1** (warm-up) Write `count_calls(function, *args)`: run `function(*args)` under the hook and return
 # `{name: how often a frame with that name was started}`.
 #
 # *Hints.* A callback that returns `None` *without* calling `set_cache` is asked again for the next
@@ -336,7 +336,7 @@ from exercises import check
 check("03.1", count_calls)
 
 # %% [markdown]
-# **03.2** *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a
+# **03.2** (core) *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a
 # one-argument function. When its argument is an `int` that is a key of the dictionary `result_of`,
 # a replacement that returns the stored result runs; otherwise the function itself.
 #

@@ -313,7 +313,7 @@ Table(["opcode", "times"], counts.most_common(8))
 #
 # ## Exercises
 #
-# **04.1** *Loops.* Give the small machine `GET_ITER` and `FOR_ITER`. `GET_ITER` replaces the top of
+# **04.1** (warm-up) *Loops.* Give the small machine `GET_ITER` and `FOR_ITER`. `GET_ITER` replaces the top of
 # the stack by an iterator over it. `FOR_ITER target` pushes the next item, or, when there is none,
 # removes the iterator and continues at `target` (the canonical target is already behind the loop's
 # end).
@@ -342,7 +342,7 @@ from exercises import check
 check("04.1", LoopingMachine)
 
 # %% [markdown]
-# **04.2** *Inlining.* Override `CALL`: a call of a Python function (it has a `__code__`) is
+# **04.2** (core) *Inlining.* Override `CALL`: a call of a Python function (it has a `__code__`) is
 # evaluated by a second machine that writes into the same graph; everything else goes on as before.
 #
 # *Hints.* Pop the arguments and the callee as `Machine.CALL` does.
@@ -371,7 +371,7 @@ class InliningMachine(Machine):
 check("04.2", InliningMachine)
 
 # %% [markdown]
-# **04.3** *The real evaluator.* `match` on sequences asks for lengths with `GET_LEN`: push
+# **04.3** (stretch) *The real evaluator.* `match` on sequences asks for lengths with `GET_LEN`: push
 # `len(top of stack)`, leaving the top where it is. Write the handler. The check takes minidynamo's
 # own handler away, puts yours in its place, and captures a `match` statement with it.
 #

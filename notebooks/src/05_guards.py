@@ -305,7 +305,7 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
 # %% [markdown]
 # ## Exercises
 #
-# **05.1** *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
+# **05.1** (warm-up) *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
 # arguments that returns True as long as all of these hold: each tensor argument has the same dtype
 # and shape, each other argument is equal to and of the same type as now. Otherwise it returns False.
 #
@@ -330,7 +330,7 @@ from exercises import check
 check("05.1", guard_for)
 
 # %% [markdown]
-# **05.2** *Who fails first?* Write `why(record, *args)`: the text of the first guard of a
+# **05.2** (core) *Who fails first?* Write `why(record, *args)`: the text of the first guard of a
 # `FrameRecord` that is false for these arguments, or `"all guards hold"`.
 #
 # *Hints.* `record.guard_function.first_failure(None, *args)` returns `(guard, reason)` or None. The
@@ -348,7 +348,7 @@ def why(record, *args) -> str:
 check("05.2", why)
 
 # %% [markdown]
-# **05.3** *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write
+# **05.3** (stretch) *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write
 # `mkldnn_guard()`: a `Guard` that holds as long as the flag has the value it has now. The check
 # builds a guard function with it and changes the flag.
 #

@@ -310,7 +310,7 @@ Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_b
 # %% [markdown]
 # ## Exercises
 #
-# **06.1** *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below
+# **06.1** (warm-up) *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below
 # it) with no graph break.
 #
 # *Hints.* A branch on data that only chooses between two tensors is `torch.where`. A Python number
@@ -334,7 +334,7 @@ from exercises import check
 check("06.1", clipped)
 
 # %% [markdown]
-# **06.2** *What is alive?* Write `alive(function, line)`: the set of local variables that may still
+# **06.2** (core) *What is alive?* Write `alive(function, line)`: the set of local variables that may still
 # be read once execution is at the beginning of the `line`-th line of the function (1 is the `def`
 # line), for straight-line code without jumps. These are the resume function's parameters.
 #
@@ -361,7 +361,7 @@ def alive(function, line: int) -> set:
 check("06.2", alive)
 
 # %% [markdown]
-# **06.3** *A resume function by hand.* Write `rest_from(function, line)`: the rest of a
+# **06.3** (stretch) *A resume function by hand.* Write `rest_from(function, line)`: the rest of a
 # straight-line function from the beginning of that line, as a function of the locals that are alive
 # there.
 #

@@ -282,7 +282,7 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
 # %% [markdown]
 # ## Exercises
 #
-# **07.1** *Predict.* Without running it: what are the three values that `puzzle` returns after
+# **07.1** (warm-up) *Predict.* Without running it: what are the three values that `puzzle` returns after
 # `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list. The check compiles it and compares.
 #
 # *Hints.* `a` and `b` are the same list. `a += ...` changes it; `b = b + ...` makes a new one.
@@ -307,7 +307,7 @@ from exercises import check
 check("07.1", predicted)
 
 # %% [markdown]
-# **07.2** *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer: reads see
+# **07.2** (core) *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer: reads see
 # the writes made so far, the real list is not touched until `replay()`. It needs `append`,
 # `__getitem__`, `__setitem__`, `__len__`, and `replay()`, which makes the real list equal to the
 # shadow *in place*.
@@ -341,7 +341,7 @@ class Shadow:
 check("07.2", Shadow)
 
 # %% [markdown]
-# **07.3** *Find the hidden write.* Write `writes_of(function, *args)`: the names of the list and
+# **07.3** (stretch) *Find the hidden write.* Write `writes_of(function, *args)`: the names of the list and
 # dict arguments whose contents a compiled call of the function changes. (A test harness like this
 # one guards minidynamo itself.)
 #

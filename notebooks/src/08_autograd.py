@@ -337,7 +337,7 @@ for own in (False, True):
 # %% [markdown]
 # ## Exercises
 #
-# **08.1** *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any
+# **08.1** (warm-up) *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any
 # in-place operation. It returns `(result, new value of x)`.
 #
 # *Hints.* Two writes, both through views; `y` is computed between them. `torch.slice_scatter`,
@@ -367,7 +367,7 @@ from exercises import check
 check("08.1", pure)
 
 # %% [markdown]
-# **08.2** *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save.
+# **08.2** (core) *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save.
 # `values` maps a name to its bytes; `edges` are pairs `(from, to)`: `to` is computed from `from`;
 # the values in `must` cannot be computed again; the backward half reads the values in `reads`.
 # Return the set of saved values with the fewest bytes.
@@ -400,7 +400,7 @@ def cheapest(values: dict, edges: list, must: set, reads: set) -> set:
 check("08.2", cheapest)
 
 # %% [markdown]
-# **08.3** *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason
+# **08.3** (stretch) *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason
 # if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
 # recomputes `exp`, besides what must never be recomputed. The check puts it into the partitioner,
 # trains a function with dropout and `exp`, and looks at what was saved, and at the gradients.

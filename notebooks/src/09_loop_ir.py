@@ -298,7 +298,7 @@ print("\n".join(compiled.loop_ir.splitlines()[:24]))
 # %% [markdown]
 # ## Exercises
 #
-# **09.1** *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
+# **09.1** (warm-up) *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
 # operations. The check registers it and looks that no eager fallback is left.
 #
 # *Hints.* Any torch functions may be used; they are traced to ATen.
@@ -325,7 +325,7 @@ from exercises import check
 check("09.1", hat_decomposition)
 
 # %% [markdown]
-# **09.2** *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
+# **09.2** (core) *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
 #
 # *Hints.* `registry.pointwise(call, function, x)`, where `function` maps one value to one value with `ops`. A constant needs a dtype:
 # `ops.constant(1, x.dtype)`. There are `ops.sub`, `ops.abs`, `ops.maximum`.
@@ -342,7 +342,7 @@ def lower_hat(call, x):
 check("09.2", lower_hat)
 
 # %% [markdown]
-# **09.3** *A handler.* Write a handler that counts: how many loads and how many arithmetic operations one element of a body costs.
+# **09.3** (stretch) *A handler.* Write a handler that counts: how many loads and how many arithmetic operations one element of a body costs.
 #
 # *Hints.* Subclass `CountingBase` below: it has every op, and each one calls `self.count(name)` and returns a dummy. Override `count`. Loads are the op `"load"`;
 # `"constant"` costs nothing.

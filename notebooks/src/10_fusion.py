@@ -245,7 +245,7 @@ minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 # %% [markdown]
 # ## Exercises
 #
-# **10.1** *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
+# **10.1** (warm-up) *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
 # `y[write(i)]`; the second reads `y[read(i)]`, where both are linear: `a * i + b`. Write
 # `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is
 # the one written in iteration `i`.
@@ -265,7 +265,7 @@ from exercises import check
 check("10.1", may_fuse)
 
 # %% [markdown]
-# **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
+# **10.2** (core) *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
 # node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing saves one
 # read of every buffer that both read, and one read of every buffer that the first writes and the
 # second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.
@@ -286,7 +286,7 @@ def bytes_saved(first: dict, second: dict, sizes: dict) -> int:
 check("10.2", bytes_saved)
 
 # %% [markdown]
-# **10.3** *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
+# **10.3** (stretch) *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
 # score. Write `better_score(category, saved, distance)`; pairs with larger scores (tuples compare
 # from the left) are tried first. The check also puts your score into the real scheduler, compiles a
 # program with it, and compares numbers and memory traffic.
@@ -303,6 +303,62 @@ def better_score(category: str, saved: int, distance: int) -> tuple:
 
 # %% tags=["check"]
 check("10.3", better_score)
+
+# %% [markdown]
+# **10.4** (stretch) *Greedy fusion.* Write `fuse(nodes, sizes)`. `nodes` maps a name to
+# `{"reads": set, "writes": set}`, in the order in which the program runs them. Begin with one group
+# for each node. Of all pairs of groups that save bytes, merge the pair that saves most, and begin
+# again. Do not merge a pair if that makes a **cycle**: if one group depends on the other through a
+# third. Return a list of sets of names. For the bytes use `bytes_saved`, asked in both directions;
+# the larger answer counts.
+#
+# *Hints.* Group `b` needs group `a` if `b` reads what `a` writes. Walk from `b` along the needs,
+# without the direct step to `a`. If the walk meets `a`, the merged group would wait for itself.
+#
+# <details><summary>Predict: a makes y; b turns y into z; c reads y and z. May a and c be one?</summary>
+#
+# No. `b` needs `a`, and `c` needs `b`. One kernel of `a` and `c` would have to run before `b` and
+# after it. First fuse `b` with one of them; then nothing stands between.
+#
+# </details>
+
+# %% tags=["exercise"]
+def fuse(nodes: dict, sizes: dict) -> list:
+    """Groups of names, merged greedily by the bytes that are saved."""
+    ### BEGIN SOLUTION
+    groups = [frozenset([name]) for name in nodes]
+
+    def both(group):
+        return {kind: set().union(*[nodes[n][kind] for n in group]) for kind in ("reads", "writes")}
+
+    def needs(b, a):
+        return bool(both(b)["reads"] & both(a)["writes"])
+
+    def through_a_third(b, a):
+        waiting, seen = [g for g in groups if g not in (a, b) and needs(b, g)], set()
+        while waiting:
+            group = waiting.pop()
+            if needs(group, a):
+                return True
+            seen.add(group)
+            waiting += [g for g in groups if g not in seen and g not in (a, b) and needs(group, g)]
+        return False
+
+    def saved(a, b):
+        first, second = both(a), both(b)
+        return max(bytes_saved(first, second, sizes), bytes_saved(second, first, sizes))
+
+    while True:
+        pairs = [(saved(a, b), a, b) for i, a in enumerate(groups) for b in groups[i + 1:]]
+        pairs = [p for p in pairs if p[0] and not through_a_third(p[2], p[1]) and not through_a_third(p[1], p[2])]
+        if not pairs:
+            return [set(group) for group in groups]
+        _, a, b = max(pairs, key=lambda p: p[0])
+        groups = [a | b if group == a else group for group in groups if group != b]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.4", fuse)
 
 # %% [markdown]
 # ## Your own compiler: fusion

@@ -281,7 +281,7 @@ Code(longest.source, "cpp", "the one that computes the most buffers")
 # %% [markdown]
 # ## Exercises
 #
-# **11.1** *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again
+# **11.1** (warm-up) *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again
 # returns the earlier name and appends nothing.
 #
 # *Hints.* Override `line`; keep a dictionary.
@@ -325,7 +325,7 @@ from exercises import check
 check("11.1", TinyCppOnce)
 
 # %% [markdown]
-# **11.2** *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. No branch, no
+# **11.2** (core) *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. No branch, no
 # library call: an expression that GCC can vectorise.
 #
 # *Hints.* `a != a` is true exactly for NaN. If `a` is NaN return `a`; otherwise `a > b ? a : b`
@@ -343,7 +343,7 @@ class TinyCppNan(TinyCppBase):
 check("11.2", TinyCppNan)
 
 # %% [markdown]
-# **11.3** *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of
+# **11.3** (stretch) *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of
 # a `rows x columns` float32 matrix, accurately enough: relative error below 1e-6 on ten million
 # numbers. `NAME(void** args)`: `args[0]` is the matrix, `args[1]` the sums.
 #

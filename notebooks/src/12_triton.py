@@ -502,7 +502,7 @@ Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for varia
 #
 # ## Exercises
 #
-# **12.1** *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to
+# **12.1** (warm-up) *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to
 # `BLOCK`, negative rows and rows of minus infinity included.
 #
 # *Hints.* `float("-inf")` works in a kernel. `other=` takes it.
@@ -523,7 +523,7 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of
+# **12.2** (core) *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of
 # `a @ b` in `acc`. Our Triton backend calls a library for products by default, so what follows one
 # is a kernel of its own, which reads the product again. Write the handler that puts it *into* the
 # product's kernel instead: the real loop body of the compiled graph is played into it, and its
@@ -599,7 +599,7 @@ class Epilogue(TinyEpilogue):
 check("12.2", (Epilogue, MATMUL))
 
 # %% [markdown]
-# **12.3** *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of
+# **12.3** (stretch) *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of
 # numbers, and the sum of `exp(v - m)` over it. Write how two pairs are merged. With it, `tl.reduce`
 # finds both in one pass, in any order: that is how the work is spread over lanes, warps and
 # programs.

@@ -406,7 +406,7 @@ for name in pairs:
 #
 # ## Exercises
 #
-# **13.1** *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs of blocks that are in use at the same time (in any order; they may overlap each other). Return the lowest offset
+# **13.1** (warm-up) *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs of blocks that are in use at the same time (in any order; they may overlap each other). Return the lowest offset
 # at which `size` bytes are free. The check puts it into the real wrapper and compiles a GPT-2 layer with it.
 #
 # *Hints.* Sort. Walk upwards, remembering how far the blocks seen so far reach. A gap that is exactly large enough is large enough.
@@ -429,7 +429,7 @@ from exercises import check
 check("13.1", lowest_gap)
 
 # %% [markdown]
-# **13.2** *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in its first call and
+# **13.2** (core) *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in its first call and
 # replays in all calls, avoiding traps 1 and 2. The check records a compiled kernel of a real graph with it.
 #
 # *Hints.* An input of its own: `torch.empty_like(x)`, filled with `copy_`. Capturing computes nothing, so the first call must replay, too. Return a `clone`.
@@ -456,7 +456,7 @@ def graphed(program):
 check("13.2", graphed)
 
 # %% [markdown]
-# **13.3** *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)` runs it once and returns how long that took. The machine is not kind: single runs are interrupted and take ten times
+# **13.3** (stretch) *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)` runs it once and returns how long that took. The machine is not kind: single runs are interrupted and take ten times
 # as long, and the whole machine gets slower while you measure. At most `rounds` calls per candidate.
 #
 # *Hints.* `statistics.median`. In which order do you measure?

@@ -437,7 +437,7 @@ Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 # %% [markdown]
 # ## Exercises
 #
-# **14.1** *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of
+# **14.1** (warm-up) *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of
 # attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
 #
 # *Hints.* `self.combine(other, operation)`, once for the expression and once for the hint. For
@@ -464,7 +464,7 @@ from exercises import check
 check("14.1", SizeWithDivision)
 
 # %% [markdown]
-# **14.2** *Always so?* Write `lowest(terms, constant)`: the smallest value of
+# **14.2** (core) *Always so?* Write `lowest(terms, constant)`: the smallest value of
 # `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`; `terms` is
 # `{name: coefficient}`. Return minus infinity if there is no smallest value. With it, `a > b` is
 # always so if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your
@@ -487,7 +487,7 @@ def lowest(terms: dict, constant: int) -> float:
 check("14.2", lowest)
 
 # %% [markdown]
-# **14.3** *Buckets.* Sometimes a few static graphs are the best answer. Write
+# **14.3** (stretch) *Buckets.* Sometimes a few static graphs are the best answer. Write
 # `bucketed(function, sizes)` for functions that treat each row by itself (row `i` of the result
 # depends on row `i` of the argument only): the returned function pads its argument with zero rows
 # to the next of the `sizes`, calls `function`, and returns the rows that were asked for. Larger

@@ -357,7 +357,7 @@ print(on_this_gpu("gpu-models", "ResNet-50 b32 bf16"))
 # %% [markdown]
 # ## Exercises
 #
-# **15.1** *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds,
+# **15.1** (warm-up) *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds,
 # measured in turns. Return `(median, low, high)` of the ratio slow / fast: the median and the
 # quartiles of the ratios of each round.
 #
@@ -381,7 +381,7 @@ from exercises import check
 check("15.1", speedup)
 
 # %% [markdown]
-# **15.2** *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not
+# **15.2** (core) *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not
 # matter which side is called "slow": the mean of the inverse ratios has to be the inverse of the
 # mean.
 #
@@ -401,7 +401,7 @@ def mean_speedup(ratios: list) -> float:
 check("15.2", mean_speedup)
 
 # %% [markdown]
-# **15.3** *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with
+# **15.3** (stretch) *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with
 # each of the `switches` off alone, and return the set of those without which the kernels move more
 # bytes than with all on. The check takes real captured graphs.
 #

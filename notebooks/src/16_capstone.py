@@ -455,7 +455,7 @@ Table(["program", "eager ms", "your compiler ms", "minidynamo ms"], rows)
 # %% [markdown]
 # ## Exercises
 #
-# **16.1** *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases,
+# **16.1** (warm-up) *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases,
 # `down(silu(gate(x)) * up(x))`, where `gate` and `up` map `width` to `hidden = 8 * width // 3` and
 # `down` maps back. The check trains a GPT with it, compiled, and compares gradients with eager's.
 # It also looks how the pointwise part was compiled.
@@ -482,7 +482,7 @@ from exercises import check
 check("16.1", (SwiGLU, GPT))
 
 # %% [markdown]
-# **16.2** *A training step without recompilations.* Write `make_step(model, learning_rates)`: it
+# **16.2** (core) *A training step without recompilations.* Write `make_step(model, learning_rates)`: it
 # returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the
 # list, and returns the loss as a tensor (detached). Model and optimizer are compiled. The check
 # counts: one graph of the model, at most two of the optimizer, no matter how many learning rates
@@ -511,7 +511,7 @@ def make_step(model, learning_rates: list):
 check("16.2", (make_step, GPT))
 
 # %% [markdown]
-# **16.3** *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable
+# **16.3** (stretch) *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable
 # next letter, `length` times, appended to the list `known` of numbers (which may become longer than
 # the context). Compiled, and with exactly one graph, however long the text.
 #

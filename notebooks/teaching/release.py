@@ -25,7 +25,7 @@ KEPT = (
     *("notebooks/exercises", "notebooks/steppers.py"),
 )
 UNWANTED = shutil.ignore_patterns(
-    "__pycache__", "*.so", "*.pyc", "build", "*.egg-info", "wrong_answers.py"
+    "__pycache__", "*.so", "*.pyc", "build", "*.egg-info", "wrong_*.py", "feedback.py", "hidden.py"
 )
 
 

@@ -1,0 +1,348 @@
+"""Wrong answers that are the solution with one mistake in it.
+
+In:   nothing.  Out: EDITS, {exercise: {what is wrong: (text of the solution, what stands there)}}.
+
+Many answers are classes that need what their notebook defines.  So a wrong one is written as the
+edit that a student's mistake would be, and a test applies it to the notebook's own cell
+(`tests/test_wrong_answers.py`).  The students' tree does not have this file.
+"""
+
+EDITS: dict[str, dict[str, tuple[str, str]]] = {
+    "00.1": {
+        "one too few: counting began at zero": (".kernels)", ".kernels) - 1"),
+        "a library call is counted as a kernel": (
+            "return len(minidynamo.explain(function)(*arguments).main.compiled.kernels)",
+            "made = minidynamo.explain(function)(*arguments).main.compiled\n"
+            "    return len(made.kernels) + len(made.fallbacks)",
+        ),
+        "kernels are asked for, not counted": ("return len(", "return ("),
+    },
+    "00.2": {
+        "the print is still there": (
+            "return (torch",
+            "print('hello from the middle')\n    return (torch",
+        ),
+        "multiplies first, adds afterwards": ("(torch.relu(x) + 1) * 2", "torch.relu(x) * 2 + 1"),
+        "the text is forgotten": (', "hello from the middle"', ', ""'),
+    },
+    "01.1": {
+        "the two inputs are the wrong way round": (
+            "record(function, a)(b), function(b)",
+            "record(function, b)(a), function(b)",
+        )
+    },
+    "01.2": {
+        "lists are allowed, but have no value": (
+            "return [self.value(element, names) for element in node.elts]",
+            "return node.elts",
+        ),
+        "only the first element": ("for element in node.elts]", "for element in node.elts[:1]]"),
+        "every display is allowed, dictionaries too": (
+            "KNOWN, ast.List)",
+            "KNOWN, ast.List, ast.Dict, ast.Constant)\n\n    def visit(self, node):\n        pass",
+        ),
+        "the language does not know lists yet": (
+            "KNOWN = (*prior.scripting.Script.KNOWN, ast.List)",
+            "KNOWN = prior.scripting.Script.KNOWN",
+        ),
+    },
+    "01.3": {
+        "the flag is read after the look into the table": (
+            "key = read()\n        if key not in staged",
+            "key = 0\n        if key not in staged",
+        )
+    },
+    "02.1": {
+        "the smallest instead of the largest": ("return max(", "return min("),
+        "the number of dimensions instead of elements": (".numel()", ".dim()"),
+    },
+    "02.3": {
+        "the dtype is compared, but nothing is removed": (
+            "                gm.graph.erase_node(node)",
+            "                pass",
+        ),
+        "any number is taken for one": ("node.args[1] == 1:", "node.args[1]:"),
+        "only whole numbers are looked at, and the dtype is not": (
+            "if (before.dtype, before.shape) == (after.dtype, after.shape):",
+            "if True:",
+        ),
+    },
+    "03.1": {
+        "the count begins at zero": (".get(code.co_name, 0) + 1", ".get(code.co_name, -1) + 1"),
+        "the hook never calls back": (", callback)(*args)", ", lambda *a: None)(*args)"),
+    },
+    "03.2": {
+        "the guard is true for every number": ("type(n) is int and n == key", "True"),
+        "the key of the answer is stored, not the answer": ("{result_of[key]!r}", "{key!r}"),
+    },
+    "04.1": {
+        "the iterator is not taken off at the end": (
+            "            self.stack.pop()\n            self.pc",
+            "            self.pc",
+        ),
+        "the iterable stays below its iterator": ("iter(self.stack.pop())", "iter(self.stack[-1])"),
+        "the jump at the end is forgotten": ("            self.pc = target\n", ""),
+        "the item takes the place of the iterator": (
+            "self.stack.append(item)",
+            "self.stack[-1] = item",
+        ),
+    },
+    "04.2": {
+        "arguments in the wrong order": ("co_varnames, args", "co_varnames, args[::-1]"),
+        "only one level deep": ("type(self)(callee", "Machine(callee"),
+        "the result is not put on the stack": ("self.stack.append(inner.run())", "inner.run()"),
+        "the inner output stays in the graph": ("            self.graph.erase_node(output)\n", ""),
+    },
+    "04.3": {
+        "the sequence is taken off": ("frame.stack[-1].length", "frame.stack.pop().length"),
+        "one too many": ("length(frame))", "length(frame) + 1)"),
+        "a plain number instead of a variable": (
+            "ConstantVar(frame.stack[-1].length(frame))",
+            "frame.stack[-1].length(frame)",
+        ),
+    },
+    "05.2": {
+        "the object instead of its text": ("return found[1]", "return found[0]"),
+        "the arguments are not passed on": ("first_failure(None, *args)", "first_failure(None)"),
+    },
+    "05.3": {
+        "not equal instead of equal": ("is {backend.enabled}", "is not {backend.enabled}"),
+        "the flag is read once, when the guard is made": (
+            'f"P_mkldnn.enabled is {backend.enabled}"',
+            'f"{backend.enabled} is {backend.enabled}"',
+        ),
+        "the name is not pinned": ('{"P_mkldnn": backend}', "{}"),
+    },
+    "06.1": {
+        "the condition asks for the largest element": ("x.sum() > 0", "x.max() > 0"),
+        "the branch is still one of Python": (
+            "return torch.where(x.sum() > 0, x / x.abs().max(), -x)",
+            "return x / x.abs().max() if x.sum() > 0 else -x",
+        ),
+        "the two sides are swapped": ("x / x.abs().max(), -x)", "-x, x / x.abs().max())"),
+    },
+    "06.2": {
+        "walks from the front": (
+            "reversed(disassemble(function.__code__))",
+            "disassemble(function.__code__)",
+        )
+    },
+    "06.3": {
+        "one line too late": ("co_firstlineno + line - 1", "co_firstlineno + line"),
+        "begins at the start of the function": (
+            "k = next(n for n, ins in enumerate(disassemble(code)) if ins.pos and "
+            "ins.pos[0] == code.co_firstlineno + line - 1)",
+            "k = 0",
+        ),
+        "no variable is alive": ("live=alive(function, line)", "live=()"),
+    },
+    "07.2": {
+        "replay appends what is there already": (
+            "self.real[:] = self.items",
+            "self.real += self.items",
+        ),
+        "replay makes a new list": ("self.real[:] = self.items", "self.real = self.items"),
+        "the shadow is the list itself (aliasing)": ("real, list(real)", "real, real"),
+        "append is lost": ("self.items.append(value)", "pass"),
+    },
+    "07.3": {
+        "the copy is taken afterwards": (
+            "    before = copy.deepcopy(args)\n    minidynamo.compile(function, "
+            'backend="eager")(*args)',
+            '    minidynamo.compile(function, backend="eager")(*args)\n    before '
+            "= copy.deepcopy(args)",
+        )
+    },
+    "08.1": {
+        "the second row is summed too early": ("y = x1.sum(0)", "y = x.sum(0)"),
+        "returns the old first row": ("return y + x2[0]", "return y + x1[0]"),
+        "one row too many is doubled": ("0, 1, 3)", "0, 1, 4)"),
+    },
+    "08.2": {
+        "every value costs the same": ("capacity=size", "capacity=1"),
+        "source and sink are the wrong way round": (
+            'if (name, "in") in near and (name, "out") not in near',
+            'if (name, "in") not in near and (name, "out") in near',
+        ),
+    },
+    "08.3": {
+        "another operation is saved": ("aten.exp.default", "aten.sin.default"),
+        "the function of torch, which the graph does not call": (
+            "torch.ops.aten.exp.default",
+            "torch.exp",
+        ),
+        "the policy returns True, no reason": (
+            'return "exp is never computed again"',
+            "return True",
+        ),
+        "the original is not asked": ("return original_policy(node, is_cheap, value)", 'return ""'),
+    },
+    "09.1": {
+        "no absolute value": ("torch.abs(x)", "x"),
+        "clamped from above": ("torch.clamp_min", "torch.clamp_max"),
+        "signs swapped": ("1 - torch.abs(x)", "torch.abs(x) - 1"),
+    },
+    "09.2": {
+        "a minimum instead of a maximum": ("ops.maximum", "ops.minimum"),
+        "operands of the difference swapped": (
+            "ops.sub(one(), ops.abs(v))",
+            "ops.sub(ops.abs(v), one())",
+        ),
+        "the absolute value is forgotten": ("ops.abs(v)", "v"),
+    },
+    "09.3": {
+        "loads count as arithmetic": ('elif name != "constant":', 'if name != "constant":'),
+        "constants count, too": ('elif name != "constant":', "else:"),
+        "every load counts twice": ("self.loads += 1", "self.loads += 2"),
+    },
+    "10.3": {
+        "horizontal pairs first": ('category != "horizontal"', 'category == "horizontal"'),
+        "fewer bytes first": ("saved, -distance", "-saved, -distance"),
+        "the farther of equals": ("-distance", "distance"),
+        "the distance before the bytes": ("saved, -distance", "-distance, saved"),
+    },
+    "10.4": {
+        "no test for cycles": (
+            "p[0] and not through_a_third(p[2], p[1]) and not through_a_third(p[1], p[2])",
+            "p[0]",
+        ),
+        "the walk stops after one step": (
+            "            waiting += [g for g in groups if g not in seen and g not in (a, b) "
+            "and needs(group, g)]\n",
+            "",
+        ),
+        "pairs that save nothing are merged, too": ("if p[0] and not", "if not"),
+        "one round only": (
+            "groups = [a | b if group == a else group for group in groups if group != b]",
+            "return [set(a | b if g == a else g) for g in groups if g != b]",
+        ),
+    },
+    "11.1": {
+        "the table is never filled": (
+            "self.known[expression] = super().line(expression)\n        return "
+            "self.known[expression]",
+            "return super().line(expression)\n        return self.known[expression]",
+        ),
+        "the text is returned, not its name": (
+            "return self.known[expression]",
+            "return expression",
+        ),
+        "whatever has the same first letter is one": (
+            "if expression not in self.known:",
+            "expression = expression[:1]\n        if expression not in self.known:",
+        ),
+    },
+    "11.2": {
+        "as it was: only comparisons": ("{a} != {a} || {a} > {b}", "{a} > {b}"),
+        "only the second operand is tested": ("{a} != {a} ||", "{b} != {b} ||"),
+        "by the library": (
+            'f"{a} != {a} || {a} > {b} ? {a} : {b}"',
+            'f"std::isnan({a}) || {a} > {b} ? {a} : {b}"',
+        ),
+        "the smaller one": ("{a} > {b}", "{a} < {b}"),
+    },
+    "11.3": {
+        "the total is not set to zero for each row": (
+            "        for (long row = 0; row < {rows}; row++) {{\n            double total = 0;",
+            "        double total = 0;\n        for (long row = 0; row < {rows}; row++) {{",
+        ),
+        "sums columns (wrong axis)": ("in[row * {columns} + k]", "in[k * {rows} + row]"),
+    },
+    "12.1": {
+        "zero for what is not there": ('float("-inf")', "0.0"),
+        "the last column is left out": ("mask=k < columns", "mask=k < columns - 1"),
+        "the row's stride is the tile's": ("row * columns", "row * BLOCK"),
+    },
+    "12.2": {
+        "the product is read from memory": ("if name == self.product:", "if False:"),
+        "nothing is masked": (", inside)", ")"),
+        "the accumulator is stored, not the value": (
+            "{index_text(index, 'triton')}, {value}, inside)",
+            "{index_text(index, 'triton')}, acc, inside)",
+        ),
+    },
+    "12.3": {
+        "the sums are added without being rescaled": (
+            "s1 * tl.exp(m1 - base) + s2 * tl.exp(m2 - base)",
+            "s1 + s2",
+        ),
+        "minus infinity minus itself": ('tl.where(m == float("-inf"), 0.0, m)', "m"),
+        "the second is rescaled by the first's maximum": (
+            "s2 * tl.exp(m2 - base)",
+            "s2 * tl.exp(m1 - base)",
+        ),
+    },
+    "13.1": {
+        "the blocks are not sorted": ("in sorted(taken)", "in taken"),
+        "a gap that fits exactly is passed over": (">= size", "> size"),
+        "a small block ends a large one": ("max(offset, start + length)", "start + length"),
+        "always behind everything": ("            break", "            pass"),
+    },
+    "13.2": {
+        "the new input is not copied in": ('state["input"].copy_(x)', "pass"),
+        "the result is not copied out (aliasing)": ('state["output"].clone()', 'state["output"]'),
+        "captures in every call": ("if not state:", "if True:"),
+    },
+    "13.3": {"the slowest": ("return min(", "return max(")},
+    "14.1": {
+        "true division": ("a // b", "a / b"),
+        "the remainder is a quotient": ("a % b", "a // b"),
+        "the hint is taken for the expression": (
+            "SizeWithDivision(plain.expression,",
+            "SizeWithDivision(plain.hint,",
+        ),
+        "questions are not passed on": ("plain.hint, plain.asked)", "plain.hint, [])"),
+    },
+    "14.3": {
+        "the largest bucket always": (
+            "for s in sorted(sizes) if s >= len(x)",
+            "for s in sorted(sizes)[::-1] if s >= len(x)",
+        ),
+        "a bucket that fits exactly is passed over": ("s >= len(x)", "s > len(x)"),
+        "columns are padded (wrong axis)": ("(0, 0, 0, size - len(x))", "(0, size - len(x))"),
+    },
+    "15.1": {"the quartiles are swapped": ("return middle, low, high", "return middle, high, low")},
+    "15.3": {
+        "what saves nothing is named, too": ("> least", ">= least"),
+        "only reads count, and more is taken for less": ("> least", "< least"),
+        "all switches are off at once": (
+            "moved(**{name: False})",
+            "moved(**{each: False for each in switches})",
+        ),
+    },
+    "16.1": {
+        "the wrong branch goes through silu": (
+            "F.silu(self.gate(x)) * self.up(x)",
+            "self.gate(x) * F.silu(self.up(x))",
+        ),
+        "biases": ("hidden, bias=False), nn", "hidden), nn"),
+        "the hidden width of a plain GPT": ("8 * width // 3", "4 * width"),
+    },
+    "16.2": {
+        "the learning rate is a number": (
+            "lr=torch.tensor(learning_rates[0])",
+            "lr=learning_rates[0]",
+        ),
+        "the rate never changes": (
+            '["lr"].fill_(next(rates))',
+            '["lr"].fill_(learning_rates[0] * 3)',
+        ),
+        "gradients are never set to zero": ("        optimizer.zero_grad()\n", ""),
+    },
+    "16.3": {
+        "the window grows": (
+            "x = torch.zeros(1, model.context, dtype=torch.long)",
+            "x = torch.zeros(1, len(window), dtype=torch.long)",
+        ),
+        "reads the last place, which is padding": ("[0, len(window) - 1]", "[0, -1]"),
+        "one too few": ("range(length)", "range(length - 1)"),
+    },
+}
+
+
+def edited(solution: str, edit: tuple[str, str]) -> str:
+    """The solution with the mistake.  ValueError if the solution has no such text (any more)."""
+    old, new = edit
+    if old not in solution:
+        raise ValueError(f"the solution does not say {old!r}")
+    return solution.replace(old, new)
