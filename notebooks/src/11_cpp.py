@@ -275,7 +275,9 @@ axis.set_ylim(bottom=0)
 axis.legend(fontsize=8);
 
 # %% [markdown]
-# The dashed line is what one hopes for. Said in words, for the machine that ran this page:
+# The dashed line is what one hopes for. It needs cores that nobody else uses: a loop ends when its
+# slowest piece ends, so on a busy machine two threads can be slower than one. Said in words, for the
+# machine that ran this page:
 
 # %% tags=["volatile"]
 most = counts[-1]
@@ -295,13 +297,11 @@ def pragmas(function, *inputs):
     return [line.strip() for kernel in e.main.compiled.kernels for line in kernel.source.splitlines()
             if "#pragma omp" in line]
 
-torch.set_num_threads(2)                # with one thread nothing is cut
 for inputs in ((small,), (x,)):
     print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
-torch.set_num_threads(1)
 
 # %% [markdown]
-# Sums need care: with threads each piece has its own partial result, and these are added at the end.
+# `parallel` stands in the second only; `simd`, the vectors, in both. Sums need care: with threads each piece has its own partial result, and these are added at the end.
 # Another number of threads is then another order of additions, so the last digits may differ.
 #
 # ## Compile time is part of the product
