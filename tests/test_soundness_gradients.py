@@ -215,3 +215,16 @@ def test_programs_of_inference_mode_and_of_writes_that_read_themselves(seed):
     mode = "inductor-dynamic" if seed == 34718 else "aot_eager-training"
     [mode] = modes.chosen(mode)
     assert gradients.check(seed, mode) == ""
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [torch.linalg.eig, torch.linalg.svd, torch.svd])
+def test_a_loss_of_a_complex_vectors_phase_is_refused_as_in_eager(function, backend):
+    minidynamo.reset()
+    x = torch.eye(3, dtype=torch.complex64) + torch.arange(9).view(3, 3) / 7j
+    results = minidynamo.compile(lambda v: function(v), backend=backend)(x.requires_grad_())
+    loss = sum(
+        (part * torch.arange(1, part.numel() + 1).view(part.shape)).sum() for part in results
+    )
+    with pytest.raises(RuntimeError, match="complex"):
+        loss.abs().backward()

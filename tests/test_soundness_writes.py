@@ -47,3 +47,40 @@ def test_a_scatter_whose_result_nobody_needs():
     with miniinductor.config.patch(buffer_reuse=False):
         with minidynamo.config.patch(raise_internal_errors=True):
             assert torch.equal(minidynamo.compile(f)(x, y, z), z + 1)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_places_counted_from_the_start_of_a_memory(backend, dynamic, is_written):
+    """The tensor begins inside of its memory, which is larger than it."""
+
+    def f(x, s):
+        if is_written:
+            x[1, 0:1] = 5
+        return torch.as_strided_scatter(x, s, (1,), (2,), 53), torch.as_strided_copy(
+            x, (2, 2), (15, 2), 52
+        )
+
+    def arguments():
+        memory = torch.arange(240, dtype=torch.int16).view(16, 15)
+        return memory[3:5, 7:11:2], torch.tensor([-7], dtype=torch.int16)
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend=backend, dynamic=dynamic)
+    for got, want in zip(compiled(*arguments()), f(*arguments())):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_written_view_lies_in_the_memory_of_which_it_is_a_part(backend):
+    def f(x):
+        part = (x * 2)[3:5, 7:11:2]
+        part.add_(1)
+        return part
+
+    x = torch.arange(240.0).view(16, 15)
+    minidynamo.reset()
+    got, want = minidynamo.compile(f, backend=backend)(x), f(x)
+    assert torch.equal(got, want)
+    assert (got.stride(), got.storage_offset()) == (want.stride(), want.storage_offset())

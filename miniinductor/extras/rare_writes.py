@@ -98,7 +98,21 @@ def in_its_memory(made: Functionalizer, node: Node, args: tuple, kwargs: dict) -
         if not (isinstance(offset, int) and offset >= 0):
             raise CannotFunctionalize("as_strided begins before the tensor that it is given")
         given["storage_offset"] = offset
+    if not holds(now, given["size"], given["stride"], given.get("storage_offset")):
+        raise CannotFunctionalize("as_strided reaches beyond the new value of a written tensor")
     return tuple(given[name] for name in names if name in given), {}
+
+
+def holds(
+    tensor: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> bool:
+    """Do all places of such a view lie in the tensor's memory?  No, where that is not certain."""
+    start = tensor.storage_offset() if offset is None else offset
+    if not all(type(n) is int for n in (*tensor.shape, *tensor.stride(), *size, *stride, start)):
+        return False
+    held = tensor.untyped_storage().nbytes() // tensor.element_size()
+    last = start + sum((n - 1) * step for n, step in zip(size, stride))
+    return 0 in size or last < held
 
 
 ARGUMENTS.update(dict.fromkeys(COUNTS_PLACES, in_its_memory))

@@ -71,6 +71,21 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     return out
 
 
+# eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
+VECTORS = [getattr(torch.linalg, name) for name in ("eig", "eigh", "svd")]
+VECTORS += [torch.svd, *(getattr(torch.ops.aten, f"linalg_{name}") for name in ("eig", "eigh"))]
+
+
+@call_rule(*VECTORS, "svd")
+def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """Autograd leaves the look out where tensors are fake, and the graph would not look, either."""
+    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
+    out = plain(target, args, kwargs)
+    if any(made.is_complex() and made.requires_grad for made in out):
+        raise CannotTrace("eager's gradient of complex vectors looks at values")
+    return out
+
+
 # torch has a Python rule that looks at the classes, since 2.12
 LOOKS_AT_CLASSES = hasattr(torch._decomp.decompositions, "one_hot")
 

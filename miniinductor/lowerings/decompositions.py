@@ -245,8 +245,10 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Any:
-    """As a write, which functionalization knows."""
-    if x.storage_offset() or not x.is_contiguous():
+    """As a write, which functionalization knows.  Where a size is a symbol, nothing says at which
+    place of its memory the tensor begins."""
+    is_dynamic = not all(type(n) is int for n in x.shape)
+    if is_dynamic or x.storage_offset() or not x.is_contiguous():
         return NotImplemented
     x = x.clone()
     x.as_strided(size, stride, storage_offset).copy_(src)

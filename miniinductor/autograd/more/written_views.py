@@ -103,10 +103,21 @@ class CarefulFunctionalizer(Functionalizer):
         value, wanted = self.read(node), node.meta["val"]
         if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
             return value
+        if self.root[node] is not node:
+            return self.whole_view(node, value)
         results = output_of(self.old).all_input_nodes
         shared = sum(self.root.get(n) is self.root[node] for n in results) > 1
-        if not self.version[self.root[node]] or self.root[node] is not node or shared:
+        if not self.version[node] or shared:
             return value
         if same_sizes(wanted.stride(), value.meta["val"].stride()):
             return value
         return self.copied_into(node, wanted, value)
+
+    def whole_view(self, node: Node, value: Node) -> Node:
+        """A written view of memory that the program made: where its new value lies otherwise than
+        the view, the view is taken of the written memory."""
+        lies_alike = same_sizes(node.meta["val"].stride(), value.meta["val"].stride())
+        if lies_alike or self.root[node].op != "call_function":
+            return value
+        args, kwargs = self.arguments(node)
+        return self.emit(node, LAZY_VIEWS.get(node.target, node.target), args, kwargs)
