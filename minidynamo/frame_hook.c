@@ -6,7 +6,7 @@
  *
  *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
  *
- * Mirrors torch/csrc/dynamo/eval_frame.c (paper section 3.1), which builds a second "shadow" frame instead.
+ * Mirrors torch/csrc/dynamo/eval_frame.c, which builds a second "shadow" frame instead.
  * Another tool may have installed an evaluator before us, or install one later: see "Other tools".
  * Left out: Python 3.14, generators and coroutines (their frames run as they are).
  */

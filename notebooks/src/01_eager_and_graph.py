@@ -19,8 +19,8 @@
 # Each one fails in its own way. The failures are the requirements of everything that follows.
 #
 # **What you will learn:** what eager mode is and why people love it; what a graph buys;
-# record/replay, scripting, symbolic tracing, lazy tensors and staging; and what none of them can
-# do.
+# record/replay, scripting, symbolic tracing, lazy tensors and staging; what becomes of them on
+# inputs that they have not seen; and what none of them can do.
 #
 # The paper tells this story in its section 2.
 #
@@ -243,6 +243,39 @@ for x in (positive, negative):
 COUNTS
 
 # %% [markdown]
+# Two inputs took two branches, so there were more graphs than functions. What is hashed is a
+# description of everything that waits: each operation with its arguments, inputs by number, shape
+# and dtype. `describe` builds it and lists operations and inputs on its way. Here is the
+# description of a small graph, nested as the operations are:
+
+# %%
+from minidynamo.prior.lazy import PROGRAMS, describe
+
+waiting = torch.relu(lazy(positive) * 2) + 1
+operations, inputs = [], []
+describe(waiting, operations, inputs, {})
+
+# %% [markdown]
+# No address and no value of a tensor is in it: equal work gives an equal key. Python numbers are in
+# it, and that has a price. A number that changes in each step makes each step a new graph:
+
+# %%
+rows = []
+for what, run in (("the same number, four steps", lambda step: lazy(positive) * 2 + 1),
+                  ("other values, four steps", lambda step: lazy(positive * step) * 3 + 1),
+                  ("another length in each step", lambda step: lazy(torch.ones(step + 1)) * 5 + 1),
+                  ("the number of the step in it", lambda step: lazy(positive) * step + 7)):
+    before = dict(COUNTS)
+    for step in range(1, 5):
+        run(step).compute()
+    rows.append((what, *(COUNTS[k] - before[k] for k in ("graphs hashed", "graphs compiled"))))
+Table(["program", "hashed", "compiled"], rows)
+
+# %% [markdown]
+# Values may change without a new graph; shapes and Python numbers may not. Four steps hash four
+# times in every row, also where nothing was new.
+
+# %% [markdown]
 # Nothing is lost, because nothing is skipped: the whole Python program runs *every time*, and then
 # the graph is built and hashed again, every time, to find out that it is the same as yesterday.
 
@@ -287,6 +320,45 @@ noisy(torch.ones(3)), noisy(torch.ones(3))
 print(list(noisy.programs.values())[0].graph)
 
 # %% [markdown]
+# JAX keeps the stages apart and lets one look at each: `trace`, `lower`, `compile`, run. The first
+# gives a *jaxpr*, a list of typed equations. Ours has the same content. Each stand-in knows shape
+# and dtype, so the graph of `noisy` can be printed that way:
+
+# %%
+def as_equations(graph, abstract):
+    """The graph as typed equations; `abstract`: what to say of the inputs, by name."""
+    head = ", ".join(f"{node.name}:{abstract[node.name]}" for node in graph.nodes if node.op == "placeholder")
+    lines = [f"    {node.name} = {getattr(node.target, '__name__', node.target)} {' '.join(map(str, node.args))}"
+             for node in graph.nodes if node.op == "call_function"]
+    result = next(node.args[0] for node in graph.nodes if node.op == "output")
+    return f"{{ lambda {head}. let\n" + "\n".join(lines) + f"\n  in ({result},) }}"
+
+(shape, dtype), = next(iter(noisy.programs))
+print(as_equations(next(iter(noisy.programs.values())).graph, {"x": f"f32[{shape[0]}]"}))
+
+# %% [markdown]
+# A branch on data is no equation, so the user writes it as a function of functions, `lax.cond` in
+# JAX. Both sides are traced, and a `where` or a real branch chooses when the program runs. A small
+# `cond` for staged code:
+
+# %%
+def cond(predicate, if_true, if_false, x):
+    """Both sides are traced; the values choose."""
+    return torch.where(predicate, if_true(x), if_false(x))
+
+@prior.stage
+def branch_for_staging(x):
+    y = x * 2
+    return cond(y.sum() > 0, torch.relu, torch.neg, y)
+
+for x in (positive, negative):
+    print("eager:", branch(x), "  staged:", branch_for_staging(x))
+print("programs:", len(branch_for_staging.programs))
+
+# %% [markdown]
+# Right for both, with one program. But `branch` had to be written anew, and so would every library
+# that it calls.
+#
 # The print happened once. In JAX this is the documented contract; for existing PyTorch programs it
 # is a changed program:
 
@@ -304,6 +376,107 @@ print("calls counted:", len(calls), "of 5")
 
 # %% [markdown]
 # **Requirement 5:** side effects happen as often, and in the order, that plain Python has them.
+#
+# ## The real ones, on inputs that they have not seen
+#
+# Each mechanism captures a program on one input and is asked about *another*. `torch.jit` and
+# `torch.fx` are PyTorch's own; lazy tensors and staging are ours. Five programs, each with one thing
+# that ordinary PyTorch programs do:
+
+# %%
+def rows_added(x):
+    total = torch.zeros(2)
+    for row in x:                       # as often as there are rows
+        total = total + row
+    return total
+
+scaled = 3.0
+
+def with_a_global(x):
+    return x * scaled
+
+seen = []
+
+def with_an_effect(x):
+    seen.append(1)
+    return x + len(seen)                # the effect is read again
+
+def real_trace(function, x):
+    return torch.jit.trace(function, x, check_trace=False)
+
+MECHANISMS = {
+    "torch.jit.trace": real_trace,
+    "torch.jit.script": lambda function, x: torch.jit.script(function),
+    "torch.fx": lambda function, x: torch.fx.symbolic_trace(function),
+    "lazy (ours)": lambda function, x: lambda other: function(lazy(other)).compute(),
+    "staging (ours)": lambda function, x: prior.stage(function),
+}
+PROGRAMS_AND_INPUTS = [
+    ("a branch on data", branch, positive, negative),
+    ("a number from a tensor", normalised, positive, torch.tensor([10.0])),
+    ("a loop over the rows", rows_added, torch.ones(3, 2), torch.ones(5, 2)),
+    ("a global that changes", with_a_global, positive, positive),
+    ("an effect", with_an_effect, positive, positive),
+]
+
+def outcome(capture, function, first, other):
+    """Capture on `first`, ask about `other`: "right", "WRONG", or why it was refused."""
+    global scaled
+    scaled = 3.0
+    seen.clear()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            captured = capture(function, first)
+            captured(first)
+            scaled = 4.0
+            calls_before = len(seen)
+            result = captured(other)
+    except Exception as error:
+        return f"refused: {type(error).__name__}"
+    del seen[calls_before:]
+    expected = function(other)
+    same = result.shape == expected.shape and torch.allclose(result, expected)
+    return "right" if same else "WRONG"
+
+rows = [(what, *(outcome(capture, *case) for capture in MECHANISMS.values()))
+        for what, *case in PROGRAMS_AND_INPUTS]
+Table(["program", *MECHANISMS], rows, "captured on one input, asked about another")
+
+# %% [markdown]
+# Read a column at a time. Tracing accepts every program, and is then mostly wrong; its unrolled loop
+# at least notices that the rows do not fit. Scripting is right where it does not refuse. Symbolic
+# tracing refuses what it cannot see, and freezes what is not a tensor. Lazy tensors refuse only what
+# our small class lacks. Staging behaves like symbolic tracing: it *is* one, with shapes.
+#
+# ## ONNX: a format does not capture
+#
+# ONNX is sometimes named beside these. It is a *format* for graphs, and a good one, with a fixed list
+# of operators. The graph must come from somewhere, and it is as good as that capture. The exporter's
+# first half on the same function, once through `torch.jit.trace`, once through `torch.jit.script`:
+
+# %%
+import re
+
+from torch.onnx import utils as onnx_utils
+
+class Branch(torch.nn.Module):
+    def forward(self, x):
+        return branch(x)
+
+def onnx_operators(module):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph, *_ = onnx_utils._model_to_graph(module, (positive,))
+    return re.findall(r"= onnx::(\w+)", str(graph))
+
+print("traced  :", " ".join(onnx_operators(Branch())))
+print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
+
+# %% [markdown]
+# ONNX has an `If`, but only the scripted graph uses it: the traced file is wrong for `negative`, as
+# its tape was. Today's exporter (`torch.onnx.export` with `dynamo=True`) takes its graph from
+# `torch.export`.
 #
 # ## The table, and the way out
 #

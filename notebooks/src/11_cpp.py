@@ -235,6 +235,75 @@ for name in programs:
 # %% [markdown]
 # (Our sum adds in chunks, for accuracy. That may cost something where reading is all there is to do.)
 #
+# ## What threads bring
+#
+# `#pragma omp parallel for` cuts a loop into pieces, one for each thread. Two questions decide what
+# that brings. Are there free cores? And does the kernel wait for arithmetic, of which each core has
+# its own, or for memory, which all cores share? Three kernels, with one thread and with more:
+
+# %% tags=["volatile"]
+import os
+
+cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+counts = sorted({1, 2, cores})[:3]
+small = torch.randn(64, 64)
+work = {
+    "exp(sin(x)) of 4 million: arithmetic": (lambda x: torch.exp(torch.sin(x)), (x,)),
+    "x + y of 4 million: memory": (lambda x, y: x + y, (x, y)),
+    "exp(sin(x)) of 4 thousand: too small": (lambda x: torch.exp(torch.sin(x)), (small,)),
+}
+scaling = {}
+for name, (function, inputs) in work.items():
+    run = minidynamo.compile(function)
+    variants = {}
+    for threads in counts:
+        def with_threads(run=run, inputs=inputs, threads=threads):
+            torch.set_num_threads(threads)
+            run(*inputs)
+        with_threads()                  # compiles
+        variants[threads] = with_threads
+    scaling[name] = {n: t.median for n, t in interleave(variants, budget=1.5).items()}
+torch.set_num_threads(1)
+
+figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+for marker, (name, seconds) in zip("osd", scaling.items()):
+    axis.plot(counts, [seconds[1] / seconds[n] for n in counts], color="black", marker=marker,
+              markerfacecolor="white", linestyle="-", label=name)
+axis.plot(counts, counts, color="0.6", linestyle="--", label="perfect")
+axis.set(xticks=counts, xlabel=f"threads (this machine has {cores} cores)", ylabel="times faster than one thread")
+axis.set_ylim(bottom=0)
+axis.legend(fontsize=8);
+
+# %% [markdown]
+# The dashed line is what one hopes for. It needs cores that nobody else uses: a loop ends when its
+# slowest piece ends, so on a busy machine two threads can be slower than one. Said in words, for the
+# machine that ran this page:
+
+# %% tags=["volatile"]
+most = counts[-1]
+for name, seconds in scaling.items():
+    gain = seconds[1] / seconds[most]
+    verdict = "no use" if gain < 1.1 else "some use" if gain < 0.75 * most else "nearly all that is possible"
+    print(f"{name:38} {most} threads: {gain:.2f} times one thread, {verdict}")
+
+# %% [markdown]
+# So the generator asks whether there is enough to do before it writes the pragma. Starting and
+# joining threads costs microseconds, and a small kernel is done by then. The same function on the
+# small and on the large array, read from the generated code:
+
+# %%
+def pragmas(function, *inputs):
+    e = minidynamo.explain(function)(*inputs)
+    return [line.strip() for kernel in e.main.compiled.kernels for line in kernel.source.splitlines()
+            if "#pragma omp" in line]
+
+for inputs in ((small,), (x,)):
+    print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
+
+# %% [markdown]
+# `parallel` stands in the second only; `simd`, the vectors, in both. Sums need care: with threads each piece has its own partial result, and these are added at the end.
+# Another number of threads is then another order of additions, so the last digits may differ.
+#
 # ## Compile time is part of the product
 #
 # A C++ kernel that includes torch's headers, as TorchInductor's do, makes the C++ compiler read those

@@ -23,6 +23,9 @@
 
 # %%
 import ctypes
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"    # kernels for a GPU run on the CPU here, as in notebook 12
 
 import torch
 
@@ -287,6 +290,85 @@ excerpt(CudaCode.choose)
 # %% [markdown]
 # Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards luck. And the
 # random number generator is left alone: tuning must not change the program that asked for it.
+#
+# ## A product from a template
+#
+# A fast matrix product is not found by lowering loops. Its shape is known (tiles, an accumulator in
+# registers, a walk along the inner axis), so a person writes it once, with holes, and the compiler
+# fills the holes in. `miniinductor/gpu/templates/matmul.jinja` is that text. The holes are sizes,
+# pointers, masks and, behind the loop, the *epilogue*: the pointwise work that reads the product
+# while it still is in registers. Here a product, a bias and a GELU become one kernel, which runs in
+# Triton's interpreter:
+
+# %%
+def product_gelu(a, b, c):
+    return torch.nn.functional.gelu(a @ b + c)
+
+a, b, c = torch.randn(100, 70), torch.randn(70, 90), torch.randn(90)
+with miniinductor.config.patch(cpu_backend="triton", matmul_templates="always"):
+    e = minidynamo.explain(product_gelu)(a, b, c)
+    close = torch.allclose(minidynamo.compile(product_gelu)(a, b, c), product_gelu(a, b, c), atol=1e-5)
+source = e.main.compiled.kernels[0].source
+loop = source[source.index("    product = tl.zeros"):]
+print("kernels:", len(e.main.compiled.kernels), " as eager:", close)
+Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
+
+# %% [markdown]
+# The first lines are the template's, the `tmp` lines came from the loop IR. Nothing is stored between
+# them. The sizes of the tiles are still open: `MBLOCK`, `NBLOCK`, `KBLOCK` are arguments.
+#
+# Which tiles? The tuner's list depends on the sizes. A large product wants large tiles, because a
+# tile of m x n loads m + n numbers for each m * n multiplications. A small product wants many
+# programs, one for each processor at least. For an H100:
+
+# %%
+from miniinductor.gpu.block_sizes import PROCESSORS, product_configs
+
+os.environ["TRITON_INTERPRET"] = "0"    # the sizes for a GPU
+rows = []
+for sizes in ((4096, 4096, 4096), (512, 512, 512), (64, 4096, 4096)):
+    for config in product_configs(dict(zip("mnk", sizes)))[:3]:
+        m, n = config.block("m"), config.block("n")
+        programs = -(-sizes[0] // m) * -(-sizes[1] // n)
+        rows.append((" x ".join(map(str, sizes)), str(config), programs, f"{m * n / (m + n):.0f}"))
+os.environ["TRITON_INTERPRET"] = "1"
+Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"], rows,
+      f"the first three candidates of each product, for {PROCESSORS} processors")
+
+# %% [markdown]
+# The middle product could use large tiles too, but then most processors would have nothing to do.
+# Two figures pull in opposite directions, so the list is a guess and the clock decides. There is one
+# more rival: the library. `Alternatives` times the fused kernel against a library call with a kernel
+# behind it, and keeps the winner:
+
+# %%
+from miniinductor.gpu.products import Alternatives
+
+excerpt(Alternatives.chosen)
+
+# %% [markdown]
+# `race` runs both on tensors of these layouts and remembers the times on disk; the note goes into the
+# compilation's record. Was it worth it? These figures were *recorded*, on the machine that the title
+# names (there `c` is a whole matrix). Eager runs a library product, an addition and a GELU. Ours runs
+# the library's product and one kernel for the rest; with `max-autotune` it holds the race:
+
+# %%
+from minidynamo.bench.plots import recorded, where_recorded
+
+run = recorded("h100_gpu_kernels")
+row = next(row for row in run["rows"] if row["name"].startswith("gelu(a@b+c)"))
+Table(["variant", "ms", "quartiles", "first call, s"],
+      [(name, f"{ms:.4f}", "{:.4f} to {:.4f}".format(*row["ms quartiles"][name]), row["compile s"].get(name, ""))
+       for name, ms in row["ms"].items()], f"{row['name']}, {where_recorded(run)}")
+
+# %%
+ms = row["ms"]
+print(f"one kernel behind the library's product instead of two: {ms['eager'] / ms['ours']:.2f} times faster than eager")
+print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
+
+# %% [markdown]
+# For a large square product the race brings nothing that exceeds the quartiles, and it costs compile
+# time: the library was written for such shapes. Tuning pays where nobody has tuned before.
 #
 # ## CUDA Graphs: record and replay
 #
