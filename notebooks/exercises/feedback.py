@@ -206,4 +206,14 @@ SAYS: dict[tuple[str, str], str] = {
     ("16.3", "the window grows"): "one graph",
     ("16.3", "reads the last place, which is padding"): "five numbers",
     ("16.3", "one too few"): "five numbers",
+    ("17.1", "the arithmetic mean"): "geometric, not arithmetic",
+    ("17.1", "a model that one of them gets wrong counts for the other"): (
+        "a model that one of them gets wrong counts for neither"
+    ),
+    ("17.1", "the two are the wrong way round"): (
+        "a model that one of them gets wrong counts for neither"
+    ),
+    ("17.2", "random numbers decide"): "no capture at all",
+    ("17.2", "the model stays in eval mode"): "a trace keeps eval mode",
+    ("17.2", "equal and different are the wrong way round"): "a trace keeps eval mode",
 }

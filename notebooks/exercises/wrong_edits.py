@@ -337,6 +337,25 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "reads the last place, which is padding": ("[0, len(window) - 1]", "[0, -1]"),
         "one too few": ("range(length)", "range(length - 1)"),
     },
+    "17.1": {
+        "the arithmetic mean": ("statistics.geometric_mean", "statistics.mean"),
+        "a model that one of them gets wrong counts for the other": (
+            "[row[label][0] for row in both]",
+            "[row[label][0] for row in rows if label in row]",
+        ),
+        "the two are the wrong way round": (
+            '("eager / ours", "eager / torch.compile")',
+            '("eager / torch.compile", "eager / ours")',
+        ),
+    },
+    "17.2": {
+        "random numbers decide": ("torch.manual_seed(0)\n    return", "return"),
+        "the model stays in eval mode": ("one.train()", "one.eval()"),
+        "equal and different are the wrong way round": (
+            "return not torch.allclose",
+            "return torch.allclose",
+        ),
+    },
 }
 
 

@@ -204,7 +204,7 @@ recorded_table("cpu_paper_ablation", report.ablations, "the same on a CPU, one t
 #
 # ## Exercises
 #
-# **17.1** *Side by side.* Write `side_by_side(rows)`: the geometric means of "eager / ours" and of
+# **17.1** (warm-up) *Side by side.* Write `side_by_side(rows)`: the geometric means of "eager / ours" and of
 # "eager / torch.compile" over the rows that have both. A row has the median first.
 #
 # *Hints.* `statistics.geometric_mean`. Choose the rows before you average.
@@ -225,7 +225,7 @@ def side_by_side(rows: list) -> tuple:
 check("17.1", side_by_side)
 
 # %% [markdown]
-# **17.2** *Silently wrong.* Write `forgets_the_mode(capture, model, x)`: `capture(model, x)` gives a
+# **17.2** (core) *Silently wrong.* Write `forgets_the_mode(capture, model, x)`: `capture(model, x)` gives a
 # callable made in eval mode. Return True if it does not follow the model into training mode. Random
 # numbers must not decide: draw from the same seed.
 #
