@@ -38,10 +38,11 @@ class Shorter(ShapeEnv):
         return decisive if is_settled else not decisive
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
-        """Of a float, what it is computed from is pinned."""
+        """Of a float, what it is computed from is pinned.  (A symbol that is a float itself:
+        variables/more/floats.py, which may be imported before or after this file.)"""
         expr = self.simplify(sympy.sympify(expr))
         value = self.size_hint(expr)
-        if expr.is_integer or value is None:
+        if expr.is_integer or expr.is_Symbol or value is None:
             return specialize_whole(self, expr, line)
         for symbol in expr.free_symbols:
             self.specialize(symbol, line)
