@@ -216,3 +216,15 @@ def test_nothing_has_no_maximum(call, backend):
             compiled(torch.randn(0))
     else:
         assert torch.equal(compiled(torch.randn(0)), want)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_part_replaced_in_a_strided_input_keeps_its_gaps(backend):
+    def f(x, s):
+        part = x[:, ::2]
+        return torch.select_scatter(part, s, 1, 1), torch.slice_scatter(part, x[:, :2], 1, 0, 2)
+
+    x, s = torch.randn(4, 6), torch.randn(4)
+    minidynamo.reset()
+    for got, want in zip(minidynamo.compile(f, backend=backend)(x, s), f(x, s)):
+        assert torch.equal(got, want) and got.stride() == want.stride()

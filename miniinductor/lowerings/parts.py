@@ -14,14 +14,25 @@ from typing import Any
 
 import sympy
 import torch
+from torch import fx
 
 from ..ir import Index, Reindex, TensorBox
-from ..lowering.registry import Call, aten, cast, lower, made, normalize_dim, number, view
+from ..lowering.registry import (
+    Call,
+    NotLowered,
+    aten,
+    cast,
+    lower,
+    made,
+    normalize_dim,
+    number,
+    view,
+)
 from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.intervals import is_nonnegative
-from ..sizes.symbols import hint, maximum, size
+from ..sizes.symbols import hint, is_dense, maximum, size
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -103,6 +114,12 @@ def equal(a: Any, b: Any) -> Value:
     return ops.eq(number(sympy.sympify(a), torch.int64), number(sympy.sympify(b), torch.int64))
 
 
+def is_result(node: fx.Node) -> bool:
+    """Does the program get this value?  (Not: is it copied into an input that was written.)"""
+    results = [user.args[0][0] for user in node.users if user.op == "output"]  # type: ignore[index]
+    return any(node in values for values in results)  # type: ignore[operator]
+
+
 def partly(
     call: Call,
     x: TensorBox,
@@ -115,6 +132,9 @@ def partly(
     place(index).  anywhere: that is always one."""
     load = x.make_loader()
     load_source = source.make_loader()
+
+    if is_result(call.node) and not is_dense(call.value):
+        raise NotLowered("eager's result keeps the gaps between the elements of a strided input")
 
     def body(index: Index) -> Value:
         test = written(index)
