@@ -116,8 +116,13 @@ def equal(a: Any, b: Any) -> Value:
 
 def is_result(node: fx.Node) -> bool:
     """Does the program get this value?  (Not: is it copied into an input that was written.)"""
-    results = [user.args[0][0] for user in node.users if user.op == "output"]  # type: ignore[index]
-    return any(node in values for values in results)  # type: ignore[operator]
+    for user in node.users:
+        if user.op == "output":
+            given: Any = user.args[0]  # (results, new values of written inputs), or results
+            is_pair = len(given) == 2 and isinstance(given[0], (list, tuple))
+            if node in (given[0] if is_pair else given):
+                return True
+    return False
 
 
 def partly(
