@@ -6,6 +6,9 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction i
     sum over 3 of x[i, j + k]    ->  0 + x[i, j] + x[i, j + 1] + x[i, j + 2]
     embedding(indices).sum(1), 4 rows each; (a[:, None] - b[None]).square().sum(-1) of points
 
+How many are few?  More where many outputs share what is read, as in distances between all points:
+memory is not what such a kernel waits for.
+
 A reduction stays where its kernel would fall into two: where other kernels read its result once
 per element, or where it reads elements that are stored.  Mirrors `Reduction.create` in
 torch/_inductor/ir.py (`unroll_reductions_threshold`).
@@ -24,9 +27,7 @@ from ..records import CompileRecord
 from .tile_plan import is_gather
 
 SHORT = 8  # elements: fewer are written out
-SHORT_OF_SHARED = (
-    32  # the same where many outputs share what is read, so that memory holds nobody up
-)
+SHORT_OF_SHARED = 32  # the same where many outputs share each element that is read
 SHARED_BY = 8  # outputs for each element that is read, at least
 LEAST_OUTPUTS = 1024
 COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {

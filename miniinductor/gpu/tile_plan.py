@@ -213,15 +213,12 @@ def shared_lines_at(
         cut -= 1
     if math.prod(outer[cut:]) < LEAST_LINE or math.prod(outer[:cut]) < LEAST_SIDE:
         return None
-    sides = [set(part) for part in split(loop_variables("x", len(outer)), cut)]
+    variables = loop_variables("x", len(outer))
+    sides = set(variables[:cut]), set(variables[cut:])
     reads = {(access.name, access.index) for body in bodies for access in body.reads()}
     shared = [index for _, index in reads if any(index.free_symbols <= side for side in sides)]
     is_costly = any(has_computed_index(body, buffers) for body in bodies)
     return cut if is_costly or len(shared) >= SHARED_READS else None
-
-
-def split(items: list, at: int) -> tuple[list, list]:
-    return items[:at], items[at:]
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:

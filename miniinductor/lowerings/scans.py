@@ -5,6 +5,9 @@ In:   cumsum, cumprod, logcumsumexp, on a GPU cummax and cummin.  Out: a `Scan`;
 
     [1, 2, 3, 4]  in chunks of 2: sums [3, 7], before each chunk [0, 3], and then 1, 3, 3 + 3, 6 + 4
 
+In C++ a scan goes element by element.  So what is costly is computed in vectors, before it and
+behind it; only a little pointwise work joins its kernel (`check_scan`, which the scheduler asks).
+
 Mirrors torch/_inductor/lowering.py (`cumsum`).
 """
 
