@@ -4,7 +4,9 @@ is time for.
     --device cpu|cuda
     --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
-    --jobs N        models that compile at the same time; each is timed alone.  0: in this process
+    --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
+                    Where there are several GPUs, models take them in turn, and each is timed while
+                    nothing else of its own GPU runs
     --resume        the rows that --json has already are kept: go on behind them
     --only NAME     these models
 
@@ -52,6 +54,7 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         yield from measured_here(names, columns, options)
         return
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
+    result["devices"] = devices_of(options)
     result["command"] += f" --device {options.device}"
     result["command"] += f' --columns "{options.columns}"' if options.columns else ""
     kept = read_all(options) if options.resume else []
@@ -94,18 +97,18 @@ def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
     found: queue.Queue[Row | None] = queue.Queue()
     end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[FOLDER] = folder
+        places = [Place(folder, device) for device in range(devices_of(options))]
 
-        def of_model(name: str) -> None:
+        def of_model(name: str, place: Place) -> None:
             try:
-                for row in rows_of(name, waiting[name], options, end):
+                for row in rows_of(name, waiting[name], options, end, place):
                     found.put(row)
             finally:
                 found.put(None)
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            for name in waiting:
-                pool.submit(of_model, name)
+            for number, name in enumerate(waiting):
+                pool.submit(of_model, name, places[number % len(places)])
             unfinished = len(waiting)
             while unfinished:
                 row = found.get()
@@ -115,11 +118,27 @@ def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
                     yield row
 
 
-def rows_of(name: str, columns: list[str], options: Any, end: float) -> Iterator[Row]:
+class Place:
+    """A GPU, or the processors: who runs there is stopped while one of them is timed."""
+
+    def __init__(self, folder: str, device: int) -> None:
+        self.folder = os.path.join(folder, str(device))
+        os.mkdir(self.folder)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        name = visible.split(",")[device] if visible else str(device)
+        self.environment = {FOLDER: self.folder, "CUDA_VISIBLE_DEVICES": name}
+
+
+def devices_of(options: Any) -> int:
+    """How many GPUs are used; 1 for the processors."""
+    return max(1, torch.cuda.device_count()) if options.device == "cuda" else 1
+
+
+def rows_of(name: str, columns: list[str], options: Any, end: float, place: Place) -> Iterator[Row]:
     """A model's rows as they come, from a process of its own; after a crash or a column that takes
     too long, another process goes on with the other columns.  None when the time is over."""
     while columns and time.monotonic() < end:
-        process = Process(name, columns, options, end)
+        process = Process(name, columns, options, end, place)
         for row in process.rows():
             columns = [column for column in columns if column != row["column"]]
             yield row
@@ -136,18 +155,25 @@ def rows_of(name: str, columns: list[str], options: Any, end: float) -> Iterator
 class Process:
     """A process that measures one model, and is killed when a row takes too long."""
 
-    def __init__(self, name: str, columns: list[str], options: Any, end: float) -> None:
+    def __init__(
+        self, name: str, columns: list[str], options: Any, end: float, place: Place
+    ) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
         command += ["--only", f"^{name}$", "--device", options.device]
         command += ["--jobs", "0", "--columns", ";".join(columns)]
         command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
-        self.problem, self.during, self.end = "", "", end
+        self.problem, self.during, self.end, self.place = "", "", end, place
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            start_new_session=True,
+            env=os.environ | place.environment,
         )
-        self.entry = os.path.join(os.environ[FOLDER], str(self.process.pid))
+        self.entry = os.path.join(place.folder, str(self.process.pid))
         with open(self.entry, "w"):
             pass
         self.timer = threading.Timer(0, self.kill)
@@ -164,7 +190,7 @@ class Process:
         self.problem = f"not finished in {LIMIT} s"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
+        signal_all(self.place.folder, signal.SIGCONT)  # it may have been the one that timed
 
     def rows(self) -> Iterator[Row]:
         """Its rows; afterwards `problem` says how it ended, "" if well."""
