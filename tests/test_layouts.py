@@ -9,6 +9,7 @@ from minidynamo.extras._guard_memo import Memo
 
 import minidynamo
 from minidynamo.extras.memo import layouts_are_watched
+from minidynamo.variables.wrap_tensors import KNOWS_NAMES
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
@@ -77,6 +78,27 @@ def test_the_memo_of_an_argument():
         assert not memo(tensor), name
     for other in (3, None, torch.Tensor, [tensor]):
         assert not memo(other)
+
+
+@pytest.mark.skipif(not KNOWS_NAMES, reason="torch 2.13 has no names of dimensions")
+@pytest.mark.filterwarnings("ignore:Named tensors")
+def test_dimensions_are_given_names():
+    """Of an argument, and of a buffer, after calls that the memos remember."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("b", torch.ones(2, 3))
+
+        def forward(self, x):
+            return x * 2, self.b + 1
+
+    module, x = Model(), torch.ones(2, 3)
+    compiled = minidynamo.compile(module)
+    for change in (lambda: None, lambda: x.rename_("n", "m"), lambda: module.b.rename_("n", "m")):
+        change()
+        for _ in range(3):
+            assert [t.names for t in compiled(x)] == [t.names for t in module(x)]
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -15,7 +15,7 @@
  * The order of an OrderedDict has no version: one is remembered only if the second list says that its order does not matter.
  *
  * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, whether it requires
- * gradients, and whether it is a lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch`
+ * gradients, whether its dimensions have names, and whether it is a lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch`
  * is told their addresses and tries them first): the same question through Python's attributes costs half a microsecond a tensor.
  * A memo keeps the numbers and no tensor: an argument is another one in each call.
  *
@@ -30,7 +30,8 @@
 
 #define MOST_DIMENSIONS 16          /* the layout of a tensor with more of them is not watched: its guards run each time */
 #define REQUIRES_GRAD 8             /* one of `Layout.bits` */
-#define ALL_BITS 15
+#define NAMED 16                    /* another: dimensions have names, which went with torch 2.13 */
+#define ALL_BITS 31
 #define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
 
 typedef struct {
@@ -60,7 +61,7 @@ static struct {
     int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *), (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
     int32_t (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **);
     bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *);
-    bool (*requires_grad)(const void *);            /* takes what the at::Tensor points to */
+    bool (*requires_grad)(const void *), (*has_names)(const void *);    /* take what the at::Tensor points to; NULL: nothing has names */
     Py_ssize_t offset;              /* 0: there are none */
 } torch;
 static PyTypeObject *tensor_type;   /* torch.Tensor */
@@ -144,7 +145,8 @@ layout_of(PyObject *tensor, Layout *found, int64_t **sizes, int64_t **strides)
     int32_t layout;
     found->type = Py_TYPE(tensor);
     found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2
-        | (torch.requires_grad(*(void **)handle) ? REQUIRES_GRAD : 0);
+        | (torch.requires_grad(*(void **)handle) ? REQUIRES_GRAD : 0)
+        | (torch.has_names && torch.has_names(*(void **)handle) ? NAMED : 0);
     return torch.layout(handle, &layout) == 0 && layout == strided
         && torch.dtype(handle, &found->dtype) == 0
         && torch.device_type(handle, &found->device_type) == 0
@@ -324,12 +326,12 @@ static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
     PyObject *tensor, *addresses;
-    unsigned long long impl, at[11];
+    unsigned long long impl, at[12];
     if (!PyArg_ParseTuple(args, "OKO!", &tensor, &impl, &PyTuple_Type, &addresses))
         return NULL;
-    if (PyTuple_GET_SIZE(addresses) != 11)
-        return PyErr_Format(PyExc_TypeError, "expected 11 addresses");
-    for (int i = 0; i < 11; i++)
+    if (PyTuple_GET_SIZE(addresses) != 12)
+        return PyErr_Format(PyExc_TypeError, "expected 12 addresses");
+    for (int i = 0; i < 12; i++)
         at[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
     if (PyErr_Occurred())
         return NULL;

@@ -28,6 +28,7 @@ import torch
 from ._guard_memo import Memo, use_torch
 from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
+from ..variables.wrap_tensors import KNOWS_NAMES
 
 # Kinds of guards of identity and of constants.  (NO_HOOKS: the memo looks whether they are empty.)
 FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}
@@ -46,6 +47,7 @@ LAYOUT_FUNCTIONS = (
         for name in ("is_neg", "is_conj", "_is_zerotensor")
     ],
     "_ZNK3c1010TensorImpl13requires_gradEv",
+    "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",  # the last: of names of dimensions, before 2.13
 )
 
 
@@ -55,10 +57,10 @@ def layouts_are_watched() -> bool:
     guards run in each call."""
     library = ctypes.CDLL(torch._C.__file__)  # finds what it depends on, too
     found: list[Any] = [getattr(library, name, None) for name in LAYOUT_FUNCTIONS]
-    if None in found:
+    if None in found[: len(found) if KNOWS_NAMES else -1]:
         return False
     probe = torch.empty(2, 3).t().requires_grad_()
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in found]
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in found]
     return use_torch(probe, probe._cdata, tuple(addresses))
 
 
