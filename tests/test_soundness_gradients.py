@@ -228,3 +228,51 @@ def test_a_loss_of_a_complex_vectors_phase_is_refused_as_in_eager(function, back
     )
     with pytest.raises(RuntimeError, match="complex"):
         loss.abs().backward()
+
+
+@BACKENDS
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_view_made_without_gradients_is_written_and_read(backend, dynamic):
+    """Eager refuses the sum, though nobody uses it."""
+
+    def f(x, view):
+        with torch.no_grad():
+            view.mul_(2)
+        x + view
+        return x * 2
+
+    compiled = minidynamo.compile(f, backend=backend, dynamic=dynamic)
+    for function in (f, compiled):
+        leaf = torch.ones(2, 2, requires_grad=True)
+        with torch.no_grad():
+            view = leaf.view(2, 2)
+        with pytest.raises(RuntimeError, match="created in no_grad mode"):
+            function(torch.ones(2, 2), view)
+
+
+@BACKENDS
+def test_hooks_of_results_that_no_loss_reaches(backend):
+    """Eager calls none but where the same operation has a result that is reached."""
+
+    def f(x):
+        return x * 2, x.sin(), torch.var_mean(x)
+
+    def happened(function):
+        said, x = [], torch.arange(4.0).requires_grad_()
+        first, second, (variance, mean) = function(x)
+        for name, tensor in {"first": first, "second": second, "mean": mean}.items():
+            tensor.register_hook(lambda g, name=name: said.append((name, g is None)))
+            removed = tensor.register_hook(lambda g: said.append("removed"))
+            tensor.register_hook(lambda g: None if g is None else g * 3)
+            removed.remove()
+        several = said.append
+        torch.autograd.graph.register_multi_grad_hook((first, second), lambda gs: several(len(gs)))
+        (first.sum() + variance).backward()
+        return sorted(map(str, said)), x.grad
+
+    (want, want_grad), (got, got_grad) = (
+        happened(f),
+        happened(minidynamo.compile(f, backend=backend)),
+    )
+    assert want == got
+    torch.testing.assert_close(want_grad, got_grad)

@@ -101,10 +101,11 @@ class Joint:
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
     # what coverage has found: results that share memory (views.py); primals that results do not
-    # depend on, and that are written through `.data` alone (histories.py)
+    # depend on, or that are written through `.data` alone; siblings among results (histories.py)
     aliases: list[Any] = field(default_factory=list)
     unreached: list[int] = field(default_factory=list)
     uncounted: list[int] = field(default_factory=list)
+    siblings: list[int] = field(default_factory=list)
 
     @property
     def is_plain(self) -> bool:

@@ -147,7 +147,7 @@ def function_text(draw: random.Random, name: str) -> str:
 def program_text(draw: random.Random) -> str:
     functions = [f"Function{n}" for n in range(draw.choice((1, 1, 2)))]
     texts = [HEADER, *[function_text(draw, name) for name in functions]]
-    # a hook of a result that no loss reaches is given None (docs/limits.md)
+    # (a hook of one of several results of an operation may be given None, in eager)
     texts += ["def double(g):", "    return None if g is None else g * 2"]
     lines, names = ["seen = []"], ["x", "w"]
     for number in range(draw.randint(1, 5)):

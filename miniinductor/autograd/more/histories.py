@@ -9,6 +9,8 @@ In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; an
                                             # backward must see which of them reached the loss
 """
 
+import collections
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +73,7 @@ class CarefulTrace(ProgramTrace):
         differentiated = [self.results[i] for i in joint.tangents]
         history = history_of(differentiated)
         joint.unreached = unreached(self.leaves, history)
+        joint.siblings = [i for i in joint.tangents if has_siblings(self.results[i].grad_fn)]
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
         if len(differentiated) > 1 and any(map(has_several_outputs, history)):
@@ -150,11 +153,19 @@ def has_several_outputs(function: Any) -> bool:
     return metadata is None or len(metadata) > 1
 
 
+def has_siblings(function: Any) -> bool:
+    """Has the operation that this is the backward of several results?  A hook of one of them is
+    called with None, in eager, where the loss reaches only another."""
+    return len(getattr(function, "_input_metadata", ())) > 1
+
+
 # --- where a compiled graph is called -------------------------------------------------------------
 @extends(Halves)
 class HistoryHalves(AliasHalves):
     def function(self) -> Callable:
-        apply, unreached = super().function(), self.joint.unreached
+        apply: Any = super().function()
+        unreached = self.joint.unreached
+        apply.__self__._backward_cls._register_hook_dict = registration(self.joint.siblings)
 
         def apply_detached(*primals: Any) -> Any:
             """`apply`, where the primals that no result depends on take no part in autograd."""
@@ -164,6 +175,33 @@ class HistoryHalves(AliasHalves):
             return apply(*given)
 
         return apply_detached if unreached else apply
+
+
+def registration(siblings: list[int]) -> Callable:
+    """What `Tensor.register_hook` calls for the first hook of one of our function's results.
+
+    Autograd calls the hooks of all results of a function that it reaches.  The results of a graph
+    have one function, but where the program had one for each it would not reach them all."""
+
+    def register(function: Any, tensor: torch.Tensor) -> None:
+        if tensor.output_nr not in siblings:
+            tensor._backward_hooks = HooksOfReached()
+        torch._C._FunctionBase._register_hook_dict(function, tensor)
+
+    return register
+
+
+class HooksOfReached(collections.OrderedDict):
+    """The hooks of a tensor; none is called without a gradient."""
+
+    def __setitem__(self, key: Any, hook: Callable) -> None:
+        # those that wait for several tensors' gradients count how often they are called
+        counts = getattr(hook, "__module__", None) == "torch.autograd.graph"
+        super().__setitem__(key, hook if counts else functools.partial(call_if_reached, hook))
+
+
+def call_if_reached(hook: Callable, gradient: torch.Tensor | None) -> Any:
+    return None if gradient is None else hook(gradient)
 
 
 def by_data(joint: Joint, run: Callable) -> Callable:
