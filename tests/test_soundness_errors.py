@@ -410,3 +410,11 @@ def test_pixel_unshuffle_of_nothing(shape):
     x = torch.zeros(shape, dtype=torch.int16)
     result = minidynamo.compile(lambda x: F.pixel_unshuffle(x, 3), backend="inductor")(x)
     assert result.shape == F.pixel_unshuffle(x, 3).shape
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_dtypes_are_refused_for_symbolic_sizes(dtype):
+    """With two of everything in place of the symbols, pixel_shuffle would refuse the sizes."""
+    f = lambda x: F.pixel_shuffle(x, 2)  # noqa: E731
+    x = torch.zeros(3, 4, 4, 4, dtype=dtype)
+    assert error_of(f, [x]) == error_of(minidynamo.compile(f, dynamic=True), [x]) is not None

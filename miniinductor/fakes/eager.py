@@ -220,9 +220,10 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     if any(a.alias_info for a in op._schema.arguments):  # a view does not compute
         return ""
     message = _dtype_error(op, args, kwargs, least_row_by_row)
-    if message is None and all(map(is_exact, tensors)) and max(map(count, tensors)) <= FEW:
-        # it wants larger tensors: a convolution with padding
-        message = _dtype_error(op, args, kwargs, row_by_row)
+    if message is None and max(map(count, tensors)) <= FEW:
+        # it wants other sizes: a convolution with padding, a pixel_shuffle
+        of_this_call = row_by_row if all(map(is_exact, tensors)) else as_it_is
+        message = _dtype_error(op, args, kwargs, of_this_call)
     return message or ""
 
 
