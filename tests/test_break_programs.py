@@ -103,6 +103,24 @@ def test_a_decision_about_what_only_the_run_knows_is_named():
         minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_promise_about_what_only_the_run_knows_is_checked(backend):
+    """And the error is the program's own, also under fullgraph=True."""
+
+    def f(x, n):
+        end = n.item()
+        torch._check(end >= 0)
+        torch._check(end <= x.shape[0])
+        return x[:end] * 2
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(x, torch.tensor(4)), x[:4] * 2)
+    for bad in (7, -1):
+        with pytest.raises(RuntimeError, match="Expected cond to be True"):
+            compiled(x, torch.tensor(bad))
+
+
 # ---- NumPy
 def A():
     return numpy.linspace(-1, 1, 12, dtype=numpy.float32).reshape(3, 4)
