@@ -76,7 +76,7 @@ def check(name, backend, fullgraph=False):
 
 DATA_DECIDE = """
     nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
-    tolist_into_a_sum where_of_a_condition
+    tolist_into_a_sum where_of_a_condition numbers_of_the_run_as_sizes
 """.split()
 
 
@@ -118,6 +118,20 @@ def test_a_promise_about_what_only_the_run_knows_is_checked(backend):
     assert torch.equal(compiled(x, torch.tensor(4)), x[:4] * 2)
     for bad in (7, -1):
         with pytest.raises(RuntimeError, match="Expected cond to be True"):
+            compiled(x, torch.tensor(bad))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_sizes_that_only_the_run_knows_are_checked(backend):
+    def f(x, n):
+        parts = x.split(n.tolist())
+        return parts[0].sum() + torch.zeros(n[1].item(), 2).sum()
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    assert_near(compiled(x, torch.tensor([2, 4])), f(x, torch.tensor([2, 4])))
+    for bad, text in (([2, 3], "to sum exactly"), ([7, -1], "non-negative")):
+        with pytest.raises(RuntimeError, match=text):
             compiled(x, torch.tensor(bad))
 
 

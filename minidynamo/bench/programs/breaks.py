@@ -747,3 +747,13 @@ def version_of_torch():
         return x + 1 if parts >= (2, 0) and version >= "2.0" else x, letters, version.strip()
 
     return f, (X(),)
+
+
+@program(graphs=1, breaks=1)
+def numbers_of_the_run_as_sizes():
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        first, second = x.split([a, b])
+        return first.sum() * second.mean(), torch.zeros(a, 2) + x.new_full((b, 2), 1.5).sum()
+
+    return f, (X(), torch.tensor([1, 2]))
