@@ -77,6 +77,7 @@ def check(name, backend, fullgraph=False):
 DATA_DECIDE = """
     nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
     tolist_into_a_sum where_of_a_condition numbers_of_the_run_as_sizes
+    tolist_of_an_input
 """.split()
 
 
@@ -133,6 +134,23 @@ def test_sizes_that_only_the_run_knows_are_checked(backend):
     for bad, text in (([2, 3], "to sum exactly"), ([7, -1], "non-negative")):
         with pytest.raises(RuntimeError, match=text):
             compiled(x, torch.tensor(bad))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_slices_that_only_the_run_knows(backend):
+    """Ends that count from behind, and those that are cut: plain Python's results."""
+
+    def f(x, n):
+        a, b = n.tolist()
+        return x[a:b] + 1, x[0:, b:] * 2
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    for ends in ([1, 2], [0, 0], [4, 2], [9, 12], [-2, 8], [-3, -1]):
+        n = torch.tensor(ends)
+        for ours, plain in zip(compiled(x, n), f(x, n)):
+            assert ours.shape == plain.shape
+            assert_near(ours, plain)
 
 
 # ---- NumPy
