@@ -76,7 +76,8 @@ def check(name, backend, fullgraph=False):
 
 DATA_DECIDE = """
     nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
-    tolist_into_a_sum where_of_a_condition
+    tolist_into_a_sum where_of_a_condition numbers_of_the_run_as_sizes
+    tolist_of_an_input
 """.split()
 
 
@@ -101,6 +102,55 @@ def test_a_decision_about_what_only_the_run_knows_is_named():
 
     with pytest.raises(minidynamo.Unsupported, match="u0 > 3"):
         minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_promise_about_what_only_the_run_knows_is_checked(backend):
+    """And the error is the program's own, also under fullgraph=True."""
+
+    def f(x, n):
+        end = n.item()
+        torch._check(end >= 0)
+        torch._check(end <= x.shape[0])
+        return x[:end] * 2
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(x, torch.tensor(4)), x[:4] * 2)
+    for bad in (7, -1):
+        with pytest.raises(RuntimeError, match="Expected cond to be True"):
+            compiled(x, torch.tensor(bad))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_sizes_that_only_the_run_knows_are_checked(backend):
+    def f(x, n):
+        parts = x.split(n.tolist())
+        return parts[0].sum() + torch.zeros(n[1].item(), 2).sum()
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    assert_near(compiled(x, torch.tensor([2, 4])), f(x, torch.tensor([2, 4])))
+    for bad, text in (([2, 3], "to sum exactly"), ([7, -1], "non-negative")):
+        with pytest.raises(RuntimeError, match=text):
+            compiled(x, torch.tensor(bad))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_slices_that_only_the_run_knows(backend):
+    """Ends that count from behind, and those that are cut: plain Python's results."""
+
+    def f(x, n):
+        a, b = n.tolist()
+        return x[a:b] + 1, x[0:, b:] * 2
+
+    x = torch.randn(6, 2)
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    for ends in ([1, 2], [0, 0], [4, 2], [9, 12], [-2, 8], [-3, -1]):
+        n = torch.tensor(ends)
+        for ours, plain in zip(compiled(x, n), f(x, n)):
+            assert ours.shape == plain.shape
+            assert_near(ours, plain)
 
 
 # ---- NumPy

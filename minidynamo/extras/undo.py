@@ -30,7 +30,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from .. import config, hooks, records
+from .. import config, frame_hook, hooks, records
 from ..bytecode import Instruction
 from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
@@ -134,7 +134,7 @@ class Undo(hooks.Recovery):
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
         handler = Codegen(frame)
         handler.emit("PUSH_EXC_INFO", None, 2)
-        handler.call_object(self.raised)
+        handler.call_object(frame_hook.disabled(self.raised))
         # `raised` raises: no longer handled
         cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
         for instruction in handler.instructions:

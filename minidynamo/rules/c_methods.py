@@ -13,6 +13,7 @@ import inspect
 import types
 
 import torch
+from torch.torch_version import TorchVersion
 
 from ..exceptions import Break
 from ..foreign import ours
@@ -115,10 +116,20 @@ def _of_object(tx, descriptor, self, rest, kwargs):
             return result
     if self.payload is not None and issubclass(owner, CONTAINERS):
         return of_payload(tx, descriptor, self, rest, kwargs)
+    if owner is str and type(self.value) is TorchVersion:
+        return of_version(tx, name, self.value, rest, kwargs)
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
     if immutable and self.value is not None and self.fields is None:
         return tx.fold(on_host(descriptor, [self, *rest], kwargs))
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
+
+
+def of_version(tx, name: str, version: TorchVersion, rest: list, kwargs: dict) -> Variable:
+    """A method of `str` that torch.__version__ does not override: it gives what text gives."""
+    plain = ConstantVar(str.__str__(version))
+    if name == "__iter__":
+        return tx.iter_of(plain)
+    return plain.call_method(tx, name, rest, kwargs)
 
 
 def of_exception(tx, name: str, self: ObjectVar, rest: list, kwargs: dict) -> Variable | None:

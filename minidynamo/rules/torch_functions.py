@@ -7,6 +7,7 @@ import contextlib
 import functools
 from typing import Any
 
+import sympy
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
@@ -138,6 +139,29 @@ def check_size(condition):
         torch._check(condition)
 
 
+def check_difference(difference, compare):
+    """The same, for a backend that generates code: as an operation on tensors."""
+    value = torch.full((), difference, dtype=torch.int64)
+    torch._assert_async(getattr(value, compare)(0))
+
+
+COMPARED = {sympy.Ge: "ge", sympy.Gt: "gt", sympy.Le: "le", sympy.Lt: "lt", sympy.Eq: "eq"}
+
+
+def check_in_graph(tx, promise):
+    """A node that raises where `promise`, a SymBool, does not hold: a traced graph keeps no node
+    without tensors."""
+    if not tx.output.generates_code:
+        tx.node(check_size, [SymVar(promise)])
+        return
+    expr = promise.node.expr
+    compare = COMPARED.get(type(expr))
+    if compare is None or not (expr.lhs - expr.rhs).is_integer:
+        raise Break("torch", f"torch._check() of {expr}", "check one comparison at a time")
+    difference = SymVar(tx.output.shape_env.wrap(expr.lhs - expr.rhs))
+    tx.node(check_difference, [difference, ConstantVar(compare)])
+
+
 @rule(torch._check, torch._check_is_size)
 def _check(tx, condition, *_, **__):
     """What the program promises of a size that only the run knows is checked there, and a fact from
@@ -146,7 +170,7 @@ def _check(tx, condition, *_, **__):
         value = condition.value if condition.python_type() is bool else condition.value >= 0
         unknown = isinstance(value, torch.SymBool) and not value.node.has_hint()
         if unknown and tx.output.shape_env.prove(value.node.expr) is None:
-            tx.node(check_size, [SymVar(value)])
+            check_in_graph(tx, value)
             tx.output.shape_env.learn(value.node.expr)
             return
         condition = ConstantVar(bool(value))

@@ -710,3 +710,50 @@ class WithDisabled(nn.Module):
 @program(graphs=2, breaks=1)
 def disabled_submodule():
     return WithDisabled(), (X(),)
+
+
+@program
+def functional_call():
+    torch.manual_seed(7)
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+    def f(x, weight):
+        changed = {name: value * 2 for name, value in module[1].named_parameters(prefix="1")}
+        values = {"0.weight": weight, **changed}
+        return torch.func.functional_call(module, values, (x,)), type(module[0].weight).__name__
+
+    return f, (X(), X(4, 4))
+
+
+@program
+def clipped_gradients():
+    layer = linear()
+
+    def f(x):
+        for parameter in layer.parameters():
+            parameter.grad = torch.full_like(parameter, 2.0)
+        norm = nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+        return norm, [parameter.grad for parameter in layer.parameters()], x + 1
+
+    return f, (X(),)
+
+
+@program
+def version_of_torch():
+    def f(x):
+        version = torch.__version__
+        parts = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+        letters = "".join(letter for letter in version if letter.isdigit())
+        return x + 1 if parts >= (2, 0) and version >= "2.0" else x, letters, version.strip()
+
+    return f, (X(),)
+
+
+@program(graphs=1, breaks=1)
+def numbers_of_the_run_as_sizes():
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        first, second = x.split([a, b])
+        return first.sum() * second.mean(), torch.zeros(a, 2) + x.new_full((b, 2), 1.5).sum()
+
+    return f, (X(), torch.tensor([1, 2]))

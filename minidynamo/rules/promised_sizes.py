@@ -1,0 +1,108 @@
+"""Numbers that only the run knows, given as sizes: none of them is negative.
+
+    torch.zeros(count.item(), 3)        x.split(lengths.tolist())
+
+In:   an operation that raises for a negative size, before it is recorded.
+Out:  checks in the graph, `u0 >= 0` (the parts of a split: `u0 + u1 == 6`), and the facts for
+      all that follows.
+
+A slice may be cut, and a negative end counts from behind: the graph takes it that neither happens.
+Where a check fails, what the graph has done is undone, and the call runs as plain Python.
+Mirrors the run-time assertions of torch/fx/experimental/symbolic_shapes.py.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .. import hooks
+from ..variables.base import Variable, peek
+from ..variables.constant import ConstantVar
+from ..variables.containers import SequenceVar, TupleVar
+from ..variables.more.slices import SliceVar
+from ..variables.symbolic import SymVar
+from ..variables.tensor import TensorVar
+from .torch_functions import check_in_graph
+
+FUNCTIONS = {torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch.randn}
+METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "split", "split_with_sizes"}
+
+
+def numbers_in(values: Any) -> Iterator[SymVar]:
+    for value in values:
+        value = peek(value)
+        if isinstance(value, SequenceVar):
+            yield from numbers_in(value.items)
+        elif type(value) is SymVar and value.python_type() is int:
+            yield value
+
+
+def promise(tx: Any, condition: Any) -> None:
+    """A check in the graph; then a fact.  Nothing where the answer is known."""
+    unknown = isinstance(condition, torch.SymBool) and not condition.node.has_hint()
+    if unknown and tx.output.shape_env.prove(condition.node.expr) is None:
+        check_in_graph(tx, condition)
+        tx.output.shape_env.learn(condition.node.expr)
+
+
+def promise_parts(tx: Any, tensor: TensorVar, sizes: Variable, dim: Any) -> None:
+    """x.split([a, b], dim): the parts are all of x."""
+    numbers, shape = list(numbers_in([sizes])), tensor.fake.shape
+    if not numbers or type(dim) is not int or not -len(shape) <= dim < len(shape):
+        return
+    parts = [part for part in sizes.iterate(tx) if isinstance(part, (ConstantVar, SymVar))]
+    if len(parts) == len(list(sizes.iterate(tx))):
+        promise(tx, sum(part.value for part in parts) == shape[dim])
+
+
+def promise_ends(tx: Any, tensor: TensorVar, key: Variable) -> None:
+    """x[a:b], x[:, :n]: nothing is cut.  Where something is, the check fails, and the call runs as
+    plain Python; so nothing is promised behind a write, which would have to be undone."""
+    keys = key.items if isinstance(key, TupleVar) else [key]
+    if tx.output.written:
+        return
+    for size, one in zip(tensor.fake.shape, keys):
+        one = peek(one)
+        if type(one) is ConstantVar and type(one.value) in (int, slice):
+            continue
+        if type(one) is not SliceVar or peek(one.parts[2]).identity() is not None:
+            return
+        low, high = (getattr(peek(part), "value", "a tensor") for part in one.parts[:2])
+        ends = [0 if low is None else low, size if high is None else high, size]
+        if not all(isinstance(end, (int, torch.SymInt)) for end in ends):
+            return
+        if any(unknown(end) for end in ends[:2]):
+            for first, second in zip([0, *ends], ends):
+                promise(tx, first <= second)
+
+
+def unknown(number: Any) -> bool:
+    return isinstance(number, torch.SymInt) and not number.node.has_hint()
+
+
+def promise_sizes(
+    tx: Any, target: Any, args: Any, kwargs: dict[str, Variable]
+) -> tuple[Any, Any, Any]:
+    """The arguments as they are, with checks in front of the node that takes them as sizes."""
+    if tx.output.policy.unbacked and target is operator.getitem and not kwargs:
+        if type(args[0]) is TensorVar:
+            promise_ends(tx, args[0], args[1])
+    takes = target in METHODS if isinstance(target, str) else target in FUNCTIONS
+    if not takes or not tx.output.policy.unbacked:
+        return target, args, kwargs
+    given = (*args, kwargs["size"]) if "size" in kwargs else args
+    if target in (torch.full, "new_full") and "fill_value" not in kwargs:
+        given = given[:-1]
+    for number in numbers_in(given):
+        promise(tx, number.value >= 0)
+    if target in ("split", "split_with_sizes") and len(args) > 1:
+        dim = args[2] if len(args) > 2 else kwargs.get("dim", ConstantVar(0))
+        promise_parts(tx, args[0], args[1], getattr(dim, "value", None))
+    return target, args, kwargs
+
+
+hooks.BEFORE_NODES.append(promise_sizes)
