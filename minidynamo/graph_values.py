@@ -12,7 +12,6 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch
 import torch.fx
 
 from .exceptions import Break

@@ -19,7 +19,6 @@ import sympy
 import torch
 
 from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
-
 from miniinductor.sizes.expressions import FloorDiv
 
 from ..symbolic_numbers import SymNode, computed
