@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import fx
 
-from . import frame_hook
+from . import coverage, frame_hook
 
 Backend = Callable[..., Callable[..., Any]]
 _REGISTRY: dict[str, Backend] = {}
@@ -33,6 +33,7 @@ def register_backend(fn: Backend | None = None, *, name: str | None = None) -> A
 
 
 def list_backends() -> list[str]:
+    coverage.load()  # it has more
     return sorted(_REGISTRY)
 
 
@@ -56,29 +57,6 @@ def identity(backend: object) -> Any:
     if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
         return id(backend.__self__), id(backend.__func__)
     return id(backend)
-
-
-@register_backend(name="eager")
-def eager(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
-) -> Callable[..., Any]:
-    """Run the captured graph as it is: shows capture alone.
-
-    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more
-    than small ops."""
-    attributes = types.SimpleNamespace(
-        **dict(gm.named_parameters(remove_duplicate=False)),
-        **dict(gm.named_buffers(remove_duplicate=False)),
-    )
-    return types.MethodType(type(gm).forward, attributes)
-
-
-@register_backend(name="aot_eager")
-def aot_eager(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
-) -> Callable[..., Any]:
-    """miniinductor's trace and functionalization, then eager kernels."""
-    return importlib.import_module("miniinductor").aot_eager(gm, example_inputs)
 
 
 @register_backend(name="inductor")

@@ -24,7 +24,7 @@ import torch
 from . import config, frame_hook, hooks, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
-from .entries import CacheEntry, owner_of, watch
+from .entries import CacheEntry, owner_of
 from .entry_guards import entry_guards, pinned_sizes
 from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
 from .foreign import ours
@@ -79,11 +79,8 @@ class Conversion:
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
         count_breaks(record)
-        check = record.guard_function.check
-        watching = watch(output.modules, self.code, check)
-        return CacheEntry(
-            check, record.replacement_code, self.compiler, record, owner_of(self.args), watching
-        )
+        check, owner = record.guard_function.check, owner_of(self.args)
+        return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     def forget(self) -> None:
         """The program's objects, which the attempts held, must not live on with the record."""

@@ -92,9 +92,6 @@ class FrameCompiler:
         """Does this call run as plain Python?  Without extras/left_alone.py none does."""
         return False
 
-    def note_death(self, code: types.CodeType, record: FrameRecord) -> None:
-        """The module that an entry was made for has died."""
-
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any]
     ) -> CacheEntry | None:
@@ -129,7 +126,7 @@ class FrameCompiler:
         records.remember(record)
         CODES[id(code)] = code
         for note in hooks.COMPILED:
-            note(entry)
+            note(conversion, entry)
         return entry
 
     def may_recompile(

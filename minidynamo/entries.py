@@ -29,7 +29,7 @@ class CacheEntry(NamedTuple):
     compiler: Any  # the `FrameCompiler` whose hook may use it
     record: records.FrameRecord
     owner: int | None  # id of the module whose method it is
-    watching: "list[weakref.ref[Any]]"  # as long as they live, they drop the entry of a dead module
+    watching: "list[weakref.ref[Any]]"  # drop the entry of a dead module: extras/dead_modules.py
 
 
 def owner_of(args: Sequence[Any]) -> int | None:
@@ -48,33 +48,6 @@ def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> li
         and (owner is None or entry.owner == owner)
     ]
     return sorted(found, key=lambda entry: entry.record.number)
-
-
-def watch(
-    modules: Sequence[Any], code: types.CodeType, check: types.FunctionType
-) -> "list[weakref.ref[Any]]":
-    """Weak references that drop the entry of `check` once one of the modules dies; to be kept
-    alive."""
-    code_reference = weakref.ref(code)
-    check_reference = weakref.ref(check)
-
-    def died(_: object) -> None:
-        drop_entry(code_reference(), check_reference())
-
-    return [weakref.ref(module, died) for module in modules]
-
-
-def drop_entry(code: types.CodeType | None, check: types.FunctionType | None) -> None:
-    """A module that an entry was made for has died.
-
-    Its record goes, too: it would keep the parameters alive, perhaps through a code object, into
-    which the garbage collector does not look."""
-    entries: Any = (code is not None and frame_hook.get_cache(code)) or []
-    for entry in [entry for entry in entries if entry[0] is check]:
-        entries.remove(entry)
-        entry.compiler.note_death(code, entry.record)
-        if entry.record in records.frames:
-            records.frames.remove(entry.record)
 
 
 def forget_entries() -> None:

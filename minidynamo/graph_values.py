@@ -79,8 +79,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
 
 
 def wrap_result(output: "OutputGraph", value: Any) -> Variable:
-    """A value that a folded call gave: constants and containers of constants; anything else is
-    pinned."""
+    """A value that a folded call gave: constants and containers of constants."""
     if is_constant_value(value):
         return ConstantVar(value)
     kind = type(value)
@@ -91,16 +90,6 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])
     rule = RESULTS.of(value)
-    if rule is not None:
-        return rule(output, value)
-    check_can_be_pinned(value)
-    return output.wrap_pinned(value)
-
-
-def check_can_be_pinned(value: Any) -> None:
-    """Raises `Break` for what the entry must not hold, because each call makes a new one."""
-    if isinstance(value, torch.Tensor):
-        raise Break("argument", "a folded call gave a tensor")
-    kind = type(value)
-    if hasattr(kind, "__next__") or kind in (bytearray, set):
+    if rule is None:
         raise Break("constant", f"a call gave a {kind.__name__}")
+    return rule(output, value)

@@ -40,7 +40,7 @@ WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 
-COMPILED: "list[Callable[[CacheEntry], None]]" = []  # told of each entry that is made
+COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
 SKIPPED: "list[Callable[[Conversion, Exception], None]]" = []  # told why a frame was given up
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 

@@ -126,10 +126,8 @@ def call_graph(
 # ---- the state at a graph break
 def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> None:
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
-    for name in frame.code.co_cellvars:
-        if CELL_CHECKS[-1](frame, position, name):
-            # it would be a free variable of the continuation, where reading it raises another error
-            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+    for check in STATE_CHECKS:
+        check(frame, position)
     begin_handling = push_stack(tail, frame)
     frame.kept = LIFETIMES[-1].kept(tail, frame)
     live = frame.info.live_before(position).union(frame.kept)
@@ -141,12 +139,8 @@ def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> No
     begin_handling()
 
 
-def may_be_unbound(frame: "evaluator.RootFrame", position: int, name: str) -> bool:
-    """May the cell variable `name` be unbound where somebody reads it, from `position` on?"""
-    return name in frame.cells and frame.cells[name].content is None
-
-
-CELL_CHECKS = [may_be_unbound]  # the last one is used
+# (frame, position): raises SkipFrame where the state cannot be handed on
+STATE_CHECKS: "list[Callable[[evaluator.RootFrame, int], None]]" = []
 
 
 def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None]:

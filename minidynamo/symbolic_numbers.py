@@ -184,9 +184,6 @@ class SymNode:
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
 
-    def neg(self) -> "SymNode":
-        return self.wrap_int(-1).mul(self)
-
     def sym_sum(self, nodes: Iterable["SymNode"]) -> "SymNode":
         return functools.reduce(SymNode.add, nodes, self.wrap_int(0))
 
@@ -199,17 +196,11 @@ class SymNode:
     int_floordiv = floordiv
 
     def _divide(self, name: Text, function: type, compute: Callable, other: "SymNode") -> "SymNode":
-        if float in (self.pytype, other.pytype):
+        """FloorDiv and Mod are for positive divisors; others: extras/float_numbers.py."""
+        if float in (self.pytype, other.pytype) or not self.shape_env.decide(
+            sympy.Gt(other.expr, 0)
+        ):
             return self.opaque(name, compute, other)
-        if other.hint == 0:
-            raise ZeroDivisionError("integer division or modulo by zero")
-        # FloorDiv and Mod are for positive divisors; a size that only the run knows may be 0 there
-        env, unknown = self.shape_env, other.hint is None
-        positive = unknown and env.prove(sympy.Ge(other.expr, 0))
-        if not positive and not env.decide(sympy.Gt(other.expr, 0)):
-            self.shape_env.decide(sympy.Lt(other.expr, 0))
-            result = self.neg()._divide(name, function, compute, other.neg())
-            return result if function is FloorDiv else result.neg()
         expr = _cached(function, self.expr, other.expr)
         return self.new(expr, int, computed(compute, self, other))
 

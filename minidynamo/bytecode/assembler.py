@@ -54,6 +54,7 @@ if VERSION >= (3, 12):
     FLAG_BITS |= {OPCODE["LOAD_ATTR"]: 1, OPCODE["LOAD_SUPER_ATTR"]: 2}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Instruction:
     """One native instruction.
 
@@ -66,23 +67,12 @@ class Instruction:
     end:   the offset behind its bytes, in the code that it was read from.
     """
 
-    __slots__ = ("op", "arg", "flags", "exc", "pos", "end")
-
-    def __init__(
-        self,
-        op: str,
-        arg: Any = None,
-        flags: int = 0,
-        exc: ExceptionEntry | None = None,
-        pos: Position | None = None,
-        end: int = 0,
-    ) -> None:
-        self.op = op
-        self.arg = arg
-        self.flags = flags
-        self.exc = exc
-        self.pos = pos
-        self.end = end
+    op: str
+    arg: Any = None
+    flags: int = 0
+    exc: ExceptionEntry | None = None
+    pos: Position | None = None
+    end: int = 0
 
     def __repr__(self) -> str:
         text = self.op

@@ -44,12 +44,6 @@ RENAMED = {
     "JUMP_BACKWARD": "JUMP",
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
 }
-UNARY = {"UNARY_NEGATIVE": "-", "UNARY_INVERT": "~", "UNARY_NOT": "not", "UNARY_POSITIVE": "+"}
-INTRINSICS: dict[int, tuple[str, Any]] = {
-    3: ("STOPITERATION_ERROR", None),
-    5: ("UNARY_OP", "+"),
-    6: ("LIST_TO_TUPLE", None),
-}  # CALL_INTRINSIC_1 of 3.12+
 BINARY_SYMBOLS = [symbol for _, symbol in getattr(dis, "_nb_ops")]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
 # So many instructions at a loop's exit (END_FOR, POP_TOP) only drop what FOR_ITER has left there.
@@ -65,8 +59,6 @@ def translate(ins: Instruction) -> list[tuple[str, Any]]:
         return [(op.replace("_FORWARD", "").replace("_BACKWARD", ""), ins.arg)]
     if op in RULES:
         return RULES[op](ins)
-    if op in UNARY:
-        return [("UNARY_OP", UNARY[op])]
     return [(op, ins.arg)]
 
 
@@ -79,37 +71,14 @@ def _load_global(ins: Instruction) -> list[tuple[str, Any]]:
     return [null, load] if VERSION < (3, 13) else [load, null]
 
 
-def _jump_or_pop(ins: Instruction) -> list[tuple[str, Any]]:
-    """3.11's `a and b`: the value stays on the stack where it jumps."""
-    jump = "POP_" + ins.op.removesuffix("_OR_POP")
-    return [("COPY", 1), (jump, ins.arg), ("POP_TOP", None)]
-
-
-def _format_value(ins: Instruction) -> list[tuple[str, Any]]:
-    """3.11 and 3.12: the conversion (`!r`) in the lowest two bits, bit 2: a format lies on top."""
-    conversion = ins.arg & 3
-    has_format = bool(ins.arg & 4)
-    convert: list[tuple[str, Any]] = [("CONVERT_VALUE", conversion)] if conversion else []
-    if has_format and convert:  # value, format: convert the value below the format
-        convert = [("SWAP", 2), *convert, ("SWAP", 2)]
-    return [*convert, ("FORMAT_WITH_SPEC" if has_format else "FORMAT_SIMPLE", None)]
-
-
-# native name -> what stands for it in the canonical set, where that is not the instruction itself
+# native name -> what stands for it in the canonical set, where that is not the instruction itself;
+# minidynamo/rules/native_opcodes.py has more
 RULES: dict[str, Callable[[Instruction], list[tuple[str, Any]]]] = {
     "LOAD_GLOBAL": _load_global,
     "LOAD_ATTR": lambda ins: [("LOAD_METHOD" if ins.flags else "LOAD_ATTR", ins.arg)],
-    "LOAD_SUPER_ATTR": lambda ins: [("LOAD_SUPER_ATTR", (ins.arg, ins.flags))],
-    "LOAD_ASSERTION_ERROR": lambda ins: [("LOAD_CONST", AssertionError)],
     "RETURN_CONST": lambda ins: [("LOAD_CONST", ins.arg), ("RETURN_VALUE", None)],
-    "JUMP_IF_TRUE_OR_POP": _jump_or_pop,
-    "JUMP_IF_FALSE_OR_POP": _jump_or_pop,
     "BINARY_OP": lambda ins: [("BINARY_OP", BINARY_SYMBOLS[ins.arg])],
     "COMPARE_OP": lambda ins: [("COMPARE_OP", dis.cmp_op[ins.arg >> COMPARE_SHIFT])],
-    "BINARY_SLICE": lambda ins: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
-    "STORE_SLICE": lambda ins: [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)],
-    "FORMAT_VALUE": _format_value,
-    "CALL_INTRINSIC_1": lambda ins: [INTRINSICS.get(ins.arg, (ins.op, ins.arg))],
 }
 
 

@@ -19,6 +19,7 @@ import sympy
 import torch
 
 from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
+from miniinductor.sizes.expressions import FloorDiv
 
 from ..symbolic_numbers import SymNode, computed
 from ..variables.symbolic import CALLS
@@ -149,7 +150,24 @@ def negative(node: SymNode) -> SymNode:
     return node.opaque("neg", operator.neg) if node.pytype is float else node.wrap_int(-1).mul(node)
 
 
+def divided(node: SymNode, name: str, function: Any, compute: Any, other: SymNode) -> SymNode:
+    if float in (node.pytype, other.pytype):
+        return node.opaque(name, compute, other)
+    if other.hint == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    # FloorDiv and Mod are for positive divisors; a size that only the run knows may be 0 there
+    env, unknown = node.shape_env, other.hint is None
+    positive = unknown and env.prove(sympy.Ge(other.expr, 0))
+    if not positive and not env.decide(sympy.Gt(other.expr, 0)):
+        node.shape_env.decide(sympy.Lt(other.expr, 0))
+        result = negative(node)._divide(name, function, compute, negative(other))
+        return result if function is FloorDiv else negative(result)
+    expr = function(node.expr, other.expr)
+    return node.new(expr, int, computed(compute, node, other))
+
+
 METHODS: dict[str, Any] = {
+    "_divide": divided,
     "neg": negative,
     "wrap_float": lambda node, x: node.new(sympy.Float(x), float, x),
     "statically_known_true": lambda node, file="", line=0: node.shape_env.prove(node.expr) is True,

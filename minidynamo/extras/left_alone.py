@@ -21,6 +21,7 @@ from ..entries import entries_before
 from ..records import FrameRecord
 from ..skipping import TORCH, UNHOOKED
 from ..variables.base import extends
+from .dead_modules import DEATHS
 from .told import tell
 
 # (id of a compiler, id of a code object, owner) -> the code object of which there are too many
@@ -58,22 +59,24 @@ class Judging:
         GIVEN_UP[key] = code
         return False
 
-    def note_death(self: FrameCompiler, code: types.CodeType, record: FrameRecord) -> None:
-        """The module that an entry was made for has died."""
-        if not config.count_hits:
-            return
-        if id(code) not in UNUSED:
-            weakref.finalize(code, UNUSED.pop, id(code), None)
-        UNUSED[id(code)] = 0 if record.hits else UNUSED[id(code)] + 1
-        if UNUSED[id(code)] == config.recompile_limit:
-            # not that of the entry: the graph of the dead module goes with it
-            told = FrameRecord(weakref.ref(code), record.function, backend=record.backend)
-            frame_hook.disabled(tell)(
-                f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
-                f"{config.recompile_limit} modules that died before a second call: modules of this "
-                f"kind run as plain Python from now on",
-                told,
-            )
+
+@DEATHS.append
+def note_death(code: types.CodeType, record: FrameRecord) -> None:
+    """The module that an entry was made for has died."""
+    if not config.count_hits:
+        return
+    if id(code) not in UNUSED:
+        weakref.finalize(code, UNUSED.pop, id(code), None)
+    UNUSED[id(code)] = 0 if record.hits else UNUSED[id(code)] + 1
+    if UNUSED[id(code)] == config.recompile_limit:
+        # not that of the entry: the graph of the dead module goes with it
+        told = FrameRecord(weakref.ref(code), record.function, backend=record.backend)
+        frame_hook.disabled(tell)(
+            f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled for "
+            f"{config.recompile_limit} modules that died before a second call: modules of this "
+            f"kind run as plain Python from now on",
+            told,
+        )
 
 
 hooks.RESETS.extend([UNUSED.clear, GIVEN_UP.clear])

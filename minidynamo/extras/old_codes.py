@@ -20,6 +20,7 @@ import types
 import weakref
 
 from .. import frame_hook, hooks, records
+from ..conversion import Conversion
 from ..entries import CacheEntry
 
 MOST = 32  # code objects of one line that keep their entries
@@ -28,7 +29,7 @@ Place = tuple[str, int, str]
 BY_PLACE: dict[Place, "collections.deque[weakref.ref[types.CodeType]]"] = {}
 
 
-def forget_old(entry: CacheEntry) -> None:
+def forget_old(conversion: Conversion, entry: CacheEntry) -> None:
     """A code has got an entry: the oldest of its place loses its own, if there are too many."""
     code = entry.record.code
     assert code is not None

@@ -113,7 +113,7 @@ def tell_skipped(conversion: Conversion, skipped: Exception) -> None:
 
 
 @hooks.COMPILED.append
-def show(entry: CacheEntry) -> None:
+def show(conversion: Conversion, entry: CacheEntry) -> None:
     """Print what `config.debug` asks for."""
     record = entry.record
     for found in record.graph_breaks:

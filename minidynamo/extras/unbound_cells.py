@@ -10,10 +10,11 @@ Out:  whether an instruction may read it before it is written, or delete it befo
         y = x + 1
         return later()
 
-Without this file such a frame is not split at all.
+Without this file, reading one that is unbound raises a NameError, no UnboundLocalError.
 """
 
-from ..replacement import CELL_CHECKS
+from ..exceptions import SkipFrame
+from ..replacement import STATE_CHECKS
 from ..symbolic_eval.code_info import CodeInfo, liveness
 from ..symbolic_eval.evaluator import RootFrame
 
@@ -36,7 +37,14 @@ def may_be_deleted(info: CodeInfo, position: int, name: str) -> bool:
     return name in liveness(info.operations, {delete}, frozenset())[position]
 
 
-@CELL_CHECKS.append
+@STATE_CHECKS.append
+def check_cells(frame: RootFrame, position: int) -> None:
+    for name in frame.code.co_cellvars:
+        if finds_unbound(frame, position, name):
+            # it would be a free variable of the continuation, where reading it raises another error
+            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+
+
 def finds_unbound(frame: RootFrame, position: int, name: str) -> bool:
     empty = name in frame.cells and frame.cells[name].content is None
     if empty and may_be_unbound(frame.info, position, name):

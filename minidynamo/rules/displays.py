@@ -21,7 +21,7 @@ from ..symbolic_eval.opcodes import (
     opcode,
     pushes,
 )
-from ..variables.base import Frame, Variable
+from ..variables.base import NULL, Frame, Variable
 from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import FunctionVar
 
@@ -94,3 +94,14 @@ def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     kwargs = {key.as_constant(): value for key, value in named}
     function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
+
+
+@opcode
+def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
+    """In front of a comprehension that is inlined (3.12): its variable hides one of the frame's,
+    which waits on the stack, NULL if it is unbound, until a STORE_FAST puts it back."""
+    if name in frame.cells and name in frame.code.co_cellvars:
+        frame.stack.append(frame.cells.pop(name))
+        return
+    value = frame.locals.pop(name, NULL)
+    frame.stack.append(value.realize(frame))

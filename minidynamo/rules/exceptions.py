@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..symbolic_eval.evaluator import LASTI, Frame, RootFrame
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
-from ..variables.base import Handled, extends
+from ..variables.base import Handled, Variable, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
@@ -70,6 +71,48 @@ class Raising(Operations):
         while frame is not None and not frame.handled:
             frame = frame.parent
         return frame and frame.handled[-1]
+
+
+@extends(Frame)
+class Catching(Frame):
+    def caught(self, raised: ObservedException, entry: Any) -> None:
+        if entry is None:
+            raise raised
+        self.unwind(raised.var, entry)
+
+    def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
+        """Go to the handler of the instruction that raised."""
+        target, depth, lasti = entry
+        del self.stack[depth:]
+        if lasti:
+            self.stack.append(LASTI)
+        self.stack.append(exception)
+        self.pc = target
+
+
+@extends(RootFrame)
+class CatchingRoot(RootFrame):
+    def caught(self, raised: ObservedException, entry: Any) -> None:
+        if entry is None:
+            reason = f"{raised.var.python_type().__name__} leaves the frame"
+            stack, step = raised_at(raised.var)
+            self.break_at(Break("exception", reason, stack=stack), step)
+        self.unwind(raised.var, entry)
+
+    def split_step(self, step: int) -> int:
+        """Where an exception is being handled that was raised while tracing, the frame is split at
+        the instruction that raised: plain Python must make the traceback, and the handler lies in
+        the continuation."""
+        for exception in reversed(self.handled):  # the outermost decides
+            step = raised_at(exception)[1] or step
+        return step
+
+
+def raised_at(exception: Any) -> tuple[Any, int | None]:
+    """The user's stack and the root's step at which an exception was raised while tracing; twice
+    None for a real one."""
+    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    return getattr(traceback, "where", (None, None))
 
 
 @opcode

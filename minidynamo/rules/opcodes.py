@@ -294,6 +294,8 @@ HANDLERS.update(
 )
 pushes(
     {
+        "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
+        "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
         "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
         # its rule breaks, at the call
         "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),

@@ -113,18 +113,12 @@ class Frame(Operations):
                 if handler(self, arg) is True:
                     return
             except ObservedException as raised:
-                if handler_entry is None:
-                    raise
-                self.unwind(raised.var, handler_entry)
+                self.caught(raised, handler_entry)
 
-    def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
-        """Go to the handler of the instruction that raised."""
-        target, depth, lasti = entry
-        del self.stack[depth:]
-        if lasti:
-            self.stack.append(LASTI)
-        self.stack.append(exception)
-        self.pc = target
+    def caught(self, raised: ObservedException, entry: Any) -> None:
+        """The program raises: go to the handler `entry`, or leave the frame.  The core breaks the
+        graph where something is raised; rules/exceptions.py goes on."""
+        raise raised
 
     def popn(self, n: int) -> list[Any]:
         start = len(self.stack) - n
@@ -214,11 +208,7 @@ class RootFrame(Frame):
                 if handler(self, arg) is True:
                     return
             except ObservedException as raised:
-                if entry is None:
-                    reason = f"{raised.var.python_type().__name__} leaves the frame"
-                    stack, step = raised_at(raised.var)
-                    self.break_at(Break("exception", reason, stack=stack), step)
-                self.unwind(raised.var, entry)
+                self.caught(raised, entry)
             except Break as broken:
                 self.break_at(broken)
 
@@ -226,19 +216,18 @@ class RootFrame(Frame):
         """The byte of the code at which the native instruction ends that is being run."""
         return self.info.operations[self.pc - 1].instruction.end
 
-    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Trace again, splitting at `step`, or at this native instruction.
+    def split_step(self, step: int) -> int:
+        """The step at which the frame is split because of what is met at `step`: an earlier one
+        where an exception is being handled, see rules/exceptions.py."""
+        return step
 
-        Where an exception is being handled that was raised while tracing, the frame is split at the
-        instruction that raised: plain Python must make the traceback, and the handler lies in the
-        continuation."""
+    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
+        """Trace again, splitting at `step`, or at this native instruction."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
-        step = step or self.group_step
-        for exception in reversed(self.handled):  # the outermost decides
-            step = raised_at(exception)[1] or step
+        step = self.split_step(step or self.group_step)
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
@@ -247,10 +236,3 @@ class RootFrame(Frame):
         self.forced[step] = reason.with_traceback(None)
         reason.__context__ = None
         raise Restart()
-
-
-def raised_at(exception: Any) -> tuple[Any, int | None]:
-    """The user's stack and the root's step at which an exception was raised while tracing; twice
-    None for a real one."""
-    traceback = getattr(exception, "slots", {}).get("__traceback__")
-    return getattr(traceback, "where", (None, None))

@@ -91,17 +91,6 @@ def DELETE_FAST(frame: Frame, name: str) -> None:
 
 
 @opcode
-def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
-    """In front of a comprehension that is inlined (3.12): its variable hides one of the frame's,
-    which waits on the stack, NULL if it is unbound, until a STORE_FAST puts it back."""
-    if name in frame.cells and name in frame.code.co_cellvars:
-        frame.stack.append(frame.cells.pop(name))
-        return
-    value = frame.locals.pop(name, NULL)
-    frame.stack.append(value.realize(frame))
-
-
-@opcode
 def MAKE_CELL(frame: Frame, name: str) -> None:
     cell = frame.cells[name] = CellVar(frame.locals.pop(name, None))
     # the root's own cells exist in the replacement code too
@@ -143,7 +132,6 @@ PUSHES = {
     "PUSH_NULL": lambda frame, _: NULL,
     "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
     "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
-    "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
@@ -151,7 +139,6 @@ PUSHES = {
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
-    "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
 }
 JUMPS = {

@@ -14,9 +14,9 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, cast, dataclass_transform
 
 from ..exceptions import Break
 from ..foreign import ours
@@ -49,6 +49,16 @@ class Fields:
         dataclass(eq=False, repr=False)(cls)
 
 
+def refusal(kind: str, text: str) -> Callable[..., Any]:
+    """The method of a variable that does not know how: the graph breaks, with this reason, in which
+    `{self}` is the variable and `{1}` what comes behind `tx`."""
+
+    def refuse(self: Variable, *args: Any) -> NoReturn:
+        raise Break(kind, text.format(*args, self=self))
+
+    return refuse
+
+
 class Variable(Fields):
     """One symbolic value.  `source` says where the real one came from (None: made in this
     frame)."""
@@ -72,8 +82,7 @@ class Variable(Fields):
     def is_constant(self) -> bool:
         return False
 
-    def as_constant(self) -> Any:
-        raise Break("constant", f"{self} is not a constant")
+    as_constant = refusal("constant", "{self} is not a constant")
 
     def real(self) -> Any:
         """The real Python object that stands behind this variable, if it is one that calls may be
@@ -84,28 +93,19 @@ class Variable(Fields):
         """Two variables are the same object iff their identities are the same object."""
         return self
 
-    def hash_key(self, tx: Frame) -> Any:
-        """A host-side key for dictionaries and sets."""
-        raise Break("hash", f"{self} as a dictionary key is not traced")
+    # (tx): a host-side key for dictionaries and sets
+    hash_key = refusal("hash", "{self} as a dictionary key is not traced")
 
-    # ---- operations
+    # ---- operations: what a Python method gets, behind `tx`, the frame that asks
     def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.method_of(self, name)
 
-    def generic_getattr(self, tx: Frame, name: str) -> Variable:
-        raise Break("attribute", f"reading .{name} of {self} is not traced")
+    # object.__getattribute__, __setattr__ and __delattr__, called by name: (tx, name), with a value
+    generic_getattr = refusal("attribute", "reading .{1} of {self} is not traced")
+    setattr = generic_setattr = refusal("attribute", "setting .{1} of {self} is not traced")
+    delattr = generic_delattr = refusal("attribute", "deleting .{1} of {self} is not traced")
 
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        raise Break("attribute", f"setting .{name} of {self} is not traced")
-
-    def delattr(self, tx: Frame, name: str) -> None:
-        raise Break("attribute", f"deleting .{name} of {self} is not traced")
-
-    # object.__setattr__ and object.__delattr__, called by name
-    generic_setattr, generic_delattr = setattr, delattr
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        raise Break("call", f"calling {self} is not traced")
+    call = refusal("call", "calling {self} is not traced")  # (tx, args, kwargs)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
@@ -128,35 +128,21 @@ class Variable(Fields):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        """A host iterator over variables."""
-        raise Break("iteration", f"iterating over {self} is not traced")
+    iterate = refusal("iteration", "iterating over {self} is not traced")  # a host iterator
+    length = refusal("length", "len({self}) is not traced")
+    # (tx, key or item), and the value that is set
+    getitem = refusal("item", "{self}[...] is not traced")
+    setitem = refusal("item", "{self}[...] = ... is not traced")
+    delitem = refusal("item", "del {self}[...] is not traced")
+    contains = refusal("item", "... in {self} is not traced")
 
-    def length(self, tx: Frame) -> Any:
-        raise Break("length", f"len({self}) is not traced")
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        raise Break("item", f"{self}[...] is not traced")
-
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        raise Break("item", f"{self}[...] = ... is not traced")
-
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        raise Break("item", f"del {self}[...] is not traced")
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        raise Break("item", f"... in {self} is not traced")
-
-    # ---- in the graph
-    def argument(self, part: Callable[[Variable], Any]) -> Any:
-        """What stands for it among the arguments of a node of the graph; `part` says what stands
-        for an item that it contains."""
-        raise Break("argument", f"{self} as an argument of a torch function")
+    # What stands for it among the arguments of a node of the graph; called with what says what
+    # stands for an item that it contains.
+    argument = refusal("argument", "{self} as an argument of a torch function")
 
     # ---- rebuilding
-    def reconstruct(self, cg: Codegen) -> None:
-        """Emit code that pushes this value; only called when `source` cannot give it."""
-        raise Break("reconstruct", f"{self} cannot be rebuilt after a graph break")
+    # (cg): emit code that pushes this value; only called when `source` cannot give it
+    reconstruct = refusal("reconstruct", "{self} cannot be rebuilt after a graph break")
 
     def replay(self, cg: Codegen) -> None:
         """Push what it takes to repeat the writes of this frame, and tell `cg` what then writes."""

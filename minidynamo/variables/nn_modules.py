@@ -39,11 +39,6 @@ class ModuleVar(ObjectVar):
             raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
         return found
 
-    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
-        if fallback is not NN_MODULE["__getattr__"]:
-            return super().fallback_getattr(tx, name, fallback)
-        return self.module_getattr(tx, name)  # without a guard on torch's function
-
     def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""
         for table in MODULE_TABLES:

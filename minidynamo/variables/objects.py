@@ -18,8 +18,8 @@ import types
 from dataclasses import field
 from typing import Any, NoReturn
 
-from ..exceptions import Break, ObservedException
-from .base import Frame, OutputGraph, Source, Variable
+from ..exceptions import Break
+from .base import Frame, OutputGraph, Source, Variable, refusal
 from .constant import ConstantVar
 from .functions import BoundMethodVar
 from .lookup import METHODS, MISSING, lookup
@@ -66,18 +66,9 @@ class ObjectVar(Variable):
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
         _, getter = lookup(self.cls, "__getattribute__")
-        try:
-            if isinstance(getter, types.FunctionType):
-                return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
-            return self.generic_getattr(tx, name)
-        except ObservedException as raised:
-            _, fallback = lookup(self.cls, "__getattr__")
-            if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
-                raise
-            return self.fallback_getattr(tx, name, fallback)
-
-    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
-        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+        if isinstance(getter, types.FunctionType):
+            return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
+        return self.generic_getattr(tx, name)
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
@@ -118,20 +109,9 @@ class ObjectVar(Variable):
         return tx.output.wrap_class_attribute(owner, found, name)
 
     # Other descriptors: slots, fields that C code keeps, those of Python classes (coverage).
-    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
-        raise self.unknown(found, name)
-
-    def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
-        raise self.unknown(found, name)
-
-    def write_descriptor(
-        self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
-    ) -> None:
-        raise self.unknown(found, name)
-
-    def unknown(self, found: Any, name: str) -> Break:
-        kind = type(found).__name__
-        return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
+    read_descriptor = bind_descriptor = write_descriptor = refusal(
+        "attribute", "a descriptor of {self} is not traced"
+    )
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         _, setter = lookup(self.cls, "__setattr__")

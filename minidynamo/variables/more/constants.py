@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import torch
+
 from ...exceptions import Break
 from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
@@ -23,7 +25,23 @@ from ..iterators import ITERATORS
 from .iterators import HostIterator
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
-from ..registry import PINNED
+from ..registry import PINNED, RESULTS
+
+
+@RESULTS.rule(test=lambda value: True, order=99)
+def pinned_result(output: OutputGraph, value: Any) -> Variable:
+    """What else a folded call gave is held by the entry; not what each call makes anew."""
+    check_can_be_pinned(value)
+    return output.wrap_pinned(value)
+
+
+def check_can_be_pinned(value: Any) -> None:
+    """Raises `Break` for what the entry must not hold, because each call makes a new one."""
+    if isinstance(value, torch.Tensor):
+        raise Break("argument", "a folded call gave a tensor")
+    kind = type(value)
+    if hasattr(kind, "__next__") or kind in (bytearray, set):
+        raise Break("constant", f"a call gave a {kind.__name__}")
 
 
 class EnumVar(ClassVar):

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from ...exceptions import Break
+from ...exceptions import Break, ObservedException
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
-from ..lookup import HEAP_TYPE, lookup
+from ..lookup import HEAP_TYPE, MISSING, lookup
 from .type_names import type_text
 from ..objects import ObjectVar
 from .functions import bound_descriptor
@@ -28,6 +28,7 @@ from .functions import bound_descriptor
 # Types of C that look attributes up in a way of their own.
 OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 plain_getattr = ObjectVar.generic_getattr
+plain_protocol = ObjectVar.getattr
 
 
 @extends(ObjectVar)
@@ -36,6 +37,23 @@ class Descriptors(ObjectVar):
         if self.cls in OWN_LOOKUP:  # list[int].append is list's
             return tx.fold_pinned(getattr, self.real(), name)
         return plain_getattr(self, tx, name)
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        """The class's `__getattr__` answers for attributes that are not there."""
+        try:
+            return plain_protocol(self, tx, name)
+        except ObservedException as raised:
+            _, fallback = lookup(self.cls, "__getattr__")
+            if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
+                raise
+            return self.fallback_getattr(tx, name, fallback)
+
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
+        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+
+    def unknown(self, found: Any, name: str) -> Break:
+        kind = type(found).__name__
+        return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
 
     def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         if isinstance(found, types.MemberDescriptorType):

@@ -22,6 +22,7 @@ from ..modules import PyModuleVar
 from ..nn_modules import HOOKS, ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
+from .descriptors import Descriptors
 
 
 class ModuleListVar(TupleVar):
@@ -45,6 +46,7 @@ class ModuleListVar(TupleVar):
 
 
 plain_calls_forward = ModuleVar.calls_forward
+plain_fallback: Any = Descriptors.fallback_getattr
 
 
 plain_has_hooks = ModuleVar.has_hooks
@@ -52,6 +54,11 @@ plain_has_hooks = ModuleVar.has_hooks
 
 @extends(ModuleVar)
 class ModuleOperations(ModuleVar):
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
+        if fallback is not NN_MODULE["__getattr__"]:
+            return plain_fallback(self, tx, name, fallback)
+        return self.module_getattr(tx, name)  # without a guard on torch's function
+
     def has_hooks(self, tx: Frame) -> bool:
         """Refuses hooks that torch's own code would not run here, and tables that are not what
         torch has made."""
