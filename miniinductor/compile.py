@@ -196,8 +196,7 @@ class Compilation:
             record.keep_step("layouts", joint.graph)
             record.joint_graph = joint.graph
         with record.timed("partition"):
-            parts = partition(joint, len(self.inputs) + len(held), is_cheap)
-        record.saved = parts.activations
+            parts = self.parts_of(joint, len(self.inputs) + len(held))
         record.functional_graph = parts.forward
         # how many outputs of the forward half are results; the others are for the backward half
         parts.forward.meta["results"] = joint.count
@@ -216,6 +215,9 @@ class Compilation:
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
         return joint
+
+    def parts_of(self, joint: Joint, primals: int) -> Parts:
+        return partition(joint, primals, is_cheap)
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""

@@ -3,32 +3,18 @@
 In:   a buffer whose body is a function over `ops`.  Out: the calls of `ops`, the last a `store`.
 
     >>> with set_handler(handler):                  # one that counts, records, prints, writes C++
-    ...     run_body(buffer, *loop_indices(buffer.data))
+    ...     run_body(buffer, loop_variables("i", len(buffer.data.ranges)), [])
 
 extras/ has three handlers that look at a body without compiling it: its text (printed_ir.py), its
 dtypes (verify.py), its values (interpreter.py).  Mirrors torch/_inductor/ops_handler.py.
 """
 
 import functools
-from collections.abc import Iterator
-from typing import Any
 
 import sympy
 
 from .ir import ComputedBuffer, Index
 from .ops import ops
-from .sizes.expressions import Size
-
-
-def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
-    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
-    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
-
-
-def loops(data: Any) -> dict[sympy.Symbol, Size]:
-    """Loop variable -> how far it runs."""
-    index, reduction_index = loop_indices(data)
-    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
 
 
 @functools.cache
@@ -45,8 +31,3 @@ def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> No
     value, place = buffer.data.element(index, reduction_index)
     mode = getattr(buffer.data, "mode", None)
     ops.store(buffer.name, buffer.layout.indexer(place), value, mode)
-
-
-def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
-    """A fresh symbol for a position that is data."""
-    return sympy.Symbol(f"indirect{next(count)}", integer=True, nonnegative=True)

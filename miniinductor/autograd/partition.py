@@ -1,10 +1,10 @@
 """Split the joint graph in two: what to save for the backward half is a minimum cut.
 
 In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph,
-      the list of saved values.
+      the saved values, and why each is saved.
 
     >>> parts = partition(joint, 2, is_cheap)  # of relu(x @ w): a mask of bytes is kept, no result
-    >>> [(node.name, about.reason) for node, about in zip(parts.saved, parts.activations)]
+    >>> [(node.name, parts.reasons[node] or "smallest cut") for node in parts.saved]
     [('primal0', 'input'), ('primal1', 'input'), ('le_scalar', 'smallest cut')]
 
 Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory
@@ -37,7 +37,6 @@ from torch import fx
 
 from .. import config
 from ..checks import may_raise
-from ..records import SavedActivation
 from ..sizes.symbols import hint, is_dense
 from .functionalize import MAY_BE_VIEWS, Node, add_node, is_needed, is_view, output_of, with_graph
 from .joint import Joint
@@ -60,7 +59,7 @@ class Parts:
     saved: list[fx.Node]
     tangents: list[fx.Node]  # placeholders of the joint graph
     gradients: list[int | None]  # for each primal the position among backward's outputs, or None
-    activations: list[SavedActivation]  # for explain
+    reasons: Reasons  # why each of them is not computed again, or "": it is the smallest cut
 
 
 def is_view_node(node: fx.Node) -> bool:
@@ -269,7 +268,7 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
         saved,
         tangents,
         [None if g is None else wanted.index(g) for g in gradients],
-        [activation(n, reasons[n], overwritten) for n in saved],
+        reasons,
     )
 
 
@@ -278,20 +277,6 @@ def has_effect(node: fx.Node) -> bool:
     it may raise; what a backward formula computes is checked in the backward half."""
     is_late = node.meta.get("backward") and may_raise(node)
     return node.op == "call_function" and is_needed(node) and not is_late
-
-
-def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActivation:
-    """What the record says of a saved value."""
-    value, source = node.meta["val"], base(node)
-    return SavedActivation(
-        node.name,
-        "getitem" if node.target is operator.getitem else str(node.target),
-        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}",
-        element_bytes(value),
-        source.op == "placeholder" and source.target not in overwritten,
-        reason or "smallest cut",
-        node.meta.get("source_line", ""),
-    )
 
 
 def base(node: Node) -> Node:

@@ -32,11 +32,9 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .. import config
-from ..exceptions import CannotLower, CompilerError
-from ..foreign import ThreadState, faults
+from ..foreign import ThreadState
 from ..hooks import RUNNERS, extended
-from ..records import CompileRecord, Later, first_line, tell
+from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .functionalize import output_of
@@ -152,36 +150,20 @@ class Backward:
         return run(tensors)
 
     def compile(self, missing: tuple[str, ...]) -> Callable:
-        """The callable; with eager kernels where the half cannot be compiled."""
+        """The callable.  (With more/fallen_back.py it has eager kernels where that fails.)"""
         record = self.record
         half = record.backward = type(record)(input_graph=record.input_graph)
         half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
-        try:
-            run = self.start(self.program(half, missing), half)
-            return self.of_list(run)
-        except (CannotLower, CompilerError) as error:
-            reason = str(error)
-        except faults() as error:  # of ours: the step goes on with the right numbers
-            if config.raise_internal_errors:
-                raise
-            reason = f"internal error, {type(error).__name__}: {error}"
-        half.notes.append(f"runs with eager kernels: {reason}")
-        graph = self.graph(missing)
-        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
-        return lambda tensors: graph(*tensors)[0]
+        return self.of_list(self.start(self.program(half, missing), half))
 
     def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:
-        graph = half.functional_graph = self.graph(missing)
-        before = guards_of(graph)
-        program = self.compile_graph(graph, half, [])
-        if guards_of(graph) != before:
-            raise CannotLower(
-                "compiling it would assume something of symbolic sizes, but the guards were "
-                "settled with the forward half"
-            )
-        return program
+        half.functional_graph = self.graph(missing)
+        return self.compiled(half.functional_graph, half)
+
+    def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
+        return self.compile_graph(graph, half, [])
 
     def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
         return self.parts().backward
@@ -189,13 +171,6 @@ class Backward:
     def of_list(self, run: Callable) -> Callable:
         """`run` as a function of a list of its inputs."""
         return lambda tensors: run(*tensors)
-
-
-def guards_of(graph: fx.GraphModule) -> list[str]:
-    """What was assumed of the graph's symbolic sizes so far."""
-    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    sizes = [value for value in values if isinstance(value, torch.SymInt)]
-    return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
 def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:

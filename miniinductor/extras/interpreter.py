@@ -24,7 +24,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from ..handlers import loop_indices, loops, run_body
+from ..handlers import run_body
+from .loop_symbols import loop_indices, loops
 from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput, Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler

@@ -22,7 +22,8 @@ from collections.abc import Callable
 import sympy
 import torch
 
-from ..handlers import indirect_symbol, loop_indices, loops, run_body
+from ..handlers import run_body
+from .loop_symbols import indirect_symbol, loop_indices, loops
 from ..hooks import VERIFIERS
 from ..ir import (
     BufferView,

@@ -29,8 +29,8 @@ from torch import fx
 from ..autograd.functionalize import add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
-from ..graph_passes.basic import reaches_output_by_views
 from ..graph_passes.registry import LAYOUTS, Context, graph_pass
+from .common_subexpressions import reaches_output_by_views
 from .layout import aten, value_of
 
 AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}

@@ -18,10 +18,10 @@ import operator
 import torch
 from torch import fx
 
-from ..graph_passes.basic import serves_too
 from ..graph_passes.registry import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
-from ..sizes.symbols import alike
+from ..more.alike import alike
+from .common_subexpressions import serves_too
 
 aten = torch.ops.aten
 PUTS = (aten.index_put.default, aten._unsafe_index_put.default)

@@ -13,9 +13,10 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import COUNTS_PLACES
-from ..graph_passes.basic import stand_in
 from ..graph_passes.registry import CLEANING, graph_pass
-from ..sizes.symbols import alike, size
+from ..more.alike import alike
+from ..sizes.symbols import size
+from .common_subexpressions import stand_in
 
 aten = torch.ops.aten
 NO_OPS = {

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..graph_passes.registry import CLEANING, graph_pass
-from ..sizes.symbols import alike
+from ..more.alike import alike
 
 aten = torch.ops.aten
 

@@ -45,9 +45,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
-from ..graph_passes.basic import optimize, serves_too
+from ..graph_passes.basic import optimize
 from ..hooks import extended
 from ..records import CompileRecord
+from .common_subexpressions import serves_too
 from .layout import TRANSPOSITIONS, origin_of, value_of
 
 aten = torch.ops.aten

@@ -139,17 +139,6 @@ def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
-def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols
-    are?"""
-    return (
-        a.dtype == b.dtype
-        and a.device == b.device
-        and same_sizes(a.shape, b.shape)
-        and same_sizes(a.stride(), b.stride())
-    )
-
-
 def maximum(a: Any, b: Any) -> Any:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         return max(a, b)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from miniinductor.graph_passes import basic
+from miniinductor.passes import common_subexpressions
 from miniinductor.extras import graph_cache
 
 from .mutants import mutant
@@ -76,7 +76,7 @@ def subclasses_by_repr() -> None:
     "constants of common subexpressions by equality", "cache_keys --only together --modes aot_eager"
 )
 def common_by_equality() -> None:
-    basic.frozen = by_equality
+    common_subexpressions.frozen = by_equality
 
 
 def by_equality(value: Any) -> Any:

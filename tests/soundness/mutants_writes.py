@@ -32,7 +32,7 @@ from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
-from miniinductor.graph_passes import basic
+from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import NodeGraph
 from miniinductor.speed import foreach, in_place
@@ -62,7 +62,7 @@ def shared_inputs() -> None:
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)
 def shared_results() -> None:
-    basic.reaches_output_by_views = lambda node: False
+    common_subexpressions.reaches_output_by_views = lambda node: False
 
 
 # --- fusion ---------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""A backward half that cannot be compiled runs with eager kernels.
+
+In:   a `Backward`, whose forward half runs already.  Out: the same, which always gives a callable;
+      the record of the half, and a warning, say why its kernels are eager ones.
+
+A half may refuse for a reason of its own: its sizes' guards were settled with the forward half.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from ... import config
+from ...exceptions import CannotLower, CompilerError
+from ...foreign import faults
+from ...hooks import extends
+from ...records import CompileRecord, first_line, tell
+from ..runtime import Backward
+
+
+@extends(Backward)
+class FallsBack(Backward):
+    def compile(self, missing: tuple[str, ...]) -> Callable:
+        """The callable; with eager kernels where the half cannot be compiled."""
+        try:
+            return super().compile(missing)
+        except (CannotLower, CompilerError) as error:
+            reason = str(error)
+        except faults() as error:  # of ours: the step goes on with the right numbers
+            if config.raise_internal_errors:
+                raise
+            reason = f"internal error, {type(error).__name__}: {error}"
+        half: Any = self.record.backward
+        half.notes.append(f"runs with eager kernels: {reason}")
+        graph = self.graph(missing)
+        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
+        return lambda tensors: graph(*tensors)[0]
+
+    def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
+        before = guards_of(graph)
+        program = super().compiled(graph, half)
+        if guards_of(graph) != before:
+            raise CannotLower(
+                "compiling it would assume something of symbolic sizes, but the guards were "
+                "settled with the forward half"
+            )
+        return program
+
+
+def guards_of(graph: fx.GraphModule) -> list[str]:
+    """What was assumed of the graph's symbolic sizes so far."""
+    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    sizes = [value for value in values if isinstance(value, torch.SymInt)]
+    return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
