@@ -216,4 +216,20 @@ SAYS: dict[tuple[str, str], str] = {
     ("17.2", "random numbers decide"): "no capture at all",
     ("17.2", "the model stays in eval mode"): "a trace keeps eval mode",
     ("17.2", "equal and different are the wrong way round"): "a trace keeps eval mode",
+    ("18.1", "every rank counts the same"): "three ranks with 2, 7 and 4 rows",
+    ("18.1", "a sum, not a mean"): "three ranks with 2, 7 and 4 rows",
+    ("18.1", "divided by the ranks, not by the rows"): "three ranks with 2, 7 and 4 rows",
+    ("18.2", "a piece ends before it has enough"): "a small limit",
+    ("18.2", "a parameter that was seen counts again"): (
+        "a parameter that was seen begins no piece"
+    ),
+    ("18.2", "the count goes on over the border"): "each layer is enough",
+    ("18.2", "a cut at any operation"): "a small limit",
+    ("18.3", "the wire carries all buckets at once"): "a slow wire: buckets queue",
+    ("18.3", "a bucket leaves before it is ready"): "a fast wire: the last bucket is exposed",
+    ("18.3", "nothing is sent before the end"): "a fast wire: the last bucket is exposed",
+    ("18.4", "pieces cost nothing"): "pieces cost something",
+    ("18.4", "the overhead is paid once"): "pieces cost something",
+    ("18.4", "the most is left out"): "pieces cost nothing: as many as allowed",
+    ("18.4", "the latest end"): "an endlessly fast wire: one",
 }

@@ -356,6 +356,34 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "return torch.allclose",
         ),
     },
+    "18.1": {
+        "every rank counts the same": (
+            "return sum(g * n for g, n in zip(gradients, counts, strict=True)) / sum(counts)",
+            "return sum(gradients) / len(gradients)",
+        ),
+        "a sum, not a mean": (" / sum(counts)", ""),
+        "divided by the ranks, not by the rows": (" / sum(counts)", " / len(counts)"),
+    },
+    "18.2": {
+        "a piece ends before it has enough": ("if new and count >= limit:", "if new and count:"),
+        "a parameter that was seen counts again": ("if p not in seen}", "}"),
+        "the count goes on over the border": ("            count = 0\n", ""),
+        "a cut at any operation": ("if new and count", "if count"),
+    },
+    "18.3": {
+        "the wire carries all buckets at once": ("max(free, ready) + travel", "ready + travel"),
+        "a bucket leaves before it is ready": ("max(free, ready) + travel", "free + travel"),
+        "nothing is sent before the end": (
+            "return max(ready, free)",
+            "return sum(computing) + sum(sending)",
+        ),
+    },
+    "18.4": {
+        "pieces cost nothing": ("computing / n + overhead", "computing / n"),
+        "the overhead is paid once": ("computing / n + overhead", "(computing + overhead) / n"),
+        "the most is left out": ("range(1, most + 1)", "range(1, most)"),
+        "the latest end": ("return min(", "return max("),
+    },
 }
 
 

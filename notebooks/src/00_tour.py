@@ -314,6 +314,26 @@ def quiet(x: torch.Tensor) -> tuple:
 check("00.2", quiet)
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/api.py",
+    "minidynamo/config.py",
+    "minidynamo/records.py",
+    "minidynamo/exceptions.py",
+    "minidynamo/hooks.py",
+    "minidynamo/originals.py",
+    "minidynamo/coverage.py",
+    "minidynamo/foreign.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch does beyond this
 #
 # | stage | here | in PyTorch | section of the paper |

@@ -392,6 +392,24 @@ from exercises.own_checks import check_piece
 check_piece("graph")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/graph_capture.py",
+    "minidynamo/graph_values.py",
+    "minidynamo/graph_module.py",
+    "minidynamo/symbolic_inputs.py",
+    "minidynamo/backends.py",
+    "miniinductor/graph_passes/",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/fx/graph.py`, `torch/fx/node.py`, `torch/fx/graph_module.py`: the format is the same one;

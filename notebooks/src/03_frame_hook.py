@@ -402,6 +402,22 @@ from exercises.own_checks import check_piece
 check_piece("hook")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/frame_hook.py",
+    "minidynamo/skipping.py",
+    "minidynamo/convert_frame.py",
+    "minidynamo/entries.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++

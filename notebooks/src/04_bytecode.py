@@ -427,6 +427,17 @@ from exercises.own_checks import check_piece
 check_piece("machine")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/bytecode/", "minidynamo/symbolic_eval/")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/symbolic_convert.py`: the evaluator, with the version checks inside each opcode

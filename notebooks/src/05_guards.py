@@ -406,6 +406,22 @@ from exercises.own_checks import check_piece
 check_piece("guards")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/variables/",
+    "minidynamo/sources.py",
+    "minidynamo/guards.py",
+    "minidynamo/entry_guards.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry.

@@ -417,6 +417,17 @@ from exercises.own_checks import check_piece
 check_piece("breaks")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/conversion.py", "minidynamo/resume.py")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code.

@@ -399,6 +399,17 @@ from exercises.own_checks import check_piece
 check_piece("effects")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/reconstruct.py", "minidynamo/replacement.py")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/side_effects.py`: a table of mutations beside immutable trackers, replayed by

@@ -461,6 +461,17 @@ from exercises.own_checks import check_piece
 check_piece("autograd")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/autograd/")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around

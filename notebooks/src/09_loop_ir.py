@@ -410,6 +410,23 @@ from exercises.own_checks import check_piece
 check_piece("loops")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/ops.py",
+    "miniinductor/ir.py",
+    "miniinductor/handlers.py",
+    "miniinductor/decompositions.py",
+    "miniinductor/lowering/",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/ir.py`, `torch/_inductor/lowering.py`, `torch/_inductor/virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.

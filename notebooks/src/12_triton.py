@@ -656,6 +656,17 @@ from exercises.own_checks import check_piece
 check_piece("gpu")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/devices.py")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/triton.py`: the same handler; plus templates for matrix products and

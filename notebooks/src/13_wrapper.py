@@ -595,6 +595,17 @@ from exercises.own_checks import check_piece
 check_piece("program")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/memory.py", "miniinductor/wrapper.py", "miniinductor/runtime/")
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/wrapper.py`, `torch/_inductor/codegen/cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.

@@ -543,6 +543,22 @@ from exercises.own_checks import check_piece
 check_piece("sizes")
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/dynamic.py",
+    "minidynamo/symbolic_shapes.py",
+    "minidynamo/symbolic_numbers.py",
+    "miniinductor/sizes/",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same design, with

@@ -424,6 +424,22 @@ def costly(graph, inputs: list, switches: tuple) -> set:
 check("15.3", costly)
 
 # %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/config.py",
+    "miniinductor/options.py",
+    "miniinductor/records.py",
+    "miniinductor/listings.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run

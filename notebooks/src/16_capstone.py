@@ -553,7 +553,28 @@ check("16.3", (continue_text, GPT))
 #    would bring nothing.
 # 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`),
 #    and teach the evaluator to capture it (04, 06). Do not forget the guard.
+
+# %% [markdown]
+# ## What else lives here
 #
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/compile.py",
+    "miniinductor/hooks.py",
+    "miniinductor/current.py",
+    "miniinductor/fake_mode.py",
+    "miniinductor/checks.py",
+    "miniinductor/exceptions.py",
+    "miniinductor/foreign.py",
+    "miniinductor/coverage.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks
