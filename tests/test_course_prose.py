@@ -146,6 +146,12 @@ def test_no_prose_says_how_long_a_file_is(name):
     assert re.findall(r"[\d,]+ lines\b", " ".join(cells(name, "markdown"))) == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_something_is_to_be_predicted_before_it_is_run(name):
+    text = "\n".join(cells(name, "markdown"))
+    assert re.search(r"<details><summary>Predict: [^\n]+\?</summary>\n\n", text)
+
+
 def core_files() -> list[str]:
     sys.path.insert(0, str(ROOT / "tools"))
     import sizes

@@ -314,6 +314,65 @@ def quiet(x: torch.Tensor) -> tuple:
 check("00.2", quiet)
 
 # %% [markdown]
+# **00.3** (core) *What was captured?* Write `operations_of(function, *arguments)`: the names of the torch operations
+# in the captured graph, in their order. Inputs, parameters and the output are no operations.
+#
+# *Hints.* The graph is `e.main.record.graph.graph`, and it has `nodes`. A node's `op` says what it is;
+# `"call_function"` and `"call_method"` are operations. A method's `target` is its name; a function has
+# a `__name__`.
+#
+# <details><summary>Predict: does y = x.relu() appear as a function or as a method?</summary>
+#
+# As a method: the graph keeps what the program said. Only the next stage makes one operation of both.
+#
+# </details>
+
+# %% tags=["exercise"]
+def operations_of(function, *arguments) -> list:
+    """Names of the captured operations, in order."""
+    ### BEGIN SOLUTION
+    nodes = minidynamo.explain(function)(*arguments).main.record.graph.graph.nodes
+    calls = [node for node in nodes if node.op in ("call_function", "call_method")]
+    return [node.target if node.op == "call_method" else node.target.__name__ for node in calls]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("00.3", operations_of)
+
+# %% [markdown]
+# **00.4** (stretch) *What does fusion save?* Run operation by operation, each result is written to memory, and each
+# operand is read from it. Write `bytes_saved(function, *arguments)`: the bytes that eager moves, less
+# the bytes that the generated kernels move. Count elementwise operations only.
+#
+# *Hints.* A kernel has `bytes_read` and `bytes_written`. For eager, walk over the nodes of the
+# captured graph. A node's value is `node.meta["example_value"]`; a tensor has `numel()` and
+# `element_size()`. `node.all_input_nodes` are its operands.
+#
+# <details><summary>Predict: of five operations in a row, which share of the bytes is saved?</summary>
+#
+# Eager reads and writes five times, the kernel once. Four fifths are saved.
+#
+# </details>
+
+# %% tags=["exercise"]
+def bytes_saved(function, *arguments) -> int:
+    """Bytes that eager moves and the kernels do not."""
+    ### BEGIN SOLUTION
+    main = minidynamo.explain(function)(*arguments).main
+
+    def size(node):
+        value = node.meta["example_value"]
+        return value.numel() * value.element_size()
+
+    calls = [node for node in main.record.graph.graph.nodes if node.op.startswith("call")]
+    eager = sum(size(part) for node in calls for part in (node, *node.all_input_nodes))
+    return eager - sum(kernel.bytes_read + kernel.bytes_written for kernel in main.compiled.kernels)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("00.4", bytes_saved)
+
+# %% [markdown]
 # ## What else lives here
 #
 # Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:

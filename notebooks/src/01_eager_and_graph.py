@@ -611,6 +611,38 @@ def stage_with(function, read):
 check("01.3", stage_with)
 
 # %% [markdown]
+# **01.4** (stretch) *The same program?* Lazy tensors look a program up before they compile it. Names of values must not
+# matter, and the wiring must. Write `canonical(program)`. A program is a list of
+# `(operation, inputs, result)`; inputs are names or numbers. Return a tuple that is equal for two
+# programs exactly when they differ in names alone.
+#
+# *Hints.* Number the names in the order in which you meet them. Numbers in the program stay, with
+# their type: `1` and `1.0` are different programs.
+#
+# <details><summary>Predict: are add(x, y) then mul(t, x) and add(b, a) then mul(t, b) the same?</summary>
+#
+# Yes. Rename `x` to `b` and `y` to `a`. With `mul(t, a)` at the end they would differ.
+#
+# </details>
+
+# %% tags=["exercise"]
+def canonical(program: list) -> tuple:
+    """A key that does not depend on the names of values."""
+    ### BEGIN SOLUTION
+    numbers = {}
+
+    def place(value):
+        if isinstance(value, str):
+            return "value", numbers.setdefault(value, len(numbers))
+        return type(value).__name__, repr(value)
+
+    return tuple((operation, tuple(place(v) for v in inputs), place(result)) for operation, inputs, result in program)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("01.4", canonical)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # | mechanism | file | fate |

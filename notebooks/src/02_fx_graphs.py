@@ -348,6 +348,41 @@ def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.3", remove_mul_by_one_safely)
 
 # %% [markdown]
+# **02.4** (core) *Dead code.* Write `remove_dead(gm)`: remove every operation whose value nobody reads, and then those
+# that only fed it. Two kinds must stay, read or not: operations that write to a tensor, and random
+# ones, since each takes numbers from the generator. Return the graph module, recompiled.
+#
+# *Hints.* Walk backwards over a list of the nodes; `node.users` says who reads. `writes_itself` below
+# tells of one node, `RANDOM` is the list from above. Inputs and the output are no operations.
+#
+# <details><summary>Predict: why is one walk enough, and in which direction?</summary>
+#
+# Backwards. What an operation fed on is looked at after it, when it is gone already.
+#
+# </details>
+
+# %% tags=["support"]
+def writes_itself(node: fx.Node) -> bool:
+    """`add_`, `relu_`: the name of an operation that writes ends with one underscore."""
+    name = getattr(node.target, "__name__", str(node.target))
+    return name.endswith("_") and not name.endswith("__")
+
+# %% tags=["exercise"]
+def remove_dead(gm: fx.GraphModule) -> fx.GraphModule:
+    """Without operations that nobody needs."""
+    ### BEGIN SOLUTION
+    for node in reversed(list(gm.graph.nodes)):
+        if node.op in ("call_function", "call_method") and not node.users:
+            if not writes_itself(node) and node.target not in RANDOM:
+                gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("02.4", remove_dead)
+
+# %% [markdown]
 # ## Your own compiler: the graph
 #
 # After this course you keep a compiler of your own. From here on each chapter adds one file to a

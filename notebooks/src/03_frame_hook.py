@@ -365,6 +365,60 @@ def memoising(function, result_of: dict):
 check("03.2", memoising)
 
 # %% [markdown]
+# **03.3** (core) *The decision.* Write what the C code does with a call. `run(cache, function, args, callback)` gets a
+# list of entries `(guard, code)`, and returns what ran: a code, or `"original"`. The first entry whose
+# guard is true runs. If none is, `callback(args)` is asked. It answers with an entry or None. An entry
+# is added to the cache, at its end, and runs at once: its guard is not asked.
+#
+# *Hints.* `guard(function, *args)`, as above. Change the list in place.
+#
+# <details><summary>Predict: a guard that is never true. How many entries after four calls?</summary>
+#
+# Four. Each call asks the callback again, and each answer is one more entry. That is why a real
+# compiler stops after some.
+#
+# </details>
+
+# %% tags=["exercise"]
+def run(cache: list, function, args: tuple, callback):
+    """What runs: the code of an entry, or "original"."""
+    ### BEGIN SOLUTION
+    for guard, code in cache:
+        if guard(function, *args):
+            return code
+    entry = callback(args)
+    if entry is None:
+        return "original"
+    cache.append(entry)
+    return entry[1]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("03.3", run)
+
+# %% [markdown]
+# **03.4** (stretch) *In its place.* Write `with_other(program, old, new)`: a hooked version of `program` in which every
+# call of `old`, however deep, runs the code of `new`. Nothing is assigned: `old` itself and all
+# globals stay as they are, and outside of the hooked call `old` runs.
+#
+# *Hints.* The callback answers for one code object only. Which guard is right when the arguments do
+# not matter?
+
+# %% tags=["exercise"]
+def with_other(program, old, new):
+    """`program`, with the code of `new` wherever `old` is called."""
+    ### BEGIN SOLUTION
+    def callback(function, code, args):
+        if code is not old.__code__:
+            return None
+        return (lambda function, *args: True), new.__code__
+    return frame_hook.enabled(program, callback)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("03.4", with_other)
+
+# %% [markdown]
 # ## Your own compiler: the hook
 #
 # **The piece.** `compile(function)` returns the function with the hook switched on, and

@@ -391,6 +391,34 @@ def GET_LEN(frame, _):
 check("04.3", GET_LEN)
 
 # %% [markdown]
+# **04.4** (core) *Tuples.* Give the small machine `BUILD_TUPLE count` and `UNPACK_SEQUENCE count`. The first takes
+# `count` values off the stack and pushes one tuple of them. The second takes a tuple off and pushes
+# its items, so that the *first* item is on top: the stores that follow take them from left to right.
+#
+# *Hints.* `self.pop(count)` gives the values in their order. A tuple of nodes is a tuple that is known.
+#
+# <details><summary>Predict: does a, b = b, a write anything into the graph?</summary>
+#
+# No. Names change places on the stack; no tensor operation runs. (CPython swaps two without any
+# tuple; the check uses four.)
+#
+# </details>
+
+# %% tags=["exercise"]
+class TupleMachine(Machine):
+    """The small machine, with tuples."""
+    ### BEGIN SOLUTION instead of pass
+    def BUILD_TUPLE(self, count):
+        self.stack.append(tuple(self.pop(count)))
+
+    def UNPACK_SEQUENCE(self, count):
+        self.stack += self.stack.pop()[::-1]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("04.4", TupleMachine)
+
+# %% [markdown]
 # ## Your own compiler: the stack machine
 #
 # **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects

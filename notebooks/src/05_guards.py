@@ -370,6 +370,48 @@ def mkldnn_guard() -> Guard:
 check("05.3", mkldnn_guard)
 
 # %% [markdown]
+# **05.4** (stretch) *A guard that lets too much through.* Write `counterexample(guard, graph, function, candidates)`: the
+# first tuple of arguments in `candidates` for which `guard(*args)` is true, and for which `graph` and
+# `function` differ. Return None if there is none. This is how the project tests its own guards: change
+# one thing, and look whether anybody noticed.
+#
+# *Hints.* Results are tensors or numbers. They differ if the type does, the dtype, the shape, or a
+# number. NaN is equal to NaN here. If the guard raises, it does not hold; what `function` raises is no
+# result either, and a graph that gives one then differs.
+#
+# <details><summary>Predict: a guard compares x.shape. Which changes of x does it miss?</summary>
+#
+# The dtype, the device, strides, whether gradients are asked for, and a subclass of Tensor.
+#
+# </details>
+
+# %% tags=["exercise"]
+def counterexample(guard, graph, function, candidates: list):
+    """The first arguments that the guard lets through and the graph gets wrong, or None."""
+    ### BEGIN SOLUTION
+    def outcome(call, args):
+        try:
+            return call(*args)
+        except Exception as error:
+            return type(error)
+
+    def same(a, b):
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, torch.Tensor):
+            return a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b, equal_nan=True)
+        return a == b or a != a and b != b
+
+    for args in candidates:
+        if outcome(guard, args) is True and not same(outcome(graph, args), outcome(function, args)):
+            return args
+    return None
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("05.4", counterexample)
+
+# %% [markdown]
 # ## Your own compiler: guards
 #
 # **The piece.** Every value from outside has a *source*, the text of an expression that finds it

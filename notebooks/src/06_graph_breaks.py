@@ -381,6 +381,30 @@ def rest_from(function, line: int):
 check("06.3", rest_from)
 
 # %% [markdown]
+# **06.4** (stretch) *Where to break.* A break costs less where less is alive: each live variable becomes a result of the
+# prefix and a parameter of the rest. Write `best_break(function, sizes, places)`: of these places,
+# line numbers, the one at whose beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes; of
+# equals, the first line counts.
+#
+# *Hints.* `alive` does the work.
+#
+# <details><summary>Predict: is the best place always the first line?</summary>
+#
+# No. A reduction makes something small out of something large. Behind it little is alive.
+#
+# </details>
+
+# %% tags=["exercise"]
+def best_break(function, sizes: dict, places: list) -> int:
+    """The line at whose beginning the fewest bytes are alive."""
+    ### BEGIN SOLUTION
+    return min(places, key=lambda line: sum(sizes[name] for name in alive(function, line)))
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("06.4", best_break)
+
+# %% [markdown]
 # ## Your own compiler: breaking and going on
 #
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what

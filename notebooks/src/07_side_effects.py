@@ -366,6 +366,47 @@ def writes_of(function, *args) -> set:
 check("07.3", writes_of)
 
 # %% [markdown]
+# **07.4** (stretch) *One journal for all.* `Shadow` knows one list. A program writes to many, in an order that may matter:
+# two names can stand for one list. Write a class `Journal`. `write(target, method, *args)` notes a
+# write, such as `write(a, "append", 3)`, and touches nothing. `read(target)` gives a list as it would be
+# after the writes so far. `replay()` performs all writes, in order, on the real objects, once.
+#
+# *Hints.* Two empty lists are equal, and not the same: find the writes of a target by `is`. A copy with
+# its writes performed on it is what `read` returns.
+#
+# <details><summary>Predict: a and b are one list. Does read(b) see a write through a?</summary>
+#
+# It must: there is one list, with two names.
+#
+# </details>
+
+# %% tags=["exercise"]
+class Journal:
+    """Writes to lists, noted now and performed later."""
+    ### BEGIN SOLUTION instead of pass
+    def __init__(self):
+        self.writes = []
+
+    def write(self, target, method, *args):
+        self.writes.append((target, method, args))
+
+    def read(self, target):
+        shown = list(target)
+        for written, method, args in self.writes:
+            if written is target:
+                getattr(shown, method)(*args)
+        return shown
+
+    def replay(self):
+        for target, method, args in self.writes:
+            getattr(target, method)(*args)
+        self.writes = []
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("07.4", Journal)
+
+# %% [markdown]
 # ## Your own compiler: effects
 #
 # **The piece.** While a frame is evaluated nothing may happen to the program's own objects. `Journal`

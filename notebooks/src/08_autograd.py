@@ -425,6 +425,40 @@ def keep_exp(node, is_cheap, value=None) -> str:
 check("08.3", keep_exp)
 
 # %% [markdown]
+# **08.4** (core) *Backward over a tape.* Write `gradients(tape, values, output)`. The tape is a list of
+# `(operation, inputs, result)` in the order in which it ran, with `"add"` and `"mul"`. `values` maps a
+# name to its number. Return a dictionary with the gradient of `output` for every name that it depends
+# on, its own included.
+#
+# *Hints.* Walk backwards. Start with 1 for the output. A value that is used twice gets the *sum* of
+# what both uses send back. `mul(x, x)` uses `x` twice, too.
+#
+# <details><summary>Predict: which values of the forward pass does the backward of mul need? And of add?</summary>
+#
+# `mul` needs both factors. `add` needs none. That is the difference between a large cut and a small
+# one.
+#
+# </details>
+
+# %% tags=["exercise"]
+def gradients(tape: list, values: dict, output: str) -> dict:
+    """d output / d name, for every name that the output depends on."""
+    ### BEGIN SOLUTION
+    found = {output: 1.0}
+    for operation, (a, b), result in reversed(tape):
+        if result not in found:
+            continue
+        back = found[result]
+        factors = (values[b], values[a]) if operation == "mul" else (1, 1)
+        for name, factor in zip((a, b), factors):
+            found[name] = found.get(name, 0) + back * factor
+    return found
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("08.4", gradients)
+
+# %% [markdown]
 # ## Your own compiler: the backward graph
 #
 # **The piece.** One rule for each operation, a walk from the outputs to the inputs, and the cut. All

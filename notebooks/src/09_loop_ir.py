@@ -375,6 +375,43 @@ class Counter(CountingBase):
 check("09.3", Counter)
 
 # %% [markdown]
+# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a number. A view is
+# another loader: it changes the index and asks the first. Write `view(load, kind, *how)` for three
+# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of what is below.
+# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: that dimension
+# has size 1 below, and any size above.
+#
+# *Hints.* Return a function of the new index. Which index does it ask for? For permute write down where
+# place `d` of the new index goes.
+#
+# <details><summary>Predict: how many bytes does a view of a view of a view move?</summary>
+#
+# None. Functions are composed; one load at the end asks for one number.
+#
+# </details>
+
+# %% tags=["exercise"]
+def view(load, kind: str, *how):
+    """A loader of the view."""
+    ### BEGIN SOLUTION
+    def loaded(index):
+        below = list(index)
+        if kind == "permute":
+            for place, dim in zip(index, how[0]):
+                below[dim] = place
+        elif kind == "slice":
+            dim, start, step = how
+            below[dim] = start + step * index[dim]
+        else:
+            below[how[0]] = 0
+        return load(tuple(below))
+    return loaded
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("09.4", view)
+
+# %% [markdown]
 # ## Your own compiler: loops
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no

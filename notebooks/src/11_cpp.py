@@ -446,6 +446,33 @@ def row_sums(rows: int, columns: int) -> str:
 check("11.3", row_sums)
 
 # %% [markdown]
+# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches another cache line, and by the
+# time the next number of that line is due, the line is gone. Tiles help: a small square is finished
+# while its lines are there. Write `in_tiles(rows, columns, tile)`: all pairs `(row, column)`, tile by
+# tile; the tiles from left to right, then down; each tile row by row. Edge tiles are smaller.
+#
+# *Hints.* Four loops, or `range` with a step. The check counts the lines that a small cache misses.
+#
+# <details><summary>Predict: how many misses does a tile as wide as the matrix save?</summary>
+#
+# None. It is the plain order again.
+#
+# </details>
+
+# %% tags=["exercise"]
+def in_tiles(rows: int, columns: int, tile: int) -> list:
+    """[(row, column)] in the order of a tiled loop."""
+    ### BEGIN SOLUTION
+    return [(row, column)
+            for top in range(0, rows, tile) for left in range(0, columns, tile)
+            for row in range(top, min(top + tile, rows))
+            for column in range(left, min(left + tile, columns))]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.4", in_tiles)
+
+# %% [markdown]
 # ## Your own compiler: kernels in C++
 #
 # **The piece.** A kernel goes through its rows, and through the columns as often as it must. You

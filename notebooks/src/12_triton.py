@@ -622,6 +622,33 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
+# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. Write `sectors(addresses, size)`: how many of them one
+# load of a warp moves. `addresses` has a byte address for each lane, or None for a lane that is masked
+# off. Each lane reads `size` bytes, which may cross into the next sector.
+#
+# *Hints.* The first and the last byte of a lane tell its sectors. Two lanes in one sector move it once.
+#
+# <details><summary>Predict: a row of float32, read by a warp from an address that is no multiple of the sector. How many?</summary>
+#
+# One more than needed: the first and the last sector are only used in part.
+#
+# </details>
+
+# %% tags=["exercise"]
+def sectors(addresses: list, size: int) -> int:
+    """The number of 32-byte sectors that are moved."""
+    ### BEGIN SOLUTION
+    touched = set()
+    for address in addresses:
+        if address is not None:
+            touched |= set(range(address // 32, (address + size - 1) // 32 + 1))
+    return len(touched)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("12.4", sectors)
+
+# %% [markdown]
 # ## Your own compiler: the same in Triton
 #
 # **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,

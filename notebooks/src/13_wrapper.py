@@ -560,6 +560,36 @@ def fastest(candidates: list, seconds, rounds: int = 9):
 check("13.3", fastest)
 
 # %% [markdown]
+# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`: `lives` is a list of `(name, size, first, last)`: a buffer
+# lives from its first step to its last, both included. Return `{name: offset}`. No two that live at one
+# step may overlap. Place the largest first, each at the lowest gap; of equals, the one that begins
+# first.
+#
+# *Hints.* `lowest_gap` wants the blocks in use at the same time: those placed already whose lives touch
+# this one's.
+#
+# <details><summary>Predict: why the largest first?</summary>
+#
+# A small block in the wrong place splits a gap. Large ones fit into few gaps, so they choose first.
+#
+# </details>
+
+# %% tags=["exercise"]
+def place_all(lives: list) -> dict:
+    """{name: offset}, so that what lives at one time does not overlap."""
+    ### BEGIN SOLUTION
+    offsets, placed = {}, []
+    for name, size, first, last in sorted(lives, key=lambda life: (-life[1], life[2])):
+        taken = [(offsets[n], s) for n, s, a, b in placed if a <= last and first <= b]
+        offsets[name] = lowest_gap(taken, size)
+        placed.append((name, size, first, last))
+    return offsets
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("13.4", place_all)
+
+# %% [markdown]
 # ## Your own compiler: memory and the wrapper
 #
 # **The piece.** The wrapper calls the kernels in their order. You write the call of one unit, and the
