@@ -6,7 +6,8 @@ In:   nothing; `torchrun` gives each process its place (RANK, WORLD_SIZE) in env
 Out:  a line of JSON for each part, printed by rank 0: {"part": name, ...}.  Seconds count from the
       start of the backward pass.
 
-    >>> rows = two_ranks.run()              # in a notebook: starts the two, and reads the lines
+In a notebook `two_ranks.run()` starts the two and reads the lines; `timelines` of plots.py draws
+the spans.
 
 The wire is slow on purpose.  Two processes on one machine share its memory, so sending costs next
 to nothing, and nothing is left to hide.  Here a bucket waits as long as a wire of WIRE bytes a

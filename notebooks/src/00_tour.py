@@ -70,6 +70,8 @@ print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol
 e
 
 # %% [markdown]
+# Each row is a frame. Operations became a graph, and the graph became kernels.
+#
 # ## Stage 1 · The frame hook
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
@@ -83,6 +85,8 @@ e
 e.bytecode
 
 # %% [markdown]
+# Left is what Python would run, right what runs now: a call of the compiled graph, and a return.
+#
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
 # To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack
@@ -93,6 +97,8 @@ e.bytecode
 e.graph
 
 # %% [markdown]
+# Read it from top to bottom: inputs, operations with their shapes, the output.
+#
 # ## Stage 3 · Guards: when may the graph be used again?
 #
 # The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a
@@ -102,6 +108,9 @@ e.graph
 
 # %%
 e.guards
+
+# %% [markdown]
+# Each row is one assumption. If one of them fails, the graph is not used.
 
 # %%
 e.guard_source
@@ -120,6 +129,8 @@ compiled(x[:7], y[:7])
 print(minidynamo.counters)
 
 # %% [markdown]
+# Count the reasons: each new situation is one compilation more, and the old graph is kept.
+#
 # ## Stage 4 · ATen: a small vocabulary
 #
 # PyTorch has more operations than anybody wants to write kernels for. miniinductor traces the graph
@@ -131,6 +142,8 @@ print(minidynamo.counters)
 e.aten
 
 # %% [markdown]
+# Operations have become smaller and fewer in kind. Each is one that a kernel can be written for.
+#
 # ## Stage 5 · The loop IR: tensors as functions of an index
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value, over a
@@ -142,6 +155,8 @@ e.aten
 e.loop_ir
 
 # %% [markdown]
+# Each buffer is a loop: what it loads, computes and stores for one element.
+#
 # ## Stage 6 · C++
 #
 # The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`),
@@ -151,6 +166,8 @@ e.loop_ir
 e.kernels
 
 # %% [markdown]
+# One function, with a loop in it: nothing is left of the single operations.
+#
 # ## Stage 7 · The wrapper
 #
 # What is called in the end is a short Python function that allocates memory and launches kernels.
@@ -159,6 +176,8 @@ e.kernels
 e.wrapper
 
 # %% [markdown]
+# Read it as a program: memory is taken, kernels run, memory is given back.
+#
 # ## A reduction: softmax in one kernel
 #
 # `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The
@@ -169,10 +188,15 @@ e.wrapper
 s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
 s.fusion
 
+# %% [markdown]
+# Each row is a pair of loops that was looked at, and why they became one, or did not.
+
 # %%
 s.kernels
 
 # %% [markdown]
+# Fewer kernels than operations: what was fused is never written to memory.
+#
 # ## When capture must stop: graph breaks
 #
 # A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the
@@ -188,10 +212,15 @@ def talkative(x):
 t = minidynamo.explain(talkative)(torch.randn(4))
 t
 
+# %% [markdown]
+# Two frames: the part before the `print`, and the part behind it.
+
 # %%
 t.frames[0].breaks
 
 # %% [markdown]
+# The break is recorded with its line and its reason.
+#
 # ## The real model: GPT-2
 #
 # The same stages, on the whole model, written by people who did not think of us.
@@ -241,6 +270,8 @@ Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str,
 g.times
 
 # %% [markdown]
+# Most of the time of a first call goes into one stage. Which one?
+#
 # ## Is it faster?
 #
 # Measured on one core of the machine that ran this notebook: eager, ours, and the real
@@ -265,12 +296,17 @@ for name in ("gelu*sigmoid", "softmax", "layer norm", "tiny (per call)"):
 rows.append(measure("GPT-2", model, [], inputs))
 speedup_bars(rows, machine());
 
+# %% [markdown]
+# A bar beyond one is faster than eager.
+
 # %% tags=["volatile"]
 for row in rows:
     ours, peer = (row[f"{label} compile"]["wall"] for label in ("ours", "torch.compile"))
     print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
 
 # %% [markdown]
+# The first call pays for everything; a warm cache saves the C++ compiler's part.
+#
 # ## Exercises
 #
 # Each notebook ends with exercises that check themselves: fill in the function, run the cell below

@@ -79,6 +79,9 @@ print("negative:", score(negative))
 # %%
 excerpt(prior.recording.Recording.__torch_function__)
 
+# %% [markdown]
+# Each operation on a recorded tensor comes through here, and is written onto the tape.
+
 # %%
 def branch(x):
     y = x * 2
@@ -143,6 +146,9 @@ print("replay:", tape(torch.tensor([10.0])))
 # %%
 excerpt(prior.scripting.Script.check)
 
+# %% [markdown]
+# Everything outside of the known kinds of syntax is refused, with its line.
+
 # %%
 scripted = prior.script(branch)
 print(scripted)
@@ -193,6 +199,9 @@ except Exception as error:
 
 # %%
 excerpt(prior.symbolic.StandIn)
+
+# %% [markdown]
+# Whatever is asked of the stand-in becomes a node. It has no numbers to answer with.
 
 # %%
 print(prior.symbolic_trace(with_a_list))
@@ -315,6 +324,9 @@ def noisy(x):
     return torch.sin(x) * 2
 
 noisy(torch.ones(3)), noisy(torch.ones(3))
+
+# %% [markdown]
+# `tracing` was printed once: the second call ran what was staged, without the print.
 
 # %%
 print(list(noisy.programs.values())[0].graph)

@@ -89,6 +89,8 @@ print(module.code)
 module(torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
+# The graph module runs like any module, and gives the same numbers.
+#
 # ## What minidynamo writes down
 #
 # A backend is any function that takes a `GraphModule` and example inputs and gives back something
@@ -144,6 +146,8 @@ Table(["op", "name", "shape", "module"], rows)
 draw_graph(seen[0], "Block")
 
 # %% [markdown]
+# Arrows are values. What has no arrow between it can run in any order.
+#
 # ## Reading a graph: an interpreter
 #
 # An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph
@@ -225,6 +229,8 @@ from miniinductor.passes import no_ops
 excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
+# The real pass asks for more than the naive one: dtype and shape must stay.
+#
 # ## A real model
 #
 # BERT with 12 layers is one graph. Which operations is it made of?
@@ -237,6 +243,9 @@ seen.clear()
 minidynamo.compile(model, backend=look, fullgraph=True)(**inputs)
 counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call"))
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
+
+# %% [markdown]
+# A few kinds of operations make up nearly all of a model.
 
 # %%
 draw_graph(seen[0], "BERT", by_module=True, depth=2)

@@ -54,6 +54,9 @@ Table(["field of the code object", "value"],
       [("co_name", code.co_name), ("co_varnames", code.co_varnames), ("co_consts", code.co_consts),
        ("co_stacksize", code.co_stacksize), ("bytes of bytecode", len(code.co_code))])
 
+# %% [markdown]
+# The code object knows names and sizes. It knows no values: those belong to the frame.
+
 # %%
 dis.dis(area)
 
@@ -218,6 +221,9 @@ text = (Path(minidynamo.__file__).parent / "frame_hook.c").read_text()
 header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
+# %% [markdown]
+# The header says what comes in and what goes out, as each file of ours does.
+
 # %%
 start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
 Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
@@ -276,6 +282,8 @@ after = seconds(lambda: fib(20))
 print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   after {after * 1e3:.2f} ms")
 
 # %% [markdown]
+# The middle figure is the price of being asked; the other two should be alike.
+#
 # ## The real thing
 #
 # minidynamo's callback is `FrameCompiler`. Its first question is whether to leave the frame alone:
@@ -308,6 +316,8 @@ e.compiled_function(**longer)
 draw_cache(e.main.record.code)
 
 # %% [markdown]
+# Two entries: the first is for one length, the second for all others.
+#
 # ## Exercises
 #
 # **03.1** (warm-up) Write `count_calls(function, *args)`: run `function(*args)` under the hook and return

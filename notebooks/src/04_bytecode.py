@@ -92,6 +92,8 @@ from minidynamo.bytecode.canonical import translate
 excerpt(translate)
 
 # %% [markdown]
+# Each version's instruction becomes one or more canonical ones, by a table.
+#
 # ## A small symbolic evaluator
 #
 # Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors.
@@ -226,8 +228,14 @@ from minidynamo.symbolic_eval import evaluator, opcodes
 
 excerpt(evaluator.Frame.loop)
 
+# %% [markdown]
+# The real loop is the small one: fetch, look up the handler, call it.
+
 # %%
 excerpt(evaluator.Frame.inline)
+
+# %% [markdown]
+# A second frame with the same graph: that is inlining.
 
 # %%
 excerpt(evaluator.Frame.unwind)
@@ -246,6 +254,9 @@ excerpt(evaluator.Frame.unwind)
 # %%
 handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
+
+# %% [markdown]
+# Each handler is one canonical opcode. None of them knows which Python it runs on.
 
 # %%
 for function in (with_a_loop, with_a_helper):
@@ -271,6 +282,8 @@ print(e.main.record.graph.code)
 print("breaks:", len(e.main.record.graph_breaks))
 
 # %% [markdown]
+# No break: the whole model went through the handlers above.
+#
 # ## A real model
 #
 # How many bytecode instructions does the evaluator execute to capture BERT? We count by wrapping

@@ -83,6 +83,9 @@ from minidynamo.variables.base import Lazy
 
 excerpt(Lazy)
 
+# %% [markdown]
+# A lazy variable is not looked at, so it makes no guard until somebody asks.
+
 # %%
 def uses_one(x, ignored, flag):
     if flag:
@@ -110,6 +113,8 @@ print(source.name())
 Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written ({p}: the parent, {k}: the key)")
 
 # %% [markdown]
+# Every kind of access can be written as Python again; the guard is that text.
+#
 # ## What gets guarded
 #
 # A table of small programs and the guards that they cause (the guards on the thread's state, which
@@ -188,6 +193,9 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 e.guard_source
 
+# %% [markdown]
+# This is the function that runs before each call: one condition after the other.
+
 # %%
 e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
 e.guard_source
@@ -206,6 +214,8 @@ from minidynamo.guards import GuardFunction
 excerpt(GuardFunction.first_failure)
 
 # %% [markdown]
+# It walks the same list again, and stops at the first that is false.
+#
 # ## Recompilation, and when it stops
 #
 # When no entry fits, the frame is captured again and a second entry is added. A function that is
@@ -226,6 +236,8 @@ with minidynamo.config.patch(recompile_limit=3):
 print(minidynamo.counters)
 
 # %% [markdown]
+# The counter names the guard that failed. That is the first place to look.
+#
 # ## Are guards asserts?
 #
 # They look alike: both check something at run time. The difference is what follows when the check
@@ -289,6 +301,8 @@ for change in (change_nothing, change_scale, change_weight, change_module, chang
 Table(["change", "result", "recompiled because"], rows)
 
 # %% [markdown]
+# Where no recompilation was needed, the graph was used again.
+#
 # ## A real model
 #
 # How many guards does GPT-2 need, and of which kinds?

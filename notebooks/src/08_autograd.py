@@ -104,6 +104,8 @@ from miniinductor.autograd.tracer import Tracer
 excerpt(Tracer.__torch_dispatch__)
 
 # %% [markdown]
+# Below autograd each operation arrives with its derivative already taken apart.
+#
 # ## Functionalization
 #
 # Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a
@@ -147,6 +149,8 @@ e.joint
 e.saved
 
 # %% [markdown]
+# Each row is a tensor that waits for the backward pass, with the reason.
+#
 # ## The cut
 #
 # Where should the two halves part? Let the cut slide along the forward half, from the first value to
@@ -171,6 +175,9 @@ cut_walk(e.main.compiled)
 from miniinductor.autograd import partition
 
 excerpt(partition.why_saved)
+
+# %% [markdown]
+# The order of the questions is the policy: what must be saved comes first.
 
 # %%
 excerpt(partition.choose_saved)
@@ -267,6 +274,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
+# Better an error than a wrong second derivative.
+#
 # ## A real model
 #
 # GPT-2 (2 layers here) trains compiled; the loss follows eager's:

@@ -45,6 +45,9 @@ from miniinductor import decompositions
 
 excerpt(decompositions.softmax)
 
+# %% [markdown]
+# Two reductions and some arithmetic: nothing of softmax is special any more.
+
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
 e.aten
@@ -57,6 +60,8 @@ table = decompositions.table()
 print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
 
 # %% [markdown]
+# What is not in the list is lowered directly, or is a call of eager's kernel.
+#
 # ## The naive IR: one loop per operation
 #
 # Now each operation that is left must become loops. The obvious way is to write a loop for each and let each fill a buffer:
@@ -180,6 +185,8 @@ print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if
 print("reductions:", ", ".join(REDUCTIONS))
 
 # %% [markdown]
+# A reduction is a body with a way to combine two values.
+#
 # ## Views cost nothing
 #
 # A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips, reshapes:
@@ -207,6 +214,9 @@ from miniinductor.lowering import pointwise
 Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
+# %% [markdown]
+# Most lowerings are one line: a name of torch, an operation of the loop IR.
+
 # %%
 from miniinductor.lowering import registry
 
@@ -220,6 +230,8 @@ excerpt(registry.pointwise)
 e.loop_ir
 
 # %% [markdown]
+# Each buffer is a loop over its indices. A reduction has one more index, which it walks and drops.
+#
 # ## When is a value stored?
 #
 # Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function. `cost` counts the reads and the
@@ -230,6 +242,9 @@ e.loop_ir
 from miniinductor.lowering import graph as lowering_graph
 
 excerpt(lowering_graph.should_realize)
+
+# %% [markdown]
+# The question is what is cheaper: to compute again, or to write and read.
 
 # %%
 def read_twice(cheap):
@@ -257,6 +272,8 @@ for inlining in (True, False):
         print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
 
 # %% [markdown]
+# With inlining off each operation is a loop of its own, and the numbers are the same.
+#
 # ## The IR has a meaning that one can run
 #
 # One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it. A value is a tensor over all

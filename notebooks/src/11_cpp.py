@@ -93,6 +93,8 @@ kernel(x, out)
 torch.equal(out, torch.relu(2 * x + x))
 
 # %% [markdown]
+# True: the same bits as eager.
+#
 # ## Where it fails
 #
 # `x[i]` is loaded twice. `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch
@@ -111,6 +113,9 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 from miniinductor.codegen import common
 
 excerpt(common.Scope)
+
+# %% [markdown]
+# A scope remembers what was computed in it. Leaving the loop forgets it.
 
 # %%
 from pathlib import Path
@@ -144,6 +149,8 @@ with miniinductor.config.patch(vectorize=False, openmp=False):
 e.kernels
 
 # %% [markdown]
+# The loop is as long as the tensor. The operations stand in it, one after the other.
+#
 # ## A reduction, fused
 #
 # Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small
@@ -316,6 +323,9 @@ from miniinductor.runtime import build
 
 excerpt(build.cache_key)
 
+# %% [markdown]
+# The key holds everything that changes the machine code: source, flags, compiler.
+
 # %% tags=["volatile"]
 from minidynamo.bench.runner import fresh_caches, timed_first_call
 
@@ -329,6 +339,8 @@ with fresh_caches():
 print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {warm.wall:.2f} s")
 
 # %% [markdown]
+# The second figure is a look-up of a file.
+#
 # ## A real model
 #
 # BERT has many equal layers. How many kernels are called, and how many are different?
@@ -342,6 +354,9 @@ e = minidynamo.explain(model)(**inputs)
 kernels = e.main.compiled.kernels
 different = {strip_comments(k.source).replace(k.name, "") for k in kernels}
 print(f"{len(kernels)} kernel calls, {len(different)} different kernels")
+
+# %% [markdown]
+# Equal sources are compiled once, however many layers call them.
 
 # %%
 longest = max(kernels, key=lambda k: len(k.nodes))
