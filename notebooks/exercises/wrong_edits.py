@@ -456,7 +456,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "04.4": {
         "the items in reverse": ("self.stack.pop()[::-1]", "self.stack.pop()"),
-        "the tuple is built from the top": ("tuple(self.pop(count))", "tuple(self.pop(count)[::-1])"),
+        "the tuple is built from the top": (
+            "tuple(self.pop(count))",
+            "tuple(self.pop(count)[::-1])",
+        ),
         "the tuple is not taken apart": ("self.stack.pop()[::-1]", "self.pop(1)"),
         "one value too few": ("self.pop(count)", "self.pop(count - 1)"),
     },

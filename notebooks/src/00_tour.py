@@ -85,7 +85,8 @@ e
 e.bytecode
 
 # %% [markdown]
-# Left is what Python would run, right what runs now: a call of the compiled graph, and a return.
+# The first is what Python would run, the second what runs now: a call of the compiled graph, and
+# a return.
 #
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
