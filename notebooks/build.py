@@ -337,6 +337,7 @@ def main():
         SOLUTIONS if options.exercises else NOTEBOOKS if options.write else FRESH,
     )
     target.mkdir(parents=True, exist_ok=True)
+    OWN_COMPILER.parent.mkdir(exist_ok=True)
     shutil.rmtree(OWN_COMPILER, ignore_errors=True)
     shown = {name: NOTEBOOKS / f"{name}.ipynb" for name in every}
     for name in () if options.no_execute else options.names or every:

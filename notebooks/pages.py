@@ -89,6 +89,7 @@ PARTS = (
             Chapter("15_speed", "Speed", "measure, take apart", 2, ("10", "13")),
             Chapter("16_capstone", "Capstone", "train a small GPT", 2, ("08", "13")),
             Chapter("17_paper", "The paper's tables", "measured again", 1, ("01", "15")),
+            Chapter("18_many_gpus", "Many GPUs", "send while you compute", 2, ("08",)),
         ),
     ),
 )

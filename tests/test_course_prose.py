@@ -146,6 +146,63 @@ def test_no_prose_says_how_long_a_file_is(name):
     assert re.findall(r"[\d,]+ lines\b", " ".join(cells(name, "markdown"))) == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_something_is_to_be_predicted_before_it_is_run(name):
+    text = "\n".join(cells(name, "markdown"))
+    assert re.search(r"<details><summary>Predict: [^\n]+\?</summary>\n\n", text)
+
+
+def core_files() -> list[str]:
+    sys.path.insert(0, str(ROOT / "tools"))
+    import sizes
+
+    python = [file for file in sizes.measure() if file.endswith(".py")]
+    return [file for file in python if sizes.part_of(file) == "core"]
+
+
+def listed(name: str) -> list[str]:
+    """The files whose public names a chapter lists."""
+    calls = re.findall(r"^also_here\((.*?)\)$", "\n".join(cells(name, "code")), re.M | re.S)
+    return [file for call in calls for file in re.findall(r'"([^"]+)"', call)]
+
+
+def test_every_public_name_of_the_core_is_in_a_chapter():
+    """In its text or in a list that is made from the sources (`explain.also_here`)."""
+    from minidynamo.explain import also_here
+    from minidynamo.explain.listing import entries_of
+
+    said: set[str] = set()
+    lists: dict[str, set[str]] = {}
+    for name in NAMES:
+        said |= set(re.findall(r"\w+", (build.SOURCES / f"{name}.py").read_text()))
+        for file, entries in also_here(*listed(name)).files.items():
+            every = {n for entry in entries for n in (entry.name, *entry.methods)}
+            lists.setdefault(file, set()).update(every)
+    missing = {}
+    for file in core_files():
+        entries = entries_of((ROOT / file).read_text())
+        names = {n for entry in entries for n in (entry.name, *entry.methods)}
+        if left := names - said - lists.get(file, set()):
+            missing[file] = sorted(left)
+    assert missing == {}
+    assert len(core_files()) > 80 and sum(map(len, lists.values())) > 700
+
+
+def test_excerpts_are_short_and_many():
+    """Of a list at most fifteen lines each; a hundred and more in all."""
+    from minidynamo.explain import also_here
+
+    found = [
+        entry
+        for name in NAMES
+        for entries in also_here(*listed(name)).files.values()
+        for entry in entries
+    ]
+    assert len(found) >= 100
+    assert max(len(entry.code.splitlines()) for entry in found) <= 15
+    assert all(entry.says for entry in found)
+
+
 def sentences(text: str) -> list[str]:
     for pattern in (r"```.*?```", r"^\|.*$", r"^#+ .*$", r"<[^>]*>", r"^ {4,}.*$"):
         text = re.sub(pattern, "", text, flags=re.M | re.S if "```" in pattern else re.M)

@@ -542,3 +542,36 @@ def test_code_is_coloured_by_class():
                 token
             )
     assert "<script>" not in Code("x = '<script>'")._repr_html_()
+
+
+def colours_of(svg):
+    """What a drawing is filled and outlined with, names of colours as Graphviz writes them."""
+    return set(re.findall(r'(?:fill|stroke)="([^"]+)"', svg)) - {"none", "transparent"}
+
+
+def test_drawings_use_one_palette_that_can_be_read_in_both_themes():
+    from minidynamo.explain import palette
+    from minidynamo.explain.draw import STYLES, Picture, Timeline
+    from minidynamo.explain.draw_code import Columns
+
+    pytest.importorskip("pygraphviz")
+    known = set(palette.PALETTE) | {n for names in palette.NAMES.values() for n in names}
+    boxes = {kind: (kind, kind) for kind in STYLES}
+    columns = [("a", ["x", "y"]), ("b", ["x", "y"])]
+    links = [(0, 0, 0, 0, 0), (0, 1, 1, 1, 1)]
+    drawn = [
+        Picture("boxes", boxes, [("call", "output", "an edge")]),
+        Columns("columns", columns, links, {(1, 1): "a note"}),
+        Timeline("bytes", ["one", "two"], [("a", 0, 8, 0, 1), ("b", None, 8, 1, 1)]),
+    ]
+    for picture in drawn:
+        assert colours_of(picture.svg) <= known, picture.title
+        assert palette.picture_style() in picture._repr_html_()
+    fills = [fill for _, _, fill in STYLES.values()] + ["#d5dcea", "#e1e7f3", "#fafafa"]
+    for fill in fills:
+        assert palette.contrast(palette.INK[0], fill) >= 4.5
+        assert palette.contrast(palette.INK[1], palette.PALETTE[fill]) >= 4.5
+    lines = ("#555555", "#44546e", "#666666", "#333333")
+    for line in lines:
+        assert palette.contrast(line, palette.PAPER[0]) >= 3
+        assert palette.contrast(palette.PALETTE[line], palette.PAPER[1]) >= 3

@@ -230,7 +230,7 @@ PARTS = {  # what every notebook has, as a pattern of its source
 def test_every_notebook_has_its_parts_and_pictures(name):
     source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
     assert [part for part, pattern in PARTS.items() if not re.search(pattern, source)] == []
-    assert 2 <= sum(n == name for n, _ in EXERCISES) <= 4
+    assert 4 <= sum(n == name for n, _ in EXERCISES) <= 6
     outputs = [
         o.get("data", {})
         for c in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]

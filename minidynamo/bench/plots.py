@@ -24,6 +24,12 @@ def recorded(name):
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
+def latest(pattern):
+    """The newest stored run whose name fits `pattern` ("h*_distributed*"), or None."""
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{pattern}.json"))]
+    return max(runs, key=lambda run: run["machine"]["date"], default=None)
+
+
 def where_recorded(run):
     about = run["machine"]
     return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (
@@ -275,4 +281,50 @@ def roofline(points, bandwidth, peak, about=None):
         axes.set_title(
             f"{where(about)}: circles ours, squares eager (higher is better)", fontsize=9
         )
+    return figure
+
+
+def timelines(rows):
+    """One picture for each row: what each lane did when.  rows: {"name", "seconds", "spans": (lane,
+    name, begin, end)}, in seconds."""
+    import matplotlib.pyplot as plt
+
+    figure, every = plt.subplots(
+        len(rows), 1, sharex=True, figsize=(9, 1.25 * len(rows) + 0.5), layout="constrained"
+    )
+    looks = {"compute": ("", "#3367d6"), "wire": ("///", "#e8a33d")}
+    for axes, row in zip(every, rows):
+        for lane, _, begin, end in row["spans"]:
+            hatch, colour = looks[lane]
+            place = list(looks).index(lane)
+            axes.barh(
+                -place, (end - begin) * 1e3, 0.7, begin * 1e3, color=colour, hatch=hatch,
+                edgecolor="black", linewidth=0.6,
+            )  # fmt: skip
+        axes.axvline(row["seconds"] * 1e3, color="black", linestyle=":")
+        axes.set_yticks([0, -1], looks)
+        axes.set_title(f"{row['name']}: {row['seconds'] * 1e3:.0f} ms", loc="left", fontsize=10)
+    every[-1].set_xlabel("ms since the backward pass began")
+    return figure
+
+
+def communication_bars(rows):
+    """A bar for each row of `--suite distributed` that has times: a step without communication, and
+    what communication adds."""
+    import matplotlib.pyplot as plt
+
+    timed = [row for row in rows if "ms" in row and row["ranks"] > 1]
+    if not timed:
+        return None
+    names = [f"{row['wrapping']}: {row['name']}" for row in timed]
+    alone = [row["ms_without_communication"][0] for row in timed]
+    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.32 * len(timed)), layout="constrained")
+    axes.barh(names, alone, color="#3367d6", edgecolor="black", label="without communication")
+    axes.barh(
+        names, [max(row["exposed_ms"], 0) for row in timed], left=alone,
+        color="#e8a33d", edgecolor="black", hatch="///", label="exposed",
+    )  # fmt: skip
+    axes.invert_yaxis()
+    axes.set_xlabel("ms a step")
+    axes.legend(fontsize=8)
     return figure

@@ -16,6 +16,7 @@ import sys
 
 from .draw import Picture, draw_graph
 from .explanation import Explanation, draw_compilations
+from .listing import also_here
 from .running import compilations, explain
 from .views import Code, Table, excerpt
 
@@ -29,6 +30,7 @@ __all__ = [
     "Code",
     "Table",
     "excerpt",
+    "also_here",
 ]
 
 

@@ -18,9 +18,10 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from .palette import picture_style
 from .views import many
 
-# what each SVG of ours says of itself; in a dark notebook, too, it is dark on light
+# what each SVG of ours says of itself: dark on light; palette.py has the dark colours
 SVG = 'xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" style="background:#ffffff"'
 LARGE = 150  # nodes; above it, boxes are modules
 PRIMALS = "inputs and parameters"  # one box in the picture of a large joint graph
@@ -45,7 +46,8 @@ class Drawn:
         if svg is None:
             return f"<pre>{text}</pre>"
         return (
-            '<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">'
+            f"{picture_style()}"
+            '<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #8885">'
             f"{svg}</div>"
             f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}"
             "</pre></details>"

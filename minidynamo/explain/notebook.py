@@ -46,8 +46,9 @@ class Embedded:
             live = "<p><code>e.save('page.html')</code> writes the explorer of this program.</p>"
         else:
             high = 460 if self.pane else 820
+            title = f"The explorer of {self.explanation.name} {self.pane}".rstrip()
             live = (
-                f'<iframe srcdoc="{html.escape(page)}" title="The explorer" '
+                f'<iframe srcdoc="{html.escape(page)}" title="{html.escape(title)}" '
                 f'style="width:100%;height:{high}px;border:1px solid #ccc"></iframe>'
             )
         return live if self.pane else image(picture(self.document)) + live

@@ -17,6 +17,9 @@ solution) and nbgrader.  A check is a generator, one file per chapter (`chapter_
     def _(answer):
         yield row("a graph of three operations", lambda: answer(graph), 3)
 
+The first of a chapter is its warm-up, the second its core, the others stretch; one that does not
+fit in this order says so: `@exercise("02.4", "...", level="core")`.
+
 No row says PASS for an answer that is empty or that always returns the same: what is true of those,
 too ("no graph break", "the argument is not written to") stands in a row with `after=True`, which
 counts once the rows above it passed.  An answer that runs inside the compiler is `Watched`, since
@@ -31,6 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CHECKS = {}
+SAID: dict[str, str] = {}  # the levels that exercises state
 LEVELS = ("warm-up", "core", "stretch")
 POINTS = {"warm-up": 2, "core": 4, "stretch": 6}  # of an exercise, for nbgrader
 # lines of a long message that say where to look: g++'s first error, which numbers differ
@@ -54,10 +58,13 @@ class Row:
         )
 
 
-def exercise(name, title):
-    """Register a check: a generator function of the student's answer that yields `row(...)`s."""
+def exercise(name, title, level=None):
+    """Register a check: a generator function of the student's answer that yields `row(...)`s.
+    level: of LEVELS, where the number does not say it."""
 
     def register(function):
+        if level:
+            SAID[name] = level
         CHECKS[name] = (title, function)
         return function
 
@@ -140,8 +147,9 @@ def short(value, limit=120):
 
 
 def level(name: str) -> str:
-    """warm-up, core or stretch: the exercises of a chapter stand in this order."""
-    return LEVELS[min(int(name[3:]), len(LEVELS)) - 1]
+    """warm-up, core or stretch: what the check says, or by the order in the chapter."""
+    load()
+    return SAID.get(name) or LEVELS[min(int(name[3:]), len(LEVELS)) - 1]
 
 
 def grade(name: str, answer: Any, more: Callable | None = None) -> float:

@@ -83,3 +83,37 @@ def _(answer):
         same=lambda a, b: all(torch.equal(x, y) for x, y in zip(a, b, strict=True)),
     )
     yield row("two programs were traced, the second call was a hit", lambda: state["traced"], 2)
+
+
+@exercise("01.4", "a key for a recorded program")
+def _(answer):
+    first = [("add", ("x", "y"), "t"), ("mul", ("t", "x"), "u")]
+    renamed = [("add", ("b", "a"), "c"), ("mul", ("c", "b"), "a2")]
+    other = [("add", ("b", "a"), "c"), ("mul", ("c", "a"), "d")]
+
+    def same(one, two):
+        keys = answer(one), answer(two)
+        return {hash(key) for key in keys} and None not in keys and keys[0] == keys[1]
+
+    yield row("other names, the same program", lambda: same(first, renamed))
+    yield row(
+        "another wiring is another program",
+        lambda: (same(first, renamed), same(first, other)),
+        (True, False),
+    )
+    yield row(
+        "1 and 1.0 are different",
+        lambda: (
+            same([("mul", ("x", 1), "t")], [("mul", ("y", 1), "s")]),
+            same([("mul", ("x", 1), "t")], [("mul", ("x", 1.0), "t")]),
+        ),
+        (True, False),
+    )
+    yield row(
+        "other operations are different",
+        lambda: (
+            same([("sin", ("x",), "t")], [("sin", ("y",), "x")]),
+            same([("sin", ("x",), "t")], [("cos", ("x",), "t")]),
+        ),
+        (True, False),
+    )

@@ -126,3 +126,35 @@ def _(answer):
     yield row("x times 2 stays", lambda: left(lambda x: x * 2 + 1, torch.ones(3)), 1)
     yield row("x times True is removed", lambda: left(lambda x: x * True + 1, torch.ones(3)), 0)
     yield row("x times y stays", lambda: left(lambda x: x * x + 1, torch.ones(3)), 1)
+
+
+@exercise("02.4", "dead code", level="core")
+def _(answer):
+    def chain(x):
+        y = torch.sin(x)
+        z = torch.cos(y)  # nobody reads it
+        torch.exp(z)
+        return x + 1
+
+    def written(x):
+        y = x * 1
+        y.add_(1)
+        torch.relu(x)
+        return y
+
+    def drawn(x):
+        torch.rand_like(x)
+        torch.relu(x)
+        return torch.rand_like(x)
+
+    def left(program):
+        gm = answer(torch.fx.symbolic_trace(program))
+        return [
+            node.target if isinstance(node.target, str) else node.target.__name__
+            for node in gm.graph.nodes
+            if node.op.startswith("call")
+        ]
+
+    yield row("a chain that nobody reads", lambda: left(chain), ["add"])
+    yield row("a write stays", lambda: left(written), ["mul", "add_"])
+    yield row("a draw from the generator stays", lambda: left(drawn), ["rand_like", "rand_like"])

@@ -51,3 +51,73 @@ def _(answer):
         lambda: [answer(square, {1: 7})(n) for n in (1, 1.0, True)],
         [7, 1.0, 1],
     )
+
+
+def plain(text):
+    return text + "?"
+
+
+def louder(text):
+    return text.upper() + "!?"
+
+
+def shout(text):
+    return plain(text)
+
+
+def twice_shouted(text):
+    return shout(text) + shout(text)
+
+
+@exercise("03.3", "the hook's decision, in Python", level="core")
+def _(answer):
+    def is_int(function, n):
+        return type(n) is int
+
+    def never(function, n):
+        asked.append(n)
+        return False
+
+    def refuse(args):
+        return None
+
+    asked: list = []
+    two = [(is_int, "for ints"), (lambda function, n: True, "for all")]
+    yield row("the first guard that holds", lambda: answer([*two], None, (1,), refuse), "for ints")
+    yield row("the next one", lambda: answer([*two], None, (1.5,), refuse), "for all")
+    yield row(
+        "nobody answers", lambda: answer([(is_int, "for ints")], None, ("a",), refuse), "original"
+    )
+
+    def new_entry():
+        asked.clear()
+        cache: list = []
+        ran = answer(cache, None, (7,), lambda args: (never, "new"))
+        return ran, len(cache), len(asked)
+
+    yield row("a new entry runs at once, its guard is not asked", new_entry, ("new", 1, 0))
+
+    def useless():
+        cache: list = []
+        for n in range(4):
+            answer(cache, None, (n,), lambda args: (never, "new"))
+        return len(cache)
+
+    yield row("a guard that never holds: one more entry each time", useless, 4)
+
+
+@exercise("03.4", "another function in its place")
+def _(answer):
+    yield row("one call", lambda: answer(shout, plain, louder)("a"), "A!?")
+    yield row("deeper down", lambda: answer(twice_shouted, plain, louder)("a"), "A!?A!?")
+    yield row(
+        "again, from the cache",
+        lambda: [answer(shout, plain, louder)(t) for t in "bc"],
+        ["B!?", "C!?"],
+    )
+
+    def outside():
+        hooked = answer(shout, plain, louder)
+        return hooked("a"), shout("a"), plain("a")
+
+    yield row("outside it is as it was", outside, ("A!?", "a?", "a?"))

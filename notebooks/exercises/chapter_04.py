@@ -147,3 +147,35 @@ def _(answer):
         after=True,
         same=lambda counts, _: counts and set(counts) == {1},
     )
+
+
+ARITHMETIC = ["add", "mul", "sub", "sub", "add", "mul"]
+
+
+def rotated(x):
+    a, b, c, d = x, x + 1, x * 2, x - 3
+    a, b, c, d = d, a, b, c
+    return (a - b + c) * d
+
+
+def in_pairs(x):
+    pair = (x, (x + 5, x * 2, x * 3, x * 7))
+    a, (b, c, d, e) = pair
+    return (a - b) * c - d * e
+
+
+@exercise("04.4", "tuples on the stack", level="core")
+def _(answer):
+    x = torch.tensor([3.0])
+    yield row(
+        "built, and unpacked in order",
+        lambda: result(answer(rotated, ["x"]), x),
+        rotated(x),
+        same=close,
+    )
+    yield row(
+        "only arithmetic is written down", lambda: operations(answer(rotated, ["x"])), ARITHMETIC
+    )
+    yield row(
+        "a tuple in a tuple", lambda: result(answer(in_pairs, ["x"]), x), in_pairs(x), same=close
+    )

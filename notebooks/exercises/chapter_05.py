@@ -63,3 +63,60 @@ def _(answer):
     yield row("the check runs, and is true now", plain)
     yield row("true now, false with the flag changed, true again", checks, (True, False, True))
     yield row("it prints as Python that names the flag", lambda: "enabled" in answer().code)
+
+
+@exercise("05.4", "an unsound guard, found")
+def _(answer):
+    def scaled(x, n):
+        return x * n
+
+    def by_two(x, n):
+        return x * 2
+
+    ones = torch.ones(2)
+    whole = (torch.tensor([2, 4]), 2)
+    sets = [(ones, 2), (torch.ones(3), 2), (ones, 3), (ones, 2.0)]
+
+    def found(guard, candidates, graph=by_two, function=scaled):
+        wrong = answer(guard, graph, function, candidates)
+        return None if wrong is None else [n for n, c in enumerate(candidates) if c is wrong]
+
+    def only_a_tensor(x, n):
+        return isinstance(x, torch.Tensor)
+
+    def equal(x, n):
+        return n == 2
+
+    def exact(x, n):
+        return type(n) is int and n == 2
+
+    yield row("another number gets through", lambda: found(only_a_tensor, sets), [2])
+    yield row(
+        "2.0 gets through, and makes floats", lambda: found(equal, [whole, (whole[0], 2.0)]), [1]
+    )
+
+    def sound_and_not():
+        return found(exact, [*sets, whole]), found(equal, [(whole[0], 2.0)])
+
+    yield row("a sound guard has none", sound_and_not, (None, [0]))
+
+    def strict(x, n):
+        return {2: True}[n]
+
+    yield row(
+        "a guard that raises does not hold",
+        lambda: found(strict, [(ones, 5), (ones, 2), (whole[0], 2.0)]),
+        [2],
+    )
+
+    def halved(x, n):
+        return x / (n - 2)
+
+    nan = (torch.tensor([0.0]), 2)
+    yield row(
+        "NaN is NaN",
+        lambda: found(
+            equal, [nan, (ones, 2)], graph=lambda x, n: x * float("nan"), function=halved
+        ),
+        [1],
+    )

@@ -60,3 +60,36 @@ def _(answer):
         straight(2, 3, 4),
     )
     yield row("overwritten, resumed at its last line", lambda: answer(overwritten, 4)(3, 5), -2)
+
+
+def shrinking(x):
+    y = x * 2
+    z = y + 1
+    s = z.sum()
+    return s + 1
+
+
+def many_small(a):
+    b = a + 1
+    c = b + a
+    d = c + a
+    return b + c + d
+
+
+@exercise("06.4", "where to break")
+def _(answer):
+    yield row(
+        "behind what makes it small",
+        lambda: answer(shrinking, {"x": 1000, "y": 2000, "z": 2000, "s": 4}, [2, 3, 4, 5]),
+        5,
+    )
+    yield row(
+        "bytes count, not variables",
+        lambda: answer(many_small, {"a": 1000, "b": 2, "c": 3, "d": 4}, [2, 5]),
+        5,
+    )
+    yield row(
+        "of equals, the first",
+        lambda: answer(shrinking, {"x": 8, "y": 8, "z": 8, "s": 8}, [3, 4, 5]),
+        3,
+    )

@@ -73,3 +73,33 @@ def _(answer):
         set(),
         after=True,
     )
+
+
+@exercise("07.4", "a journal of writes")
+def _(answer):
+    def noted():
+        journal, a, b = answer(), [1], []
+        journal.write(a, "append", 2)
+        journal.write(a, "insert", 0, 9)
+        return journal.read(a), journal.read(b), a, b
+
+    yield row("reads see the writes, in order; nothing is touched", noted, ([9, 1, 2], [], [1], []))
+
+    def aliased():
+        journal, a = answer(), [1]
+        b, other = a, [1]
+        journal.write(a, "append", 2)
+        return journal.read(b), journal.read(other)
+
+    yield row("an alias sees them, an equal list does not", aliased, ([1, 2], [1]))
+
+    def replayed():
+        journal, a, b = answer(), [1], [5]
+        journal.write(a, "append", 2)
+        journal.write(b, "extend", [6])
+        journal.write(a, "reverse")
+        journal.replay()
+        journal.replay()
+        return a, b, journal.read(a)
+
+    yield row("replayed once, in order", replayed, ([2, 1], [5, 6], [2, 1]))

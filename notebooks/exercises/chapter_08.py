@@ -93,3 +93,25 @@ def _(answer):
     yield row("and no sin, which is cheap", lambda: [s.op for s in train()[0] if "sin" in s.op], [])
     yield row("the reason is on record", reasons, after=True)
     yield row("the gradient is eager's", lambda: train()[1], eager(), same=close, after=True)
+
+
+@exercise("08.4", "backward over a tape", level="core")
+def _(answer):
+    product = [("mul", ("x", "y"), "p")]
+    yield row(
+        "a product",
+        lambda: answer(product, {"x": 2, "y": 5, "p": 10}, "p"),
+        {"p": 1, "x": 5, "y": 2},
+    )
+    square = [("mul", ("x", "x"), "s"), ("add", ("s", "x"), "t")]
+    yield row(
+        "x is used three times",
+        lambda: answer(square, {"x": 3, "s": 9, "t": 12}, "t"),
+        {"t": 1, "s": 1, "x": 7},
+    )
+    unused = [("add", ("x", "y"), "a"), ("mul", ("y", "y"), "b"), ("mul", ("a", "a"), "c")]
+    yield row(
+        "what the output does not depend on has none",
+        lambda: answer(unused, {"x": 1, "y": 2, "a": 3, "b": 4, "c": 9}, "c"),
+        {"c": 1, "a": 6, "x": 6, "y": 6},
+    )

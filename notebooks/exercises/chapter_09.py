@@ -1,5 +1,7 @@
 """Checks of notebook 09: decompositions and the loop IR."""
 
+import itertools
+
 import torch
 
 from . import Watched, close, exercise, row
@@ -111,3 +113,40 @@ def _(answer):
     )
     yield row("a plain copy", lambda: count(lambda i: ops.load("x", i)), (1, 0))
     yield row("exp(exp(x))", lambda: count(lambda i: ops.exp(ops.exp(ops.load("x", i)))), (1, 2))
+
+
+@exercise("09.4", "views are functions of indices", level="core")
+def _(answer):
+    x = torch.arange(24.0).reshape(2, 3, 4)
+
+    def load(index):
+        return x[index].item()
+
+    def all_of(loader, like):
+        every = itertools.product(*map(range, like.shape))
+        return [loader(index) for index in every]
+
+    permuted, sliced = x.permute(2, 0, 1), x[:, 1::2]
+    yield row(
+        "permute",
+        lambda: all_of(answer(load, "permute", (2, 0, 1)), permuted),
+        permuted.flatten().tolist(),
+    )
+    yield row(
+        "slice", lambda: all_of(answer(load, "slice", 1, 1, 2), sliced), sliced.flatten().tolist()
+    )
+    one = x[:, :1]
+
+    def load_one(index):
+        return one[index].item()
+
+    wide = one.expand(2, 5, 4)
+    yield row(
+        "expand", lambda: all_of(answer(load_one, "expand", 1), wide), wide.flatten().tolist()
+    )
+
+    def stacked():
+        inner = answer(load, "permute", (2, 0, 1))
+        return all_of(answer(inner, "slice", 0, 1, 2), permuted[1::2])
+
+    yield row("a slice of a permuted one", stacked, permuted[1::2].flatten().tolist())

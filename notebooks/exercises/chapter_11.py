@@ -119,3 +119,35 @@ def _(answer):
         "ten million times 0.1: relative error below 1e-6",
         lambda: abs(sums(ones).item() - exact) / exact < 1e-6,
     )
+
+
+def misses(order, lines=24, width=8):
+    """How many cache lines are fetched by a transpose in this order: reads of rows, writes of
+    columns, `lines` lines of `width` numbers, the least recently used one goes."""
+    cache: dict = {}
+    count = 0
+    for r, c in order:
+        for line in (("read", r, c // width), ("write", c, r // width)):
+            count += line not in cache
+            cache.pop(line, None)
+            cache[line] = True
+            if len(cache) > lines:
+                cache.pop(next(iter(cache)))
+    return count
+
+
+@exercise("11.4", "tiles and cache lines")
+def _(answer):
+    yield row(
+        "the order of a small one",
+        lambda: list(answer(3, 3, 2)),
+        [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (2, 0), (2, 1), (2, 2)],
+    )
+    every = sorted((r, c) for r in range(7) for c in range(10))
+    yield row("edges: each pair once", lambda: sorted(answer(7, 10, 4)), every)
+
+    def fewer():
+        plain = [(r, c) for r in range(64) for c in range(64)]
+        return misses(answer(64, 64, 8)) * 2 < misses(plain)
+
+    yield row("less than half of the misses", fewer)

@@ -143,3 +143,15 @@ def _(answer):
         torch.logsumexp(large, 1),
         same=close,
     )
+
+
+@exercise("12.4", "sectors of a warp", level="core")
+def _(answer):
+    lanes = range(32)
+    yield row("neighbours, float32", lambda: answer([4 * n for n in lanes], 4), 4)
+    yield row("a column of a wide matrix", lambda: answer([4096 * n for n in lanes], 4), 32)
+    yield row("all lanes read one number", lambda: answer([64] * 32, 4), 1)
+    yield row("shifted by 16 bytes", lambda: answer([16 + 4 * n for n in lanes], 4), 5)
+    masked = [4 * n if n < 8 else None for n in lanes]
+    yield row("a mask: eight lanes are left", lambda: answer(masked, 4), 1)
+    yield row("16 bytes a lane, across the border", lambda: answer([24, 56], 16), 3)

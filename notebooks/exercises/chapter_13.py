@@ -173,3 +173,16 @@ def _(answer):
         return answer(passes, seconds, 9)
 
     yield row("real kernels: one pass over an array, 40 and 80", real, 1)
+
+
+@exercise("13.4", "a plan for the arena")
+def _(answer):
+    chain = [("a", 64, 0, 1), ("b", 64, 1, 2), ("c", 64, 2, 3), ("d", 64, 3, 4)]
+    yield row("a chain needs two places", lambda: answer(chain), {"a": 0, "b": 64, "c": 0, "d": 64})
+    mixed = [("s", 16, 0, 3), ("x", 64, 0, 1), ("y", 96, 2, 3)]
+    yield row("the largest first", lambda: answer(mixed), {"y": 0, "x": 0, "s": 96})
+    yield row(
+        "the last step is shared",
+        lambda: answer([("a", 32, 0, 5), ("b", 32, 5, 9), ("c", 32, 6, 9)]),
+        {"a": 0, "b": 32, "c": 0},
+    )

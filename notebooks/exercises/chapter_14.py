@@ -107,3 +107,18 @@ def _(answer):
 
     yield row("a bucket that fits is not passed over", lambda: sizes_of(3, 4, 16), [4, 4, 16])
     yield row("more rows than the largest bucket", lambda: all(run([70])))
+
+
+@exercise("14.4", "how many graphs", level="core")
+def _(answer):
+    yield row("one shape, often", lambda: answer([(4, 8)] * 5), 1)
+    yield row(
+        "many lengths: one static, one symbolic", lambda: answer([(n,) for n in (5, 6, 7, 8)]), 2
+    )
+    yield row("a length of one has a graph of its own", lambda: answer([(5,), (6,), (7,), (1,)]), 3)
+    yield row(
+        "a second dimension that changes later",
+        lambda: answer([(4, 8), (5, 8), (6, 8), (6, 9), (7, 10)]),
+        3,
+    )
+    yield row("one first: the next is symbolic", lambda: answer([(1,), (5,), (6,)]), 2)

@@ -82,3 +82,10 @@ def _(answer):
                 return answer(*captured(function, inputs), ("fusion", "inlining", "buffer_reuse"))
 
         yield row(name, run, expected)
+
+
+@exercise("15.4", "the whole, part by part", level="core")
+def _(answer):
+    yield row("half of it, ten times", lambda: round(answer([(5, 10), (5, 1)]), 4), 1.8182)
+    yield row("all of it", lambda: answer([(3, 2), (1, 2)]), 2.0)
+    yield row("one part is slower", lambda: round(answer([(8, 4), (2, 0.5)]), 4), 1.6667)

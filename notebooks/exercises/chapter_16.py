@@ -152,3 +152,20 @@ def _(answer):
     yield row(
         "one graph", lambda: (ours([1, 2, 3], 6), compiled_graphs())[1], ({"GPT.forward": 1}, 0)
     )
+
+
+@exercise("16.4", "explain a regression", level="core")
+def _(answer):
+    before = {"softmax": (12, 0.5), "gelu": (12, 0.25), "norm": (24, 0.25)}
+    yield row("slower", lambda: answer(before, before | {"gelu": (12, 0.75)}), ("gelu", "slower"))
+    yield row(
+        "more calls", lambda: answer(before, before | {"norm": (48, 0.25)}), ("norm", "more calls")
+    )
+    yield row("new", lambda: answer(before, before | {"copy": (2, 1.0)}), ("copy", "new"))
+    several = before | {"softmax": (12, 0.625), "copy": (1, 1.0), "norm": (24, 0.375)}
+    yield row("the one that costs most more", lambda: answer(before, several), ("norm", "slower"))
+
+    def faster():
+        return answer(before, before | {"gelu": (12, 0.125)}), answer({}, {"copy": (1, 1.0)})
+
+    yield row("nothing costs more", faster, (None, ("copy", "new")))

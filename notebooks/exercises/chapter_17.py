@@ -43,3 +43,28 @@ def _(answer):
     yield row("a trace keeps eval mode", lambda: answer(frozen, dropout, x), True)
     yield row("nothing depends on the mode", lambda: answer(frozen, plain, x), False)
     yield row("no capture at all", lambda: answer(lambda model, x: model, dropout, x), False)
+
+
+@exercise("17.3", "what was counted")
+def _(answer):
+    good = {"graphs": 1, "breaks": 0, "right": True}
+    broken = {"graphs": 3, "breaks": 2, "right": True}
+    wrong, failed = good | {"right": False}, {"failed": "out of time"}
+    yield row("what failed stays below the line", lambda: answer([good, failed]), (50.0, 50.0))
+    yield row("right, but in pieces", lambda: answer([good, good, good, broken]), (75.0, 100.0))
+    yield row("one graph that is wrong", lambda: answer([good, wrong]), (50.0, 50.0))
+
+
+@exercise("17.4", "the model that moves the mean")
+def _(answer):
+    def rounded(speedups):
+        name, mean = answer(speedups)
+        return name, round(mean, 4)
+
+    yield row("one carries it", lambda: rounded({"a": 1.0, "b": 1.0, "c": 8.0}), ("c", 1.0))
+    yield row(
+        "a slow one weighs as much as a fast one",
+        lambda: rounded({"a": 1.1, "b": 1.2, "c": 4.0, "d": 0.2}),
+        ("d", 1.7413),
+    )
+    yield row("of two", lambda: rounded({"a": 2.0, "b": 0.25, "c": 1.0, "d": 1.0}), ("b", 1.2599))

@@ -356,6 +356,272 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "return torch.allclose",
         ),
     },
+    "18.1": {
+        "every rank counts the same": (
+            "return sum(g * n for g, n in zip(gradients, counts, strict=True)) / sum(counts)",
+            "return sum(gradients) / len(gradients)",
+        ),
+        "a sum, not a mean": (" / sum(counts)", ""),
+        "divided by the ranks, not by the rows": (" / sum(counts)", " / len(counts)"),
+    },
+    "18.2": {
+        "a piece ends before it has enough": ("if new and count >= limit:", "if new and count:"),
+        "a parameter that was seen counts again": ("if p not in seen}", "}"),
+        "the count goes on over the border": ("            count = 0\n", ""),
+        "a cut at any operation": ("if new and count", "if count"),
+    },
+    "18.3": {
+        "the wire carries all buckets at once": ("max(free, ready) + travel", "ready + travel"),
+        "a bucket leaves before it is ready": ("max(free, ready) + travel", "free + travel"),
+        "nothing is sent before the end": (
+            "return max(ready, free)",
+            "return sum(computing) + sum(sending)",
+        ),
+    },
+    "18.4": {
+        "pieces cost nothing": ("computing / n + overhead", "computing / n"),
+        "the overhead is paid once": ("computing / n + overhead", "(computing + overhead) / n"),
+        "the most is left out": ("range(1, most + 1)", "range(1, most)"),
+        "the latest end": ("return min(", "return max("),
+    },
+    "00.3": {
+        "methods are forgotten": ('in ("call_function", "call_method")', '== "call_function"'),
+        "from the end": (
+            "nodes = minidynamo.explain(function)(*arguments).main.record.graph.graph.nodes",
+            "nodes = [*minidynamo.explain(function)(*arguments).main.record.graph.g"
+            "raph.nodes][::-1]",
+        ),
+        "the last operation is left out": ("for node in nodes if", "for node in [*nodes][:-2] if"),
+    },
+    "00.4": {
+        "only what is written": (
+            "for part in (node, *node.all_input_nodes))",
+            "for part in (node,))",
+        ),
+        "elements instead of bytes": (" * value.element_size()", ""),
+        "the kernels are forgotten": (
+            "eager - sum(kernel.bytes_read + kernel.bytes_written for kernel in "
+            "main.compiled.kernels)",
+            "eager",
+        ),
+    },
+    "01.4": {
+        "names are part of the key": (
+            'return "value", numbers.setdefault(value, len(numbers))',
+            'return "value", value',
+        ),
+        "the wiring is forgotten": (
+            'return "value", numbers.setdefault(value, len(numbers))',
+            'return "value", 0',
+        ),
+        "equal numbers are the same": ("return type(value).__name__, repr(value)", "return value"),
+        "only the wiring counts": ("((operation, tuple(", '(("", tuple('),
+    },
+    "02.4": {
+        "walks from the front": ("in reversed(list(gm.graph.nodes)):", "in list(gm.graph.nodes):"),
+        "writes are removed": ("not writes_itself(node) and node.target", "node.target"),
+        "random operations are removed": (" and node.target not in RANDOM", ""),
+        "nothing is removed": ("gm.graph.erase_node(node)", "pass"),
+    },
+    "03.3": {
+        "the new entry's guard is asked": (
+            "    cache.append(entry)\n    return entry[1]",
+            "    cache.append(entry)\n    return entry[1] if entry[0](function, "
+            '*args) else "original"',
+        ),
+        "the last entry that holds": (
+            "for guard, code in cache:",
+            "for guard, code in cache[::-1]:",
+        ),
+        "the entry is not kept": ("    cache.append(entry)\n", ""),
+        "the callback is always asked": (
+            "    for guard, code in cache:\n        if guard(function, *args):\n     "
+            "       return code\n",
+            "",
+        ),
+    },
+    "03.4": {
+        "every function is replaced": (
+            "        if code is not old.__code__:\n            return None\n",
+            "",
+        ),
+        "the guard never holds, and nothing is hooked below": (
+            "frame_hook.enabled(program, callback)",
+            "program",
+        ),
+        "old is changed for good": (
+            "    return frame_hook.enabled(program, callback)",
+            "    old.__code__ = new.__code__\n    return program",
+        ),
+    },
+    "04.4": {
+        "the items in reverse": ("self.stack.pop()[::-1]", "self.stack.pop()"),
+        "the tuple is built from the top": (
+            "tuple(self.pop(count))",
+            "tuple(self.pop(count)[::-1])",
+        ),
+        "the tuple is not taken apart": ("self.stack.pop()[::-1]", "self.pop(1)"),
+        "one value too few": ("self.pop(count)", "self.pop(count - 1)"),
+    },
+    "05.4": {
+        "the guard is not asked": ("outcome(guard, args) is True and not", "not"),
+        "numbers are compared, dtypes are not": (
+            "a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b, equal_nan=True)",
+            "a.shape == b.shape and torch.allclose(a.double(), b.double(), equal_nan=True)",
+        ),
+        "NaN is never equal": (", equal_nan=True", ""),
+        "an error of the guard ends the search": ("outcome(guard, args) is True", "guard(*args)"),
+    },
+    "06.4": {
+        "variables are counted": (
+            "sum(sizes[name] for name in alive(function, line))",
+            "len(alive(function, line))",
+        ),
+        "the most bytes": ("return min(", "return max("),
+        "of equals, the last": ("return min(places,", "return min(places[::-1],"),
+        "the largest variable decides the other way": (
+            "sum(sizes[name] for name in alive(function, line))",
+            "-sum(sizes[name] for name in alive(function, line))",
+        ),
+    },
+    "07.4": {
+        "equal lists are taken for one": ("if written is target:", "if written == target:"),
+        "reading writes": ("shown = list(target)", "shown = target"),
+        "replayed twice": (
+            "            getattr(target, method)(*args)\n        self.writes = []",
+            "            getattr(target, method)(*args)",
+        ),
+        "from the end": (
+            "for target, method, args in self.writes:",
+            "for target, method, args in self.writes[::-1]:",
+        ),
+    },
+    "08.4": {
+        "the last use wins": (
+            "found[name] = found.get(name, 0) + back * factor",
+            "found[name] = back * factor",
+        ),
+        "the factors are the wrong way round": (
+            "(values[b], values[a]) if",
+            "(values[a], values[b]) if",
+        ),
+        "from the front": ("in reversed(tape):", "in tape:"),
+        "what comes back is forgotten": ("+ back * factor", "+ factor"),
+    },
+    "09.4": {
+        "permuted the other way round": (
+            "            for place, dim in zip(index, how[0]):\n                below[dim] = place",
+            "            below = [index[dim] for dim in how[0]]",
+        ),
+        "the step multiplies the start, too": (
+            "start + step * index[dim]",
+            "step * (start + index[dim])",
+        ),
+        "expand keeps the index": ("below[how[0]] = 0", "pass"),
+        "the start is left out": ("start + step * index[dim]", "step * index[dim]"),
+    },
+    "11.4": {
+        "tiles from top to bottom": (
+            "for top in range(0, rows, tile) for left in range(0, columns, tile)",
+            "for left in range(0, columns, tile) for top in range(0, rows, tile)",
+        ),
+        "the plain order": (
+            "for top in range(0, rows, tile) for left in range(0, columns, tile)",
+            "for top in range(0, rows, rows) for left in range(0, columns, "
+            "columns)\n            for tile in [max(rows, columns)]",
+        ),
+        "edge tiles are left out": (
+            "for top in range(0, rows, tile) for left in range(0, columns, tile)",
+            "for top in range(0, rows - tile + 1, tile) for left in range(0, "
+            "columns - tile + 1, tile)",
+        ),
+        "edge tiles go over the edge": ("min(left + tile, columns)", "left + tile"),
+    },
+    "12.4": {
+        "one for each lane": (
+            "return len(touched)",
+            "return len([a for a in addresses if a is not None])",
+        ),
+        "lanes of the mask count": (
+            "        if address is not None:\n",
+            "        address = address or 0\n        if True:\n            touched "
+            "|= {len(touched) // 4 + 900} if address == 0 else set()\n",
+        ),
+        "bytes moved, not sectors": ("return len(touched)", "return 32 * len(touched)"),
+        "a read never crosses": ("(address + size - 1) // 32 + 1", "address // 32 + 1"),
+    },
+    "13.4": {
+        "in the order of the program": (
+            "sorted(lives, key=lambda life: (-life[1], life[2]))",
+            "lives",
+        ),
+        "the last step is not counted": ("a <= last and first <= b", "a < last and first < b"),
+        "nothing is ever used again": ("if a <= last and first <= b]", "]"),
+        "all at the bottom": ("lowest_gap(taken, size)", "lowest_gap([], size)"),
+    },
+    "14.4": {
+        "every shape is compiled": ("return len(graphs)", "return len(set(shapes))"),
+        "symbols fit 0 and 1": ("else size >= 2 for n, size", "else True for n, size"),
+        "everything is symbolic from the start": (
+            "None if len(sizes) > 1 and size >= 2",
+            "None if size >= 2",
+        ),
+        "nothing is ever symbolic": ("None if len(sizes) > 1 and size >= 2 else size", "size"),
+    },
+    "15.4": {
+        "a mean of the factors, by time": (
+            "sum(seconds for seconds, _ in parts) / sum(seconds / factor for "
+            "seconds, factor in parts)",
+            "sum(s * f for s, f in parts) / sum(s for s, _ in parts)",
+        ),
+        "parts count the same, however long": (
+            "sum(seconds for seconds, _ in parts) / sum(seconds / factor for "
+            "seconds, factor in parts)",
+            "len(parts) / sum(1 / f for _, f in parts)",
+        ),
+        "the inverse": (
+            "sum(seconds for seconds, _ in parts) / sum(seconds / factor for "
+            "seconds, factor in parts)",
+            "sum(s / f for s, f in parts) / sum(s for s, _ in parts)",
+        ),
+    },
+    "16.4": {
+        "the dearest kernel, not the one that grew": (
+            "key=lambda name: cost(after, name) - cost(before, name)",
+            "key=lambda name: cost(after, name)",
+        ),
+        "the time of one call decides": ("return calls * each", "return each"),
+        "a ratio instead of a difference": (
+            "cost(after, name) - cost(before, name))",
+            "cost(after, name) / (cost(before, name) or 1e-9))",
+        ),
+    },
+    "17.3": {
+        "what failed is left out": (
+            "return 100 * len(one) / len(rows), 100 * len(right) / len(rows)",
+            'rows = [row for row in rows if "failed" not in row]\n    return 100 * '
+            "len(one) / len(rows), 100 * len(right) / len(rows)",
+        ),
+        "wrong results count as captured": (
+            "for row in right if (row",
+            'for row in rows if "failed" not in row and (row',
+        ),
+        "whole among the right ones": (
+            "100 * len(one) / len(rows),",
+            "100 * len(one) / len(right),",
+        ),
+    },
+    "17.4": {
+        "the largest speedup": (
+            "key=lambda name: abs(math.log(without(name) / mean))",
+            "key=speedups.get",
+        ),
+        "differences instead of factors": (
+            "abs(math.log(without(name) / mean))",
+            "abs(speedups[name] - mean)",
+        ),
+        "the mean with it": ("return name, without(name)", "return name, mean"),
+    },
 }
 
 

@@ -70,6 +70,8 @@ print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol
 e
 
 # %% [markdown]
+# Each row is a frame. Operations became a graph, and the graph became kernels.
+#
 # ## Stage 1 · The frame hook
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
@@ -83,6 +85,9 @@ e
 e.bytecode
 
 # %% [markdown]
+# The first is what Python would run, the second what runs now: a call of the compiled graph, and
+# a return.
+#
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
 # To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack
@@ -93,6 +98,8 @@ e.bytecode
 e.graph
 
 # %% [markdown]
+# Read it from top to bottom: inputs, operations with their shapes, the output.
+#
 # ## Stage 3 · Guards: when may the graph be used again?
 #
 # The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a
@@ -102,6 +109,9 @@ e.graph
 
 # %%
 e.guards
+
+# %% [markdown]
+# Each row is one assumption. If one of them fails, the graph is not used.
 
 # %%
 e.guard_source
@@ -120,6 +130,8 @@ compiled(x[:7], y[:7])
 print(minidynamo.counters)
 
 # %% [markdown]
+# Count the reasons: each new situation is one compilation more, and the old graph is kept.
+#
 # ## Stage 4 · ATen: a small vocabulary
 #
 # PyTorch has more operations than anybody wants to write kernels for. miniinductor traces the graph
@@ -131,6 +143,8 @@ print(minidynamo.counters)
 e.aten
 
 # %% [markdown]
+# Operations have become smaller and fewer in kind. Each is one that a kernel can be written for.
+#
 # ## Stage 5 · The loop IR: tensors as functions of an index
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value, over a
@@ -142,6 +156,8 @@ e.aten
 e.loop_ir
 
 # %% [markdown]
+# Each buffer is a loop: what it loads, computes and stores for one element.
+#
 # ## Stage 6 · C++
 #
 # The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`),
@@ -151,6 +167,8 @@ e.loop_ir
 e.kernels
 
 # %% [markdown]
+# One function, with a loop in it: nothing is left of the single operations.
+#
 # ## Stage 7 · The wrapper
 #
 # What is called in the end is a short Python function that allocates memory and launches kernels.
@@ -159,6 +177,8 @@ e.kernels
 e.wrapper
 
 # %% [markdown]
+# Read it as a program: memory is taken, kernels run, memory is given back.
+#
 # ## A reduction: softmax in one kernel
 #
 # `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The
@@ -169,10 +189,15 @@ e.wrapper
 s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
 s.fusion
 
+# %% [markdown]
+# Each row is a pair of loops that was looked at, and why they became one, or did not.
+
 # %%
 s.kernels
 
 # %% [markdown]
+# Fewer kernels than operations: what was fused is never written to memory.
+#
 # ## When capture must stop: graph breaks
 #
 # A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the
@@ -188,10 +213,15 @@ def talkative(x):
 t = minidynamo.explain(talkative)(torch.randn(4))
 t
 
+# %% [markdown]
+# Two frames: the part before the `print`, and the part behind it.
+
 # %%
 t.frames[0].breaks
 
 # %% [markdown]
+# The break is recorded with its line and its reason.
+#
 # ## The real model: GPT-2
 #
 # The same stages, on the whole model, written by people who did not think of us.
@@ -241,6 +271,8 @@ Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str,
 g.times
 
 # %% [markdown]
+# Most of the time of a first call goes into one stage. Which one?
+#
 # ## Is it faster?
 #
 # Measured on one core of the machine that ran this notebook: eager, ours, and the real
@@ -265,12 +297,17 @@ for name in ("gelu*sigmoid", "softmax", "layer norm", "tiny (per call)"):
 rows.append(measure("GPT-2", model, [], inputs))
 speedup_bars(rows, machine());
 
+# %% [markdown]
+# A bar beyond one is faster than eager.
+
 # %% tags=["volatile"]
 for row in rows:
     ours, peer = (row[f"{label} compile"]["wall"] for label in ("ours", "torch.compile"))
     print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
 
 # %% [markdown]
+# The first call pays for everything; a warm cache saves the C++ compiler's part.
+#
 # ## Exercises
 #
 # Each notebook ends with exercises that check themselves: fill in the function, run the cell below
@@ -312,6 +349,85 @@ def quiet(x: torch.Tensor) -> tuple:
 
 # %% tags=["check"]
 check("00.2", quiet)
+
+# %% [markdown]
+# **00.3** (core) *What was captured?* Write `operations_of(function, *arguments)`: the names of the torch operations
+# in the captured graph, in their order. Inputs, parameters and the output are no operations.
+#
+# *Hints.* The graph is `e.main.record.graph.graph`, and it has `nodes`. A node's `op` says what it is;
+# `"call_function"` and `"call_method"` are operations. A method's `target` is its name; a function has
+# a `__name__`.
+#
+# <details><summary>Predict: does y = x.relu() appear as a function or as a method?</summary>
+#
+# As a method: the graph keeps what the program said. Only the next stage makes one operation of both.
+#
+# </details>
+
+# %% tags=["exercise"]
+def operations_of(function, *arguments) -> list:
+    """Names of the captured operations, in order."""
+    ### BEGIN SOLUTION
+    nodes = minidynamo.explain(function)(*arguments).main.record.graph.graph.nodes
+    calls = [node for node in nodes if node.op in ("call_function", "call_method")]
+    return [node.target if node.op == "call_method" else node.target.__name__ for node in calls]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("00.3", operations_of)
+
+# %% [markdown]
+# **00.4** (stretch) *What does fusion save?* Run operation by operation, each result is written to memory, and each
+# operand is read from it. Write `bytes_saved(function, *arguments)`: the bytes that eager moves, less
+# the bytes that the generated kernels move. Count elementwise operations only.
+#
+# *Hints.* A kernel has `bytes_read` and `bytes_written`. For eager, walk over the nodes of the
+# captured graph. A node's value is `node.meta["example_value"]`; a tensor has `numel()` and
+# `element_size()`. `node.all_input_nodes` are its operands.
+#
+# <details><summary>Predict: of five operations in a row, which share of the bytes is saved?</summary>
+#
+# Eager reads and writes five times, the kernel once. Four fifths are saved.
+#
+# </details>
+
+# %% tags=["exercise"]
+def bytes_saved(function, *arguments) -> int:
+    """Bytes that eager moves and the kernels do not."""
+    ### BEGIN SOLUTION
+    main = minidynamo.explain(function)(*arguments).main
+
+    def size(node):
+        value = node.meta["example_value"]
+        return value.numel() * value.element_size()
+
+    calls = [node for node in main.record.graph.graph.nodes if node.op.startswith("call")]
+    eager = sum(size(part) for node in calls for part in (node, *node.all_input_nodes))
+    return eager - sum(kernel.bytes_read + kernel.bytes_written for kernel in main.compiled.kernels)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("00.4", bytes_saved)
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/api.py",
+    "minidynamo/config.py",
+    "minidynamo/records.py",
+    "minidynamo/exceptions.py",
+    "minidynamo/hooks.py",
+    "minidynamo/originals.py",
+    "minidynamo/coverage.py",
+    "minidynamo/foreign.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch does beyond this

@@ -79,6 +79,9 @@ print("negative:", score(negative))
 # %%
 excerpt(prior.recording.Recording.__torch_function__)
 
+# %% [markdown]
+# Each operation on a recorded tensor comes through here, and is written onto the tape.
+
 # %%
 def branch(x):
     y = x * 2
@@ -143,6 +146,9 @@ print("replay:", tape(torch.tensor([10.0])))
 # %%
 excerpt(prior.scripting.Script.check)
 
+# %% [markdown]
+# Everything outside of the known kinds of syntax is refused, with its line.
+
 # %%
 scripted = prior.script(branch)
 print(scripted)
@@ -193,6 +199,9 @@ except Exception as error:
 
 # %%
 excerpt(prior.symbolic.StandIn)
+
+# %% [markdown]
+# Whatever is asked of the stand-in becomes a node. It has no numbers to answer with.
 
 # %%
 print(prior.symbolic_trace(with_a_list))
@@ -315,6 +324,9 @@ def noisy(x):
     return torch.sin(x) * 2
 
 noisy(torch.ones(3)), noisy(torch.ones(3))
+
+# %% [markdown]
+# `tracing` was printed once: the second call ran what was staged, without the print.
 
 # %%
 print(list(noisy.programs.values())[0].graph)
@@ -609,6 +621,38 @@ def stage_with(function, read):
 
 # %% tags=["check"]
 check("01.3", stage_with)
+
+# %% [markdown]
+# **01.4** (stretch) *The same program?* Lazy tensors look a program up before they compile it. Names of values must not
+# matter, and the wiring must. Write `canonical(program)`. A program is a list of
+# `(operation, inputs, result)`; inputs are names or numbers. Return a tuple that is equal for two
+# programs exactly when they differ in names alone.
+#
+# *Hints.* Number the names in the order in which you meet them. Numbers in the program stay, with
+# their type: `1` and `1.0` are different programs.
+#
+# <details><summary>Predict: are add(x, y) then mul(t, x) and add(b, a) then mul(t, b) the same?</summary>
+#
+# Yes. Rename `x` to `b` and `y` to `a`. With `mul(t, a)` at the end they would differ.
+#
+# </details>
+
+# %% tags=["exercise"]
+def canonical(program: list) -> tuple:
+    """A key that does not depend on the names of values."""
+    ### BEGIN SOLUTION
+    numbers = {}
+
+    def place(value):
+        if isinstance(value, str):
+            return "value", numbers.setdefault(value, len(numbers))
+        return type(value).__name__, repr(value)
+
+    return tuple((operation, tuple(place(v) for v in inputs), place(result)) for operation, inputs, result in program)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("01.4", canonical)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -89,6 +89,8 @@ print(module.code)
 module(torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
+# The graph module runs like any module, and gives the same numbers.
+#
 # ## What minidynamo writes down
 #
 # A backend is any function that takes a `GraphModule` and example inputs and gives back something
@@ -144,6 +146,8 @@ Table(["op", "name", "shape", "module"], rows)
 draw_graph(seen[0], "Block")
 
 # %% [markdown]
+# Arrows are values. What has no arrow between it can run in any order.
+#
 # ## Reading a graph: an interpreter
 #
 # An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph
@@ -225,6 +229,8 @@ from miniinductor.passes import no_ops
 excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
+# The real pass asks for more than the naive one: dtype and shape must stay.
+#
 # ## A real model
 #
 # BERT with 12 layers is one graph. Which operations is it made of?
@@ -237,6 +243,9 @@ seen.clear()
 minidynamo.compile(model, backend=look, fullgraph=True)(**inputs)
 counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call"))
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
+
+# %% [markdown]
+# A few kinds of operations make up nearly all of a model.
 
 # %%
 draw_graph(seen[0], "BERT", by_module=True, depth=2)
@@ -348,6 +357,41 @@ def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.3", remove_mul_by_one_safely)
 
 # %% [markdown]
+# **02.4** (core) *Dead code.* Write `remove_dead(gm)`: remove every operation whose value nobody reads, and then those
+# that only fed it. Two kinds must stay, read or not: operations that write to a tensor, and random
+# ones, since each takes numbers from the generator. Return the graph module, recompiled.
+#
+# *Hints.* Walk backwards over a list of the nodes; `node.users` says who reads. `writes_itself` below
+# tells of one node, `RANDOM` is the list from above. Inputs and the output are no operations.
+#
+# <details><summary>Predict: why is one walk enough, and in which direction?</summary>
+#
+# Backwards. What an operation fed on is looked at after it, when it is gone already.
+#
+# </details>
+
+# %% tags=["support"]
+def writes_itself(node: fx.Node) -> bool:
+    """`add_`, `relu_`: the name of an operation that writes ends with one underscore."""
+    name = getattr(node.target, "__name__", str(node.target))
+    return name.endswith("_") and not name.endswith("__")
+
+# %% tags=["exercise"]
+def remove_dead(gm: fx.GraphModule) -> fx.GraphModule:
+    """Without operations that nobody needs."""
+    ### BEGIN SOLUTION
+    for node in reversed(list(gm.graph.nodes)):
+        if node.op in ("call_function", "call_method") and not node.users:
+            if not writes_itself(node) and node.target not in RANDOM:
+                gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("02.4", remove_dead)
+
+# %% [markdown]
 # ## Your own compiler: the graph
 #
 # After this course you keep a compiler of your own. From here on each chapter adds one file to a
@@ -390,6 +434,24 @@ begin("graph");
 from exercises.own_checks import check_piece
 
 check_piece("graph")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/graph_capture.py",
+    "minidynamo/graph_values.py",
+    "minidynamo/graph_module.py",
+    "minidynamo/symbolic_inputs.py",
+    "minidynamo/backends.py",
+    "miniinductor/graph_passes/",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -54,6 +54,9 @@ Table(["field of the code object", "value"],
       [("co_name", code.co_name), ("co_varnames", code.co_varnames), ("co_consts", code.co_consts),
        ("co_stacksize", code.co_stacksize), ("bytes of bytecode", len(code.co_code))])
 
+# %% [markdown]
+# The code object knows names and sizes. It knows no values: those belong to the frame.
+
 # %%
 dis.dis(area)
 
@@ -218,6 +221,9 @@ text = (Path(minidynamo.__file__).parent / "frame_hook.c").read_text()
 header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
+# %% [markdown]
+# The header says what comes in and what goes out, as each file of ours does.
+
 # %%
 start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
 Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
@@ -276,6 +282,8 @@ after = seconds(lambda: fib(20))
 print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   after {after * 1e3:.2f} ms")
 
 # %% [markdown]
+# The middle figure is the price of being asked; the other two should be alike.
+#
 # ## The real thing
 #
 # minidynamo's callback is `FrameCompiler`. Its first question is whether to leave the frame alone:
@@ -308,6 +316,8 @@ e.compiled_function(**longer)
 draw_cache(e.main.record.code)
 
 # %% [markdown]
+# Two entries: the first is for one length, the second for all others.
+#
 # ## Exercises
 #
 # **03.1** (warm-up) Write `count_calls(function, *args)`: run `function(*args)` under the hook and return
@@ -365,6 +375,60 @@ def memoising(function, result_of: dict):
 check("03.2", memoising)
 
 # %% [markdown]
+# **03.3** (core) *The decision.* Write what the C code does with a call. `run(cache, function, args, callback)` gets a
+# list of entries `(guard, code)`, and returns what ran: a code, or `"original"`. The first entry whose
+# guard is true runs. If none is, `callback(args)` is asked. It answers with an entry or None. An entry
+# is added to the cache, at its end, and runs at once: its guard is not asked.
+#
+# *Hints.* `guard(function, *args)`, as above. Change the list in place.
+#
+# <details><summary>Predict: a guard that is never true. How many entries after four calls?</summary>
+#
+# Four. Each call asks the callback again, and each answer is one more entry. That is why a real
+# compiler stops after some.
+#
+# </details>
+
+# %% tags=["exercise"]
+def run(cache: list, function, args: tuple, callback):
+    """What runs: the code of an entry, or "original"."""
+    ### BEGIN SOLUTION
+    for guard, code in cache:
+        if guard(function, *args):
+            return code
+    entry = callback(args)
+    if entry is None:
+        return "original"
+    cache.append(entry)
+    return entry[1]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("03.3", run)
+
+# %% [markdown]
+# **03.4** (stretch) *In its place.* Write `with_other(program, old, new)`: a hooked version of `program` in which every
+# call of `old`, however deep, runs the code of `new`. Nothing is assigned: `old` itself and all
+# globals stay as they are, and outside of the hooked call `old` runs.
+#
+# *Hints.* The callback answers for one code object only. Which guard is right when the arguments do
+# not matter?
+
+# %% tags=["exercise"]
+def with_other(program, old, new):
+    """`program`, with the code of `new` wherever `old` is called."""
+    ### BEGIN SOLUTION
+    def callback(function, code, args):
+        if code is not old.__code__:
+            return None
+        return (lambda function, *args: True), new.__code__
+    return frame_hook.enabled(program, callback)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("03.4", with_other)
+
+# %% [markdown]
 # ## Your own compiler: the hook
 #
 # **The piece.** `compile(function)` returns the function with the hook switched on, and
@@ -400,6 +464,22 @@ begin("hook");
 from exercises.own_checks import check_piece
 
 check_piece("hook")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/frame_hook.py",
+    "minidynamo/skipping.py",
+    "minidynamo/convert_frame.py",
+    "minidynamo/entries.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -92,6 +92,8 @@ from minidynamo.bytecode.canonical import translate
 excerpt(translate)
 
 # %% [markdown]
+# Each version's instruction becomes one or more canonical ones, by a table.
+#
 # ## A small symbolic evaluator
 #
 # Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors.
@@ -226,8 +228,14 @@ from minidynamo.symbolic_eval import evaluator, opcodes
 
 excerpt(evaluator.Frame.loop)
 
+# %% [markdown]
+# The real loop is the small one: fetch, look up the handler, call it.
+
 # %%
 excerpt(evaluator.Frame.inline)
+
+# %% [markdown]
+# A second frame with the same graph: that is inlining.
 
 # %%
 excerpt(evaluator.Frame.unwind)
@@ -246,6 +254,9 @@ excerpt(evaluator.Frame.unwind)
 # %%
 handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
+
+# %% [markdown]
+# Each handler is one canonical opcode. None of them knows which Python it runs on.
 
 # %%
 for function in (with_a_loop, with_a_helper):
@@ -271,6 +282,8 @@ print(e.main.record.graph.code)
 print("breaks:", len(e.main.record.graph_breaks))
 
 # %% [markdown]
+# No break: the whole model went through the handlers above.
+#
 # ## A real model
 #
 # How many bytecode instructions does the evaluator execute to capture BERT? We count by wrapping
@@ -391,6 +404,34 @@ def GET_LEN(frame, _):
 check("04.3", GET_LEN)
 
 # %% [markdown]
+# **04.4** (core) *Tuples.* Give the small machine `BUILD_TUPLE count` and `UNPACK_SEQUENCE count`. The first takes
+# `count` values off the stack and pushes one tuple of them. The second takes a tuple off and pushes
+# its items, so that the *first* item is on top: the stores that follow take them from left to right.
+#
+# *Hints.* `self.pop(count)` gives the values in their order. A tuple of nodes is a tuple that is known.
+#
+# <details><summary>Predict: does a, b = b, a write anything into the graph?</summary>
+#
+# No. Names change places on the stack; no tensor operation runs. (CPython swaps two without any
+# tuple; the check uses four.)
+#
+# </details>
+
+# %% tags=["exercise"]
+class TupleMachine(Machine):
+    """The small machine, with tuples."""
+    ### BEGIN SOLUTION instead of pass
+    def BUILD_TUPLE(self, count):
+        self.stack.append(tuple(self.pop(count)))
+
+    def UNPACK_SEQUENCE(self, count):
+        self.stack += self.stack.pop()[::-1]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("04.4", TupleMachine)
+
+# %% [markdown]
 # ## Your own compiler: the stack machine
 #
 # **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects
@@ -425,6 +466,17 @@ begin("machine");
 from exercises.own_checks import check_piece
 
 check_piece("machine")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/bytecode/", "minidynamo/symbolic_eval/")
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -83,6 +83,9 @@ from minidynamo.variables.base import Lazy
 
 excerpt(Lazy)
 
+# %% [markdown]
+# A lazy variable is not looked at, so it makes no guard until somebody asks.
+
 # %%
 def uses_one(x, ignored, flag):
     if flag:
@@ -110,6 +113,8 @@ print(source.name())
 Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written ({p}: the parent, {k}: the key)")
 
 # %% [markdown]
+# Every kind of access can be written as Python again; the guard is that text.
+#
 # ## What gets guarded
 #
 # A table of small programs and the guards that they cause (the guards on the thread's state, which
@@ -188,6 +193,9 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 e.guard_source
 
+# %% [markdown]
+# This is the function that runs before each call: one condition after the other.
+
 # %%
 e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
 e.guard_source
@@ -206,6 +214,8 @@ from minidynamo.guards import GuardFunction
 excerpt(GuardFunction.first_failure)
 
 # %% [markdown]
+# It walks the same list again, and stops at the first that is false.
+#
 # ## Recompilation, and when it stops
 #
 # When no entry fits, the frame is captured again and a second entry is added. A function that is
@@ -226,6 +236,8 @@ with minidynamo.config.patch(recompile_limit=3):
 print(minidynamo.counters)
 
 # %% [markdown]
+# The counter names the guard that failed. That is the first place to look.
+#
 # ## Are guards asserts?
 #
 # They look alike: both check something at run time. The difference is what follows when the check
@@ -289,6 +301,8 @@ for change in (change_nothing, change_scale, change_weight, change_module, chang
 Table(["change", "result", "recompiled because"], rows)
 
 # %% [markdown]
+# Where no recompilation was needed, the graph was used again.
+#
 # ## A real model
 #
 # How many guards does GPT-2 need, and of which kinds?
@@ -370,6 +384,48 @@ def mkldnn_guard() -> Guard:
 check("05.3", mkldnn_guard)
 
 # %% [markdown]
+# **05.4** (stretch) *A guard that lets too much through.* Write `counterexample(guard, graph, function, candidates)`: the
+# first tuple of arguments in `candidates` for which `guard(*args)` is true, and for which `graph` and
+# `function` differ. Return None if there is none. This is how the project tests its own guards: change
+# one thing, and look whether anybody noticed.
+#
+# *Hints.* Results are tensors or numbers. They differ if the type does, the dtype, the shape, or a
+# number. NaN is equal to NaN here. If the guard raises, it does not hold; what `function` raises is no
+# result either, and a graph that gives one then differs.
+#
+# <details><summary>Predict: a guard compares x.shape. Which changes of x does it miss?</summary>
+#
+# The dtype, the device, strides, whether gradients are asked for, and a subclass of Tensor.
+#
+# </details>
+
+# %% tags=["exercise"]
+def counterexample(guard, graph, function, candidates: list):
+    """The first arguments that the guard lets through and the graph gets wrong, or None."""
+    ### BEGIN SOLUTION
+    def outcome(call, args):
+        try:
+            return call(*args)
+        except Exception as error:
+            return type(error)
+
+    def same(a, b):
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, torch.Tensor):
+            return a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b, equal_nan=True)
+        return a == b or a != a and b != b
+
+    for args in candidates:
+        if outcome(guard, args) is True and not same(outcome(graph, args), outcome(function, args)):
+            return args
+    return None
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("05.4", counterexample)
+
+# %% [markdown]
 # ## Your own compiler: guards
 #
 # **The piece.** Every value from outside has a *source*, the text of an expression that finds it
@@ -404,6 +460,22 @@ begin("guards");
 from exercises.own_checks import check_piece
 
 check_piece("guards")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/variables/",
+    "minidynamo/sources.py",
+    "minidynamo/guards.py",
+    "minidynamo/entry_guards.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -83,6 +83,9 @@ for frame in e.frames:
     calls = [n.name for n in graph.graph.nodes if n.op.startswith("call")] if graph else "nothing to compile"
     print(frame.record.function, "->", calls)
 
+# %% [markdown]
+# Each frame is a piece of the function, with the operations that it captured.
+
 # %%
 e.frames[0].breaks
 
@@ -160,6 +163,8 @@ print("parameters:", rest.co_varnames[:rest.co_argcount], "(the left and right o
 types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 
 # %% [markdown]
+# The rest of the function ran alone, given what was alive at the break.
+#
 # ## The replacement code at a break
 #
 # What runs instead of `talkative` ends with: do the unsupported call, then call the resume function
@@ -170,6 +175,8 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 e.frames[0].bytecode
 
 # %% [markdown]
+# Look for the calls: the graph, the plain Python in the middle, the resume function.
+#
 # ## A branch on data
 #
 # At `if y.sum() > 0` the break is *at the jump*. Both sides become resume functions, but only the
@@ -191,6 +198,8 @@ print("after a negative input: ", sorted(minidynamo.counters["frames"]))
 assert torch.equal(compiled(-torch.ones(3)), branch(-torch.ones(3)))
 
 # %% [markdown]
+# Each side of the branch is a resume function of its own, compiled when it is first taken.
+#
 # ## Loops, `with`, `try`, nested calls
 #
 # Printing order, values and cleanup are those of plain Python:
@@ -222,6 +231,9 @@ result = compiled(torch.ones(2))
 print("-- plain Python:")
 assert torch.equal(result, everything(torch.ones(2)))
 
+# %% [markdown]
+# The numbers are eager's, whatever was in the middle.
+
 # %%
 Table(["what", "where", "hint"],
       [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
@@ -243,6 +255,8 @@ from minidynamo.symbolic_eval.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
+# Where an instruction cannot be evaluated, the frame goes back to the last safe place.
+#
 # ## No breaks allowed
 #
 # `fullgraph=True` turns the record into an exception with your line:
@@ -254,6 +268,8 @@ except minidynamo.Unsupported as error:
     print(error)
 
 # %% [markdown]
+# The error names the line. `fullgraph=True` is how one asks for it.
+#
 # ## What a break costs
 #
 # Each break ends a graph: no fusion across it, another guard check, another call. And an
@@ -285,6 +301,8 @@ timings = interleave(variants, budget=1.5)
 Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 
 # %% [markdown]
+# Each break costs: plain Python in between, guards, one more call.
+#
 # ## A real model
 #
 # ResNet with someone's debugging line in the middle of `forward`: a hook that prints. The model is
@@ -381,6 +399,30 @@ def rest_from(function, line: int):
 check("06.3", rest_from)
 
 # %% [markdown]
+# **06.4** (stretch) *Where to break.* A break costs less where less is alive: each live variable becomes a result of the
+# prefix and a parameter of the rest. Write `best_break(function, sizes, places)`: of these places,
+# line numbers, the one at whose beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes; of
+# equals, the first line counts.
+#
+# *Hints.* `alive` does the work.
+#
+# <details><summary>Predict: is the best place always the first line?</summary>
+#
+# No. A reduction makes something small out of something large. Behind it little is alive.
+#
+# </details>
+
+# %% tags=["exercise"]
+def best_break(function, sizes: dict, places: list) -> int:
+    """The line at whose beginning the fewest bytes are alive."""
+    ### BEGIN SOLUTION
+    return min(places, key=lambda line: sum(sizes[name] for name in alive(function, line)))
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("06.4", best_break)
+
+# %% [markdown]
 # ## Your own compiler: breaking and going on
 #
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
@@ -415,6 +457,17 @@ begin("breaks");
 from exercises.own_checks import check_piece
 
 check_piece("breaks")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/conversion.py", "minidynamo/resume.py")
 
 # %% [markdown]
 # ## What real PyTorch has

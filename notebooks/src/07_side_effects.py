@@ -52,6 +52,8 @@ for _ in range(3):
 print("after three calls:", history, "<- should have three entries")
 
 # %% [markdown]
+# One entry instead of three: the append ran while tracing, and never again.
+#
 # ## Simulate now, replay later
 #
 # The evaluator performs each write on its *symbolic* object. The real list is not touched while
@@ -109,12 +111,17 @@ from minidynamo.variables.containers import ListVar
 
 excerpt(ListVar.method_append)
 
+# %% [markdown]
+# The list of the symbolic world changes at once; the real one waits.
+
 # %%
 from minidynamo.reconstruct import Codegen
 
 excerpt(Codegen.mutations)
 
 # %% [markdown]
+# At the end the writes become bytecode, in their order.
+#
 # ## In order, and without the redundant ones
 #
 # Writes are replayed after *all* new values were computed. Otherwise a swap would read its own
@@ -165,6 +172,8 @@ print("different lists: ", compiled(torch.ones(1), first, second).item(), first,
 minidynamo.counters["recompiles"]
 
 # %% [markdown]
+# Whether two names mean one list is an assumption, too, with a guard of its own.
+#
 # ## Born inside
 #
 # An object made inside the frame exists only symbolically. If it escapes (is returned, stored
@@ -185,6 +194,8 @@ def makes_objects(x):
 minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2))
 
 # %% [markdown]
+# The object is made anew in each call, by code that is written for it.
+#
 # ## Closures and cells
 #
 # A variable that an inner function uses lives in a *cell*. Cells are objects with identity too:
@@ -220,6 +231,8 @@ from minidynamo.explain.draw_code import draw_closure
 draw_closure(add, read)
 
 # %% [markdown]
+# One cell, two functions: what one writes the other reads.
+#
 # ## Iterators, globals, attributes of modules
 
 # %%
@@ -260,6 +273,8 @@ e = minidynamo.explain(in_place, backend="eager")(torch.zeros(2, 2))
 print(e.main.record.graph.code)
 
 # %% [markdown]
+# The write is in the graph, at the place where the program made it.
+#
 # ## Real models
 #
 # A GPT-2 that generates text keeps a cache of keys and values: an object that is passed in, changed
@@ -366,6 +381,47 @@ def writes_of(function, *args) -> set:
 check("07.3", writes_of)
 
 # %% [markdown]
+# **07.4** (stretch) *One journal for all.* `Shadow` knows one list. A program writes to many, in an order that may matter:
+# two names can stand for one list. Write a class `Journal`. `write(target, method, *args)` notes a
+# write, such as `write(a, "append", 3)`, and touches nothing. `read(target)` gives a list as it would be
+# after the writes so far. `replay()` performs all writes, in order, on the real objects, once.
+#
+# *Hints.* Two empty lists are equal, and not the same: find the writes of a target by `is`. A copy with
+# its writes performed on it is what `read` returns.
+#
+# <details><summary>Predict: a and b are one list. Does read(b) see a write through a?</summary>
+#
+# It must: there is one list, with two names.
+#
+# </details>
+
+# %% tags=["exercise"]
+class Journal:
+    """Writes to lists, noted now and performed later."""
+    ### BEGIN SOLUTION instead of pass
+    def __init__(self):
+        self.writes = []
+
+    def write(self, target, method, *args):
+        self.writes.append((target, method, args))
+
+    def read(self, target):
+        shown = list(target)
+        for written, method, args in self.writes:
+            if written is target:
+                getattr(shown, method)(*args)
+        return shown
+
+    def replay(self):
+        for target, method, args in self.writes:
+            getattr(target, method)(*args)
+        self.writes = []
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("07.4", Journal)
+
+# %% [markdown]
 # ## Your own compiler: effects
 #
 # **The piece.** While a frame is evaluated nothing may happen to the program's own objects. `Journal`
@@ -397,6 +453,17 @@ begin("effects");
 from exercises.own_checks import check_piece
 
 check_piece("effects")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("minidynamo/reconstruct.py", "minidynamo/replacement.py")
 
 # %% [markdown]
 # ## What real PyTorch has

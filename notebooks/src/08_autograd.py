@@ -104,6 +104,8 @@ from miniinductor.autograd.tracer import Tracer
 excerpt(Tracer.__torch_dispatch__)
 
 # %% [markdown]
+# Below autograd each operation arrives with its derivative already taken apart.
+#
 # ## Functionalization
 #
 # Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a
@@ -147,6 +149,8 @@ e.joint
 e.saved
 
 # %% [markdown]
+# Each row is a tensor that waits for the backward pass, with the reason.
+#
 # ## The cut
 #
 # Where should the two halves part? Let the cut slide along the forward half, from the first value to
@@ -171,6 +175,9 @@ cut_walk(e.main.compiled)
 from miniinductor.autograd import partition
 
 excerpt(partition.why_saved)
+
+# %% [markdown]
+# The order of the questions is the policy: what must be saved comes first.
 
 # %%
 excerpt(partition.choose_saved)
@@ -267,6 +274,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
+# Better an error than a wrong second derivative.
+#
 # ## A real model
 #
 # GPT-2 (2 layers here) trains compiled; the loss follows eager's:
@@ -425,6 +434,40 @@ def keep_exp(node, is_cheap, value=None) -> str:
 check("08.3", keep_exp)
 
 # %% [markdown]
+# **08.4** (core) *Backward over a tape.* Write `gradients(tape, values, output)`. The tape is a list of
+# `(operation, inputs, result)` in the order in which it ran, with `"add"` and `"mul"`. `values` maps a
+# name to its number. Return a dictionary with the gradient of `output` for every name that it depends
+# on, its own included.
+#
+# *Hints.* Walk backwards. Start with 1 for the output. A value that is used twice gets the *sum* of
+# what both uses send back. `mul(x, x)` uses `x` twice, too.
+#
+# <details><summary>Predict: which values of the forward pass does the backward of mul need? And of add?</summary>
+#
+# `mul` needs both factors. `add` needs none. That is the difference between a large cut and a small
+# one.
+#
+# </details>
+
+# %% tags=["exercise"]
+def gradients(tape: list, values: dict, output: str) -> dict:
+    """d output / d name, for every name that the output depends on."""
+    ### BEGIN SOLUTION
+    found = {output: 1.0}
+    for operation, (a, b), result in reversed(tape):
+        if result not in found:
+            continue
+        back = found[result]
+        factors = (values[b], values[a]) if operation == "mul" else (1, 1)
+        for name, factor in zip((a, b), factors):
+            found[name] = found.get(name, 0) + back * factor
+    return found
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("08.4", gradients)
+
+# %% [markdown]
 # ## Your own compiler: the backward graph
 #
 # **The piece.** One rule for each operation, a walk from the outputs to the inputs, and the cut. All
@@ -459,6 +502,17 @@ begin("autograd");
 from exercises.own_checks import check_piece
 
 check_piece("autograd")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/autograd/")
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -45,6 +45,9 @@ from miniinductor import decompositions
 
 excerpt(decompositions.softmax)
 
+# %% [markdown]
+# Two reductions and some arithmetic: nothing of softmax is special any more.
+
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
 e.aten
@@ -57,6 +60,8 @@ table = decompositions.table()
 print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
 
 # %% [markdown]
+# What is not in the list is lowered directly, or is a call of eager's kernel.
+#
 # ## The naive IR: one loop per operation
 #
 # Now each operation that is left must become loops. The obvious way is to write a loop for each and let each fill a buffer:
@@ -180,6 +185,8 @@ print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if
 print("reductions:", ", ".join(REDUCTIONS))
 
 # %% [markdown]
+# A reduction is a body with a way to combine two values.
+#
 # ## Views cost nothing
 #
 # A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips, reshapes:
@@ -207,6 +214,9 @@ from miniinductor.lowering import pointwise
 Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
+# %% [markdown]
+# Most lowerings are one line: a name of torch, an operation of the loop IR.
+
 # %%
 from miniinductor.lowering import registry
 
@@ -220,6 +230,8 @@ excerpt(registry.pointwise)
 e.loop_ir
 
 # %% [markdown]
+# Each buffer is a loop over its indices. A reduction has one more index, which it walks and drops.
+#
 # ## When is a value stored?
 #
 # Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function. `cost` counts the reads and the
@@ -230,6 +242,9 @@ e.loop_ir
 from miniinductor.lowering import graph as lowering_graph
 
 excerpt(lowering_graph.should_realize)
+
+# %% [markdown]
+# The question is what is cheaper: to compute again, or to write and read.
 
 # %%
 def read_twice(cheap):
@@ -257,6 +272,8 @@ for inlining in (True, False):
         print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
 
 # %% [markdown]
+# With inlining off each operation is a loop of its own, and the numbers are the same.
+#
 # ## The IR has a meaning that one can run
 #
 # One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it. A value is a tensor over all
@@ -375,6 +392,43 @@ class Counter(CountingBase):
 check("09.3", Counter)
 
 # %% [markdown]
+# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a number. A view is
+# another loader: it changes the index and asks the first. Write `view(load, kind, *how)` for three
+# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of what is below.
+# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: that dimension
+# has size 1 below, and any size above.
+#
+# *Hints.* Return a function of the new index. Which index does it ask for? For permute write down where
+# place `d` of the new index goes.
+#
+# <details><summary>Predict: how many bytes does a view of a view of a view move?</summary>
+#
+# None. Functions are composed; one load at the end asks for one number.
+#
+# </details>
+
+# %% tags=["exercise"]
+def view(load, kind: str, *how):
+    """A loader of the view."""
+    ### BEGIN SOLUTION
+    def loaded(index):
+        below = list(index)
+        if kind == "permute":
+            for place, dim in zip(index, how[0]):
+                below[dim] = place
+        elif kind == "slice":
+            dim, start, step = how
+            below[dim] = start + step * index[dim]
+        else:
+            below[how[0]] = 0
+        return load(tuple(below))
+    return loaded
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("09.4", view)
+
+# %% [markdown]
 # ## Your own compiler: loops
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
@@ -408,6 +462,23 @@ begin("loops");
 from exercises.own_checks import check_piece
 
 check_piece("loops")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/ops.py",
+    "miniinductor/ir.py",
+    "miniinductor/handlers.py",
+    "miniinductor/decompositions.py",
+    "miniinductor/lowering/",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -63,6 +63,8 @@ Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in row
       "softmax of 512 x 1000 float32 (2.0 MB)")
 
 # %% [markdown]
+# The difference is written and read again by the next kernel: that is what fusion removes.
+#
 # ## The naive rule fails
 #
 # "Fuse whatever is next to each other and has the same shape." Here is a program on which that rule
@@ -117,6 +119,8 @@ from miniinductor.scheduler import Scheduler
 excerpt(Scheduler.check_accesses)
 
 # %% [markdown]
+# All reads of the second must fit the writes of the first, index by index.
+#
 # ## Kinds
 #
 # | kind | first | second | example |
@@ -137,6 +141,9 @@ e.fusion
 
 # %%
 e.kernel_picture
+
+# %% [markdown]
+# A box is a kernel. Lines inside it are values that never reach memory.
 
 # %%
 e.fused_ir
@@ -161,6 +168,8 @@ e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.ra
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
+# Each round takes the best pair of those that are left.
+#
 # ## Choosing: greedy, by score
 #
 # Often a node could be fused with several others, and not with all. The scheduler sorts the
@@ -217,6 +226,8 @@ e = minidynamo.explain(three_layers)(torch.randn(64, 64), torch.randn(64, 64))
 e.memory
 
 # %% [markdown]
+# Each row is a buffer: new memory, or the bytes of one that is no longer needed.
+#
 # ## A real model
 #
 # BERT: which decisions were taken, and why were pairs refused?
@@ -230,6 +241,9 @@ e = minidynamo.explain(model)(**inputs)
 fusions = e.main.compiled.fusions
 Table(["fused", "kind", "pairs"],
       [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
+
+# %% [markdown]
+# The kinds tell where most pairs are lost, and where they are won.
 
 # %%
 Table(["pairs", "refused because"],
@@ -394,6 +408,17 @@ begin("fusion");
 from exercises.own_checks import check_piece
 
 check_piece("fusion")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/dependencies.py", "miniinductor/nodes.py", "miniinductor/scheduler.py")
 
 # %% [markdown]
 # ## What real PyTorch has

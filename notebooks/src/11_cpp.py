@@ -93,6 +93,8 @@ kernel(x, out)
 torch.equal(out, torch.relu(2 * x + x))
 
 # %% [markdown]
+# True: the same bits as eager.
+#
 # ## Where it fails
 #
 # `x[i]` is loaded twice. `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch
@@ -111,6 +113,9 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 from miniinductor.codegen import common
 
 excerpt(common.Scope)
+
+# %% [markdown]
+# A scope remembers what was computed in it. Leaving the loop forgets it.
 
 # %%
 from pathlib import Path
@@ -144,6 +149,8 @@ with miniinductor.config.patch(vectorize=False, openmp=False):
 e.kernels
 
 # %% [markdown]
+# The loop is as long as the tensor. The operations stand in it, one after the other.
+#
 # ## A reduction, fused
 #
 # Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small
@@ -316,6 +323,9 @@ from miniinductor.runtime import build
 
 excerpt(build.cache_key)
 
+# %% [markdown]
+# The key holds everything that changes the machine code: source, flags, compiler.
+
 # %% tags=["volatile"]
 from minidynamo.bench.runner import fresh_caches, timed_first_call
 
@@ -329,6 +339,8 @@ with fresh_caches():
 print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {warm.wall:.2f} s")
 
 # %% [markdown]
+# The second figure is a look-up of a file.
+#
 # ## A real model
 #
 # BERT has many equal layers. How many kernels are called, and how many are different?
@@ -342,6 +354,9 @@ e = minidynamo.explain(model)(**inputs)
 kernels = e.main.compiled.kernels
 different = {strip_comments(k.source).replace(k.name, "") for k in kernels}
 print(f"{len(kernels)} kernel calls, {len(different)} different kernels")
+
+# %% [markdown]
+# Equal sources are compiled once, however many layers call them.
 
 # %%
 longest = max(kernels, key=lambda k: len(k.nodes))
@@ -446,6 +461,33 @@ def row_sums(rows: int, columns: int) -> str:
 check("11.3", row_sums)
 
 # %% [markdown]
+# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches another cache line, and by the
+# time the next number of that line is due, the line is gone. Tiles help: a small square is finished
+# while its lines are there. Write `in_tiles(rows, columns, tile)`: all pairs `(row, column)`, tile by
+# tile; the tiles from left to right, then down; each tile row by row. Edge tiles are smaller.
+#
+# *Hints.* Four loops, or `range` with a step. The check counts the lines that a small cache misses.
+#
+# <details><summary>Predict: how many misses does a tile as wide as the matrix save?</summary>
+#
+# None. It is the plain order again.
+#
+# </details>
+
+# %% tags=["exercise"]
+def in_tiles(rows: int, columns: int, tile: int) -> list:
+    """[(row, column)] in the order of a tiled loop."""
+    ### BEGIN SOLUTION
+    return [(row, column)
+            for top in range(0, rows, tile) for left in range(0, columns, tile)
+            for row in range(top, min(top + tile, rows))
+            for column in range(left, min(left + tile, columns))]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.4", in_tiles)
+
+# %% [markdown]
 # ## Your own compiler: kernels in C++
 #
 # **The piece.** A kernel goes through its rows, and through the columns as often as it must. You
@@ -480,6 +522,17 @@ begin("cpp");
 from exercises.own_checks import check_piece
 
 check_piece("cpp")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/kernels.py", "miniinductor/codegen/")
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -175,6 +175,8 @@ softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 progra
 torch.allclose(out, torch.softmax(x, -1))
 
 # %% [markdown]
+# True, for a row that does not fill its tile: the mask did its work.
+#
 # ### Masks
 #
 # A tile's size is a power of two. A row of 1000 does not fill one of 1024, and beyond the row lies
@@ -235,6 +237,9 @@ def tiny_triton_kernel(body):
             f"    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    inside = index < n\n{inner}\n")
 
 Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
+
+# %% [markdown]
+# Only the printing of loads and stores has changed. The body is the one of chapter 09.
 
 # %%
 from miniinductor.gpu.build import source_file
@@ -345,6 +350,8 @@ Table(["kind", "sizes", "the first three candidates"], candidates)
 both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 
 # %% [markdown]
+# The transpose is in an index: no data was moved for it.
+#
 # ## Long rows: the online softmax
 #
 # A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
@@ -366,6 +373,8 @@ print("walks along the row:", kernel.source.count("for r_start"))
 Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 
 # %% [markdown]
+# The first line counts the loops along the row: the reductions share them.
+#
 # ## What the compiler makes of it
 #
 # Triton compiles for a GPU that is not there, if it is told which. Our build does so in worker
@@ -415,6 +424,9 @@ counted = {text: sum(kind in line for line in ptx) for kind, text in kinds.items
 Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k, text in kinds.items()],
       "PTX for sm_90, 128 threads, a row of 1024")
 
+# %% [markdown]
+# Count the instructions: loads, exchanges between lanes, stores.
+
 # %% tags=["volatile"]
 ptx = [line for line in ptx if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
 at = next(n for n, line in enumerate(ptx) if "ld.global" in line)
@@ -451,6 +463,8 @@ longest = max(e.main.compiled.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 
 # %% [markdown]
+# Both backends agree with eager. Each kernel names the operations that it came from.
+#
 # ## On a real GPU
 #
 # `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing
@@ -463,6 +477,9 @@ from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_kernels")
 recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic");
+
+# %% [markdown]
+# The copy is the limit: no kernel that reads and writes once can be faster.
 
 # %%
 Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
@@ -622,6 +639,33 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
+# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. Write `sectors(addresses, size)`: how many of them one
+# load of a warp moves. `addresses` has a byte address for each lane, or None for a lane that is masked
+# off. Each lane reads `size` bytes, which may cross into the next sector.
+#
+# *Hints.* The first and the last byte of a lane tell its sectors. Two lanes in one sector move it once.
+#
+# <details><summary>Predict: a row of float32, read by a warp from an address that is no multiple of the sector. How many?</summary>
+#
+# One more than needed: the first and the last sector are only used in part.
+#
+# </details>
+
+# %% tags=["exercise"]
+def sectors(addresses: list, size: int) -> int:
+    """The number of 32-byte sectors that are moved."""
+    ### BEGIN SOLUTION
+    touched = set()
+    for address in addresses:
+        if address is not None:
+            touched |= set(range(address // 32, (address + size - 1) // 32 + 1))
+    return len(touched)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("12.4", sectors)
+
+# %% [markdown]
 # ## Your own compiler: the same in Triton
 #
 # **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
@@ -654,6 +698,17 @@ begin("gpu");
 from exercises.own_checks import check_piece
 
 check_piece("gpu")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/devices.py")
 
 # %% [markdown]
 # ## What real PyTorch has

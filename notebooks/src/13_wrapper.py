@@ -72,6 +72,9 @@ x = torch.zeros(16)
 print("both:", walk(x)[0].item(), straight(x)[0].item())
 Code("\n".join(lines), "python", "the same program as straight-line code; v1 to v9 are kept between calls")
 
+# %% [markdown]
+# It is a plain program. Nothing in it decides anything.
+
 # %% tags=["volatile"]
 timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x),
                       "eager": lambda: x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1}, budget=1)
@@ -90,6 +93,8 @@ timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
 Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
 
 # %% [markdown]
+# Fresh memory costs: the system hands out pages when they are first written.
+#
 # ## The wrapper
 #
 # So miniinductor writes straight-line Python, once per graph, with everything decided: sizes, strides, which bytes each buffer gets, when a tensor may go.
@@ -124,6 +129,8 @@ from miniinductor.wrapper import WrapperWriter
 excerpt(WrapperWriter.emit)
 
 # %% [markdown]
+# Each step knows how to write itself, in Python or in C.
+#
 # ## Memory planning
 #
 # Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers whose lives do not overlap may have the same bytes. All buffers get an offset in one **arena**:
@@ -194,6 +201,9 @@ gpt, inputs = gpt2()
 g = minidynamo.explain(gpt.transformer)(**inputs)
 g.memory_picture
 
+# %% [markdown]
+# Height is bytes, left to right is time. The top edge is the peak.
+
 # %%
 from collections import Counter
 
@@ -204,6 +214,8 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
        Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
+# What lives to the end is returned or kept; the rest is given back.
+#
 # ## The launcher
 #
 # A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer. `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
@@ -560,6 +572,36 @@ def fastest(candidates: list, seconds, rounds: int = 9):
 check("13.3", fastest)
 
 # %% [markdown]
+# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`: `lives` is a list of `(name, size, first, last)`: a buffer
+# lives from its first step to its last, both included. Return `{name: offset}`. No two that live at one
+# step may overlap. Place the largest first, each at the lowest gap; of equals, the one that begins
+# first.
+#
+# *Hints.* `lowest_gap` wants the blocks in use at the same time: those placed already whose lives touch
+# this one's.
+#
+# <details><summary>Predict: why the largest first?</summary>
+#
+# A small block in the wrong place splits a gap. Large ones fit into few gaps, so they choose first.
+#
+# </details>
+
+# %% tags=["exercise"]
+def place_all(lives: list) -> dict:
+    """{name: offset}, so that what lives at one time does not overlap."""
+    ### BEGIN SOLUTION
+    offsets, placed = {}, []
+    for name, size, first, last in sorted(lives, key=lambda life: (-life[1], life[2])):
+        taken = [(offsets[n], s) for n, s, a, b in placed if a <= last and first <= b]
+        offsets[name] = lowest_gap(taken, size)
+        placed.append((name, size, first, last))
+    return offsets
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("13.4", place_all)
+
+# %% [markdown]
 # ## Your own compiler: memory and the wrapper
 #
 # **The piece.** The wrapper calls the kernels in their order. You write the call of one unit, and the
@@ -593,6 +635,17 @@ begin("program");
 from exercises.own_checks import check_piece
 
 check_piece("program")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here("miniinductor/memory.py", "miniinductor/wrapper.py", "miniinductor/runtime/")
 
 # %% [markdown]
 # ## What real PyTorch has

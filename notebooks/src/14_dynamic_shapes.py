@@ -510,6 +510,37 @@ def bucketed(function, sizes: list):
 check("14.3", bucketed)
 
 # %% [markdown]
+# **14.4** (core) *How many graphs?* Write `compilations(shapes)`: how often a compiler compiles that is called with
+# these shapes, one after the other, all of one rank. A graph is a tuple of sizes; None stands for a
+# symbol, which fits every size from 2 on. A shape that no graph fits is compiled: sizes that were the
+# same in all shapes so far stay numbers, others become symbols; but 0 and 1 always stay numbers.
+#
+# *Hints.* Keep the graphs, and for each dimension the set of sizes that you have seen.
+#
+# <details><summary>Predict: lengths 5, 6, 7, 8, 1. How many graphs?</summary>
+#
+# Three. The first is static, the second has a symbol and fits all further lengths but 1.
+#
+# </details>
+
+# %% tags=["exercise"]
+def compilations(shapes: list) -> int:
+    """The number of graphs that are made."""
+    ### BEGIN SOLUTION
+    graphs, seen = [], [set() for _ in shapes[0]]
+    for shape in shapes:
+        for sizes, size in zip(seen, shape):
+            sizes.add(size)
+        fits = any(all(n == size if n is not None else size >= 2 for n, size in zip(graph, shape)) for graph in graphs)
+        if not fits:
+            graphs.append(tuple(None if len(sizes) > 1 and size >= 2 else size for sizes, size in zip(seen, shape)))
+    return len(graphs)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("14.4", compilations)
+
+# %% [markdown]
 # ## Your own compiler: sizes
 #
 # **The piece.** `Size` is an int that remembers how it was computed, and tells on whoever compares
@@ -541,6 +572,22 @@ begin("sizes");
 from exercises.own_checks import check_piece
 
 check_piece("sizes")
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "minidynamo/dynamic.py",
+    "minidynamo/symbolic_shapes.py",
+    "minidynamo/symbolic_numbers.py",
+    "miniinductor/sizes/",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -424,6 +424,44 @@ def costly(graph, inputs: list, switches: tuple) -> set:
 check("15.3", costly)
 
 # %% [markdown]
+# **15.4** (core) *Amdahl.* Write `whole(parts)`: `parts` is a list of `(seconds, factor)`: a part took so long, and
+# became so many times faster. Return how many times faster the whole became.
+#
+# *Hints.* Time before, divided by time after. Factors below 1 are slower.
+#
+# <details><summary>Predict: half of the time becomes ten times faster. The whole?</summary>
+#
+# Less than twice. The other half stays, and is nearly all that is left.
+#
+# </details>
+
+# %% tags=["exercise"]
+def whole(parts: list) -> float:
+    """The speedup of the sum."""
+    ### BEGIN SOLUTION
+    return sum(seconds for seconds, _ in parts) / sum(seconds / factor for seconds, factor in parts)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("15.4", whole)
+
+# %% [markdown]
+# ## What else lives here
+#
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/config.py",
+    "miniinductor/options.py",
+    "miniinductor/records.py",
+    "miniinductor/listings.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run

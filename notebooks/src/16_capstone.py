@@ -535,6 +535,45 @@ def continue_text(model, known: list, length: int) -> list:
 check("16.3", (continue_text, GPT))
 
 # %% [markdown]
+# **16.4** (core) *Explain a regression.* A step became slower over night. Write `culprit(before, after)`: both map a
+# kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel that costs most more:
+# `why` is `"new"` if it was not there before, `"more calls"` if the calls explain more of the difference
+# than the time of a call, else `"slower"`. Return None if no kernel costs more.
+#
+# *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number
+# of calls? That much is due to the calls.
+#
+# <details><summary>Predict: a new kernel, and another one gone with the same cost. A regression?</summary>
+#
+# Not of the whole step. But the question was which kernel costs most more; look at what is gone, too.
+#
+# </details>
+
+# %% tags=["exercise"]
+def culprit(before: dict, after: dict):
+    """(kernel, "new" | "more calls" | "slower"), or None."""
+    ### BEGIN SOLUTION
+    def cost(kernels, name):
+        calls, each = kernels.get(name, (0, 0.0))
+        return calls * each
+
+    def why(name):
+        if name not in before:
+            return "new"
+        (old_calls, old_each), (calls, each) = before[name], after[name]
+        by_calls, by_time = (calls - old_calls) * old_each, (each - old_each) * old_calls
+        return "more calls" if by_calls > by_time else "slower"
+
+    worst = max(after, key=lambda name: cost(after, name) - cost(before, name))
+    if cost(after, worst) <= cost(before, worst):
+        return None
+    return worst, why(worst)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("16.4", culprit)
+
+# %% [markdown]
 # ## Projects
 #
 # Open-ended; each begins where a notebook ended.
@@ -553,7 +592,28 @@ check("16.3", (continue_text, GPT))
 #    would bring nothing.
 # 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`),
 #    and teach the evaluator to capture it (04, 06). Do not forget the guard.
+
+# %% [markdown]
+# ## What else lives here
 #
+# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
+# its first lines are there. The list is made from the sources when the page is built.
+
+# %% tags=["volatile"]
+from minidynamo.explain import also_here
+
+also_here(
+    "miniinductor/compile.py",
+    "miniinductor/hooks.py",
+    "miniinductor/current.py",
+    "miniinductor/fake_mode.py",
+    "miniinductor/checks.py",
+    "miniinductor/exceptions.py",
+    "miniinductor/foreign.py",
+    "miniinductor/coverage.py",
+)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks

@@ -250,6 +250,62 @@ def forgets_the_mode(capture, model, x) -> bool:
 check("17.2", forgets_the_mode)
 
 # %% [markdown]
+# **17.3** (stretch) *What was counted.* Write `shares(rows)`: of all models, in percent, `(captured whole, right)`. A row
+# has `"graphs"` and `"breaks"`, and `"right"`, unless it has `"failed"`. A model is captured whole if it
+# has one graph, no break, and the result is right.
+#
+# *Hints.* What failed counts below the line, and never above it.
+#
+# <details><summary>Predict: one compiler leaves out the models that it cannot do. What becomes of its percentage?</summary>
+#
+# It rises. Percentages of different lists cannot be compared.
+#
+# </details>
+
+# %% tags=["exercise"]
+def shares(rows: list) -> tuple:
+    """(percent captured as one right graph, percent right)."""
+    ### BEGIN SOLUTION
+    right = [row for row in rows if "failed" not in row and row["right"]]
+    one = [row for row in right if (row["graphs"], row["breaks"]) == (1, 0)]
+    return 100 * len(one) / len(rows), 100 * len(right) / len(rows)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("17.3", shares)
+
+# %% [markdown]
+# **17.4** (stretch) *The model that moves the mean.* With few models a single one can carry the figure. Write
+# `most_telling(speedups)`: `speedups` maps a model to its speedup. Return the name of the model whose
+# removal changes the geometric mean most, as a factor, and the mean without it.
+#
+# *Hints.* Half as much is as large a change as twice as much: compare `abs(log(...))`.
+#
+# <details><summary>Predict: one model is four times faster, another five times slower. Which one moves the mean more?</summary>
+#
+# The slow one, if the others are near one. Factors count, and five is more than four.
+#
+# </details>
+
+# %% tags=["support"]
+import math
+
+# %% tags=["exercise"]
+def most_telling(speedups: dict) -> tuple:
+    """(model, the geometric mean of the others)."""
+    ### BEGIN SOLUTION
+    def without(name):
+        return statistics.geometric_mean([value for other, value in speedups.items() if other != name])
+
+    mean = statistics.geometric_mean(speedups.values())
+    name = max(speedups, key=lambda name: abs(math.log(without(name) / mean)))
+    return name, without(name)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("17.4", most_telling)
+
+# %% [markdown]
 # ## What real PyTorch has
 #
 # * `benchmarks/dynamo/` in the PyTorch repository: the three suites of the paper, run every night,

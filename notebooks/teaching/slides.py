@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MOST_SENTENCES, MOST_LINES, MOST_LETTERS = 4, 15, 60_000
-LEFT_OUT = ("Exercises", "Your own compiler", "Projects")
+LEFT_OUT = ("Exercises", "Your own compiler", "Projects", "What else lives here")
 STYLE = """
 :root { color-scheme: light dark }
 body { margin: 0; font: 1.25rem/1.45 sans-serif }
@@ -30,7 +30,8 @@ pre { font-size: 0.95rem; overflow-x: auto; background: light-dark(#f4f6fa, #262
       padding: 0.6rem }
 nav { position: fixed; right: 1rem; bottom: 0.6rem }
 button { min-width: 44px; min-height: 36px }
-img, .picture svg { max-width: 100%; height: auto; background: #fff }
+img, .picture svg { max-width: 100%; height: auto }
+img { background: #fff }
 table { font-size: 0.9rem }
 @media print { nav { display: none } section[hidden] { display: block } }
 """
