@@ -16,6 +16,7 @@ import types
 import torch
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
@@ -33,6 +34,8 @@ def skip_reason(code: types.CodeType) -> str | None:
     file = code.co_filename
     if file.startswith(OURS) and not file.startswith(BENCH):
         return "minidynamo's own code"
+    if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
+        return "miniinductor's own code"
     if file.startswith(TORCH):
         return None if is_compiled_torch(code) else "torch's own code"
     if NUMPY in file:

@@ -498,8 +498,8 @@ def _readable(bytecode):
     """Objects of ours that stand in the replacement code as constants, by what they are for."""
     for pattern, meaning in (
         (r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"),
+        (r"<disabled <bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original"),
         (r"<disabled .*(?=\)$)", "the graph"),
-        (r"<bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original"),
     ):
         bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
     return bytecode

@@ -145,10 +145,10 @@ def argument_text(instruction: dis.Instruction) -> str:
     if instruction.opname.startswith("LOAD_CONST") and not text.startswith(("'", '"')):
         if getattr(value, "__name__", "") == "__next__":
             return "count this call"
+        if "<bound method Undo.raised of " in text:
+            return "the graph raised: run the original"
         if text.startswith("<disabled "):
             return "the graph"
-        if text.startswith("<bound method Undo.raised"):
-            return "the graph raised: run the original"
     return text
 
 

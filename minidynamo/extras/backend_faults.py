@@ -18,12 +18,14 @@ from ..conversion import Conversion
 from ..exceptions import BackendError
 from ..foreign import faults, ours
 from .told import internal_error, note_error
+from . import eager_backends
 from . import torch_backends  # noqa: F401  (what is registered last is outermost)
 
 
 def is_own(backend: object) -> bool:
-    """Is it one of those in backends.py, and not one that the user wrote?"""
-    return getattr(backend, "__module__", None) == backends.__name__
+    """Is it one of minidynamo's, and not one that the user wrote?"""
+    own = (backends.__name__, eager_backends.__name__)
+    return getattr(backend, "__module__", None) in own
 
 
 @hooks.BACKENDS.append

@@ -25,7 +25,7 @@ from ..symbolic_eval import registry, torch_rules
 from ..variables.base import extends
 from ..variables.constant import ConstantVar
 
-DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
+META = torch._C._autograd.CreationMeta
 
 
 def disable(fn: Any) -> Any:
@@ -68,7 +68,8 @@ def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
     sizes is such a view, too, and refuses while it is traced; one of symbolic sizes is no view."""
     if not tensor.requires_grad or not tensor._is_view():
         return False
-    return torch._C._autograd._get_creation_meta(tensor) != DEFAULT
+    made = torch._C._autograd._get_creation_meta(tensor)
+    return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
 
 
 any_tensor = SizePolicy.of_tensor

@@ -75,10 +75,10 @@ class Raising(Operations):
 
 @extends(Frame)
 class Catching(Frame):
-    def caught(self, raised: ObservedException, entry: Any) -> None:
-        if entry is None:
-            raise raised
-        self.unwind(raised.var, entry)
+    def caught(self, raised: ObservedException, entry: Any) -> bool:
+        if entry is not None:
+            self.unwind(raised.var, entry)
+        return entry is not None
 
     def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
         """Go to the handler of the instruction that raised."""
@@ -92,12 +92,13 @@ class Catching(Frame):
 
 @extends(RootFrame)
 class CatchingRoot(RootFrame):
-    def caught(self, raised: ObservedException, entry: Any) -> None:
+    def caught(self, raised: ObservedException, entry: Any) -> bool:
         if entry is None:
             reason = f"{raised.var.python_type().__name__} leaves the frame"
             stack, step = raised_at(raised.var)
             self.break_at(Break("exception", reason, stack=stack), step)
         self.unwind(raised.var, entry)
+        return True
 
     def split_step(self, step: int) -> int:
         """Where an exception is being handled that was raised while tracing, the frame is split at

@@ -113,12 +113,13 @@ class Frame(Operations):
                 if handler(self, arg) is True:
                     return
             except ObservedException as raised:
-                self.caught(raised, handler_entry)
+                if not self.caught(raised, handler_entry):
+                    raise
 
-    def caught(self, raised: ObservedException, entry: Any) -> None:
-        """The program raises: go to the handler `entry`, or leave the frame.  The core breaks the
-        graph where something is raised; rules/exceptions.py goes on."""
-        raise raised
+    def caught(self, raised: ObservedException, entry: Any) -> bool:
+        """Does the program go on at its handler `entry`?  The core breaks the graph where something
+        is raised; rules/exceptions.py goes on."""
+        return False
 
     def popn(self, n: int) -> list[Any]:
         start = len(self.stack) - n
@@ -208,7 +209,8 @@ class RootFrame(Frame):
                 if handler(self, arg) is True:
                     return
             except ObservedException as raised:
-                self.caught(raised, entry)
+                if not self.caught(raised, entry):
+                    raise
             except Break as broken:
                 self.break_at(broken)
 
