@@ -238,7 +238,9 @@ excerpt(evaluator.Frame.inline)
 # A second frame with the same graph: that is inlining.
 
 # %%
-excerpt(evaluator.Frame.unwind)
+from minidynamo.rules import exceptions
+
+excerpt(exceptions.Catching.unwind)
 
 # %% [markdown]
 # What it adds to ours:
