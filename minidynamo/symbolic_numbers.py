@@ -201,6 +201,10 @@ class SymNode:
             sympy.Gt(other.expr, 0)
         ):
             return self.opaque(name, compute, other)
+        return self.quotient(function, compute, other)
+
+    def quotient(self, function: type, compute: Callable, other: "SymNode") -> "SymNode":
+        """FloorDiv or Mod by a positive size."""
         expr = _cached(function, self.expr, other.expr)
         return self.new(expr, int, computed(compute, self, other))
 

@@ -217,6 +217,7 @@ class Compilation:
         return joint
 
     def parts_of(self, joint: Joint, primals: int) -> Parts:
+        """The two halves.  (Coverage records what is saved between them.)"""
         return partition(joint, primals, is_cheap)
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:

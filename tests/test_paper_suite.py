@@ -87,7 +87,7 @@ def row(name, figures):
 def test_rows_appear_as_they_are_done_and_a_crash_costs_one(monkeypatch, tmp_path):
     """The process is a script here: it gives a row, then ends badly; the next gives the rest."""
     said = iter([paper.ROW + '{"name": "actor-critic", "column": "capture"}', ""])
-    place = paper.Place(str(tmp_path), 0)
+    monkeypatch.setenv(paper.FOLDER, str(tmp_path))
     start = paper.subprocess.Popen
 
     def scripted(command, **options):
@@ -99,9 +99,9 @@ def test_rows_appear_as_they_are_done_and_a_crash_costs_one(monkeypatch, tmp_pat
     columns = ["capture", "inference fp32", "training fp32"]
     options = argparse.Namespace(device="cpu", no_peer=True, threads=1)
     end = paper.time.monotonic() + 60
-    rows = list(paper.rows_of("actor-critic", columns, options, end, place))
+    rows = list(paper.rows_of("actor-critic", columns, options, end, ""))
     assert [row["column"] for row in rows] == columns[:2]  # the third is measured next time
-    assert rows[1]["failed"].startswith("exit 3") and not list((tmp_path / "0").iterdir())
+    assert rows[1]["failed"].startswith("exit 3") and not list(tmp_path.iterdir())
 
 
 def test_a_mechanism_that_is_silently_wrong_is_found():

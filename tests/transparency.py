@@ -128,6 +128,7 @@ def child(name, hooked):
 
     ours = (
         "minidynamo's own code",
+        "miniinductor's own code",
         "torch's own code",
         "not a function",
         "a generator or coroutine",

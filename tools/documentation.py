@@ -64,12 +64,16 @@ def figures_table() -> str:
 
 
 def made_by(found: dict[str, Any]) -> str:
-    """The machine, the versions, the command and the date of a file of results."""
+    """The machine, the versions, the commands and the date of a file of results."""
+    from minidynamo.bench.paper import report
+
     machine = found["machine"]
     threads = machine["threads"]
     parts = [machine["device"], f"{threads} thread{'s' if threads > 1 else ''}"]
     parts += [f"{name} {machine[name]}" for name in ("torch", "triton") if name in machine]
-    return f"{', '.join(parts)};\n`{found['command']}`, {machine['date']}."
+    text = f"{', '.join(parts)};\n{report.commands_of(found)},"
+    fits = len(text.splitlines()[-1]) + len(machine["date"]) + 2 <= 100
+    return f"{text}{' ' if fits else chr(10)}{machine['date']}."
 
 
 def readme() -> str:
@@ -240,9 +244,7 @@ def paper_page() -> str:
             continue
         head, cells = getattr(report, function)(run)
         body = markdown(head, cells) if cells else "None."
-        parts.append(
-            f"## {title}\n\n{about}\n\n{body}\n\n{made_by(run).replace('`, ', '`,' + chr(10))}\n"
-        )
+        parts.append(f"## {title}\n\n{about}\n\n{body}\n\n{made_by(run)}\n")
     return "\n".join(parts)
 
 

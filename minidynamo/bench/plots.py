@@ -9,6 +9,7 @@ In:   rows of `suites.measure`, or a file of `results/`.  Out: a matplotlib figu
 
 import json
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 LOOKS = {
@@ -24,7 +25,7 @@ def recorded(name):
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
-def latest(pattern):
+def latest(pattern: str) -> dict | None:
     """The newest stored run whose name fits `pattern` ("h*_distributed*"), or None."""
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{pattern}.json"))]
     return max(runs, key=lambda run: run["machine"]["date"], default=None)
@@ -284,7 +285,7 @@ def roofline(points, bandwidth, peak, about=None):
     return figure
 
 
-def timelines(rows):
+def timelines(rows: list[dict]) -> Any:
     """One picture for each row: what each lane did when.  rows: {"name", "seconds", "spans": (lane,
     name, begin, end)}, in seconds."""
     import matplotlib.pyplot as plt
@@ -308,7 +309,7 @@ def timelines(rows):
     return figure
 
 
-def communication_bars(rows):
+def communication_bars(rows: list[dict]) -> Any:
     """A bar for each row of `--suite distributed` that has times: a step without communication, and
     what communication adds."""
     import matplotlib.pyplot as plt

@@ -20,12 +20,9 @@ from .. import frame_hook, hooks
 from ..api import named_like
 from ..dynamic import SizePolicy
 from ..exceptions import SpecializationError
-from ..sources import Source
 from ..symbolic_eval import registry, torch_rules
 from ..variables.base import extends
 from ..variables.constant import ConstantVar
-
-META = torch._C._autograd.CreationMeta
 
 
 def disable(fn: Any) -> Any:
@@ -61,27 +58,8 @@ def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
     )
 
 
-def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
-    """Is it a view that was made without gradients, of something that needs them?
-
-    Autograd may refuse to say anything of it once it is written.  The fake of a tensor of fixed
-    sizes is such a view, too, and refuses while it is traced; one of symbolic sizes is no view."""
-    if not tensor.requires_grad or not tensor._is_view():
-        return False
-    made = torch._C._autograd._get_creation_meta(tensor)
-    return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
-
-
-any_tensor = SizePolicy.of_tensor
-
-
 @extends(SizePolicy)
 class Marks(SizePolicy):
-    def of_tensor(self, tensor: torch.Tensor, source: Source) -> tuple[set[int], set[int]]:
-        if is_forbidden_when_written(tensor):
-            return set(), set()
-        return any_tensor(self, tensor, source)
-
     def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
         """The dimensions that `mark_dynamic` and `mark_static` have named."""
         marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))

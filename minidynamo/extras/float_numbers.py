@@ -162,8 +162,7 @@ def divided(node: SymNode, name: str, function: Any, compute: Any, other: SymNod
         node.shape_env.decide(sympy.Lt(other.expr, 0))
         result = negative(node)._divide(name, function, compute, negative(other))
         return result if function is FloorDiv else negative(result)
-    expr = function(node.expr, other.expr)
-    return node.new(expr, int, computed(compute, node, other))
+    return node.quotient(function, compute, other)
 
 
 METHODS: dict[str, Any] = {

@@ -139,7 +139,7 @@ def check_size(condition):
         torch._check(condition)
 
 
-def check_difference(difference, compare):
+def check_difference(difference: int, compare: str) -> None:
     """The same, for a backend that generates code: as an operation on tensors."""
     value = torch.full((), difference, dtype=torch.int64)
     torch._assert_async(getattr(value, compare)(0))
@@ -148,7 +148,7 @@ def check_difference(difference, compare):
 COMPARED = {sympy.Ge: "ge", sympy.Gt: "gt", sympy.Le: "le", sympy.Lt: "lt", sympy.Eq: "eq"}
 
 
-def check_in_graph(tx, promise):
+def check_in_graph(tx: Any, promise: torch.SymBool) -> None:
     """A node that raises where `promise`, a SymBool, does not hold: a traced graph keeps no node
     without tensors."""
     if not tx.output.generates_code:

@@ -31,10 +31,20 @@ def shown(value: float | None, digits: int = 2) -> str:
 
 
 def where(run: Row) -> str:
-    """The device, the versions, the date; the command that measures it again."""
+    """The device, the versions, the date; the commands that measure it again, one a sitting."""
     about = run["machine"]
     versions = [f"{name} {about[name]}" for name in ("torch", "triton") if name in about]
-    return f"{', '.join([about['device'], *versions, about['date']])}: `{run['command']}`"
+    return f"{', '.join([about['device'], *versions, about['date']])}: {commands_of(run)}"
+
+
+def commands_of(run: Row) -> str:
+    """The commands of a run's sittings, one after the other."""
+    texts = []
+    for sitting in run.get("sittings", [{"command": run["command"], "GPUs": 1}]):
+        several = f"on {sitting['GPUs']} GPUs\n" if sitting["GPUs"] > 1 else ""
+        note = f"\n({sitting['note']})" if "note" in sitting else ""
+        texts.append(f"{several}`{sitting['command']}`{note}")
+    return ",\nthen ".join(texts)
 
 
 def speedups(run: Row) -> tuple[list[str], Cells]:

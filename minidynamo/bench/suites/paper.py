@@ -5,8 +5,7 @@ is time for.
     --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
-                    Where there are several GPUs, models take them in turn, and each is timed while
-                    nothing else of its own GPU runs
+                    Where there are several GPUs, models take them in turn
     --resume        the rows that --json has already are kept: go on behind them
     --only NAME     these models
 
@@ -54,10 +53,12 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         yield from measured_here(names, columns, options)
         return
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
-    result["devices"] = devices_of(options)
     result["command"] += f" --device {options.device}"
     result["command"] += f' --columns "{options.columns}"' if options.columns else ""
-    kept = read_all(options) if options.resume else []
+    earlier = read_earlier(options) if options.resume else {}
+    sitting = {"command": result["command"], "GPUs": len(visible_gpus(options))}
+    result["sittings"] = [*earlier.get("sittings", []), sitting]
+    kept = earlier.get("rows", [])
     yield from kept
     done = {(row["name"], row["column"]) for row in kept}
     waiting = {}
@@ -84,12 +85,12 @@ def measured_here(names: list[str], columns: list[str], options: Any) -> Iterato
             yield row
 
 
-def read_all(options: Any) -> list[Row]:
-    """The rows of an earlier --json file, a list: several a model."""
+def read_earlier(options: Any) -> Row:
+    """An earlier --json file: its rows, several a model, and the sittings that gave them."""
     if not options.json or not os.path.exists(options.json):
-        return []
+        return {}
     with open(options.json) as file:
-        return json.load(file)["rows"]
+        return json.load(file)
 
 
 def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
@@ -97,18 +98,19 @@ def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
     found: queue.Queue[Row | None] = queue.Queue()
     end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as folder:
-        places = [Place(folder, device) for device in range(devices_of(options))]
+        os.environ[FOLDER] = folder
+        gpus = visible_gpus(options)
 
-        def of_model(name: str, place: Place) -> None:
+        def of_model(name: str, gpu: str) -> None:
             try:
-                for row in rows_of(name, waiting[name], options, end, place):
+                for row in rows_of(name, waiting[name], options, end, gpu):
                     found.put(row)
             finally:
                 found.put(None)
 
         with ThreadPoolExecutor(options.jobs) as pool:
             for number, name in enumerate(waiting):
-                pool.submit(of_model, name, places[number % len(places)])
+                pool.submit(of_model, name, gpus[number % len(gpus)])
             unfinished = len(waiting)
             while unfinished:
                 row = found.get()
@@ -118,27 +120,19 @@ def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
                     yield row
 
 
-class Place:
-    """A GPU, or the processors: who runs there is stopped while one of them is timed."""
-
-    def __init__(self, folder: str, device: int) -> None:
-        self.folder = os.path.join(folder, str(device))
-        os.mkdir(self.folder)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        name = visible.split(",")[device] if visible else str(device)
-        self.environment = {FOLDER: self.folder, "CUDA_VISIBLE_DEVICES": name}
+def visible_gpus(options: Any) -> list[str]:
+    """The GPUs that the models take in turn, as CUDA_VISIBLE_DEVICES names them; [""]: none."""
+    if options.device != "cuda":
+        return [""]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
 
 
-def devices_of(options: Any) -> int:
-    """How many GPUs are used; 1 for the processors."""
-    return max(1, torch.cuda.device_count()) if options.device == "cuda" else 1
-
-
-def rows_of(name: str, columns: list[str], options: Any, end: float, place: Place) -> Iterator[Row]:
+def rows_of(name: str, columns: list[str], options: Any, end: float, gpu: str) -> Iterator[Row]:
     """A model's rows as they come, from a process of its own; after a crash or a column that takes
     too long, another process goes on with the other columns.  None when the time is over."""
     while columns and time.monotonic() < end:
-        process = Process(name, columns, options, end, place)
+        process = Process(name, columns, options, end, gpu)
         for row in process.rows():
             columns = [column for column in columns if column != row["column"]]
             yield row
@@ -155,15 +149,13 @@ def rows_of(name: str, columns: list[str], options: Any, end: float, place: Plac
 class Process:
     """A process that measures one model, and is killed when a row takes too long."""
 
-    def __init__(
-        self, name: str, columns: list[str], options: Any, end: float, place: Place
-    ) -> None:
+    def __init__(self, name: str, columns: list[str], options: Any, end: float, gpu: str) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
         command += ["--only", f"^{name}$", "--device", options.device]
         command += ["--jobs", "0", "--columns", ";".join(columns)]
         command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
-        self.problem, self.during, self.end, self.place = "", "", end, place
+        self.problem, self.during, self.end = "", "", end
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command,
@@ -171,9 +163,9 @@ class Process:
             stderr=self.errors,
             text=True,
             start_new_session=True,
-            env=os.environ | place.environment,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu},
         )
-        self.entry = os.path.join(place.folder, str(self.process.pid))
+        self.entry = os.path.join(os.environ[FOLDER], str(self.process.pid))
         with open(self.entry, "w"):
             pass
         self.timer = threading.Timer(0, self.kill)
@@ -190,7 +182,7 @@ class Process:
         self.problem = f"not finished in {LIMIT} s"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        signal_all(self.place.folder, signal.SIGCONT)  # it may have been the one that timed
+        signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
 
     def rows(self) -> Iterator[Row]:
         """Its rows; afterwards `problem` says how it ended, "" if well."""

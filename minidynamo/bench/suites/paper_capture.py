@@ -16,7 +16,7 @@ from ..paper.measure import Row
 from ..paper.mechanisms import MECHANISMS, compare, table
 from ..paper.models import MODELS, fair_order
 from .common import model_rows, suite
-from .paper import read_all
+from .paper import read_earlier
 
 
 @suite("paper-capture")
@@ -24,7 +24,7 @@ def paper_capture(options: Any, result: dict[str, Any]) -> Iterator[Row]:
     """A row a model, then how many models each mechanism works for."""
     order = fair_order(options.seed)
     result |= {"models": len(MODELS), "seed": options.seed}
-    kept = read_all(options) if options.resume else []
+    kept = read_earlier(options).get("rows", []) if options.resume else []
     yield from kept
     done = {row["name"] for row in kept}
     names = [name for name in order[: round(options.share * len(order))] if name not in done]

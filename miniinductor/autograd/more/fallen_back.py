@@ -4,6 +4,7 @@ In:   a `Backward`, whose forward half runs already.  Out: the same, which alway
       the record of the half, and a warning, say why its kernels are eager ones.
 
 A half may refuse for a reason of its own: its sizes' guards were settled with the forward half.
+Without this file a half that cannot be compiled raises, and nobody looks for such guards.
 """
 
 from collections.abc import Callable

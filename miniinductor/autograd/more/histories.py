@@ -2,6 +2,7 @@
 
 In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; and in the joint graph
       which primals the results do not depend on, and which are written through `.data` alone.
+      Where the compiled graph is called: hooks of results that the loss does not reach are not.
 
     x.requires_grad_()                     # refused: an input's place in autograd's history changes
     x.data.add_(1)                          # joint.uncounted: this write must not raise x's version
