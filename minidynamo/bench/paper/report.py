@@ -44,7 +44,7 @@ def commands_of(run: Row) -> str:
         several = f"on {sitting['GPUs']} GPUs\n" if sitting["GPUs"] > 1 else ""
         note = f"\n({sitting['note']})" if "note" in sitting else ""
         texts.append(f"{several}`{sitting['command']}`{note}")
-    return ",\nthen ".join(texts)
+    return ",\nthen\n".join(texts)
 
 
 def speedups(run: Row) -> tuple[list[str], Cells]:

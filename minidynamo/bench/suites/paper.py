@@ -4,6 +4,7 @@ is time for.
     --device cpu|cuda
     --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
+    --row-seconds N a row may take so long, the start of its process included (170)
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
                     Where there are several GPUs, models take them in turn
     --resume        the rows that --json has already are kept: go on behind them
@@ -36,7 +37,7 @@ from ..paper.models import MODELS, fair_order
 from ..paper.tables import print_tables
 from .common import suite, wanted
 
-LIMIT = 170  # seconds that a row may take, the start of its process included
+ROW_SECONDS = 170  # that a row may take, where --row-seconds does not say otherwise
 ROW = "@row "  # begins the line of a row on the standard output of a model's process
 MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated}
 
@@ -55,6 +56,8 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
     result["command"] += f" --device {options.device}"
     result["command"] += f' --columns "{options.columns}"' if options.columns else ""
+    own_limit = options.row_seconds != ROW_SECONDS
+    result["command"] += f" --row-seconds {options.row_seconds:g}" if own_limit else ""
     earlier = read_earlier(options) if options.resume else {}
     sitting = {"command": result["command"], "GPUs": len(visible_gpus(options))}
     result["sittings"] = [*earlier.get("sittings", []), sitting]
@@ -156,6 +159,7 @@ class Process:
         command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
         self.problem, self.during, self.end = "", "", end
+        self.limit: float = options.row_seconds
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command,
@@ -174,12 +178,12 @@ class Process:
     def wait(self) -> None:
         """Kill the process if there is no row for so long, or at the end of the sitting."""
         self.timer.cancel()
-        limit = max(0.0, min(LIMIT, self.end - time.monotonic()))
+        limit = max(0.0, min(self.limit, self.end - time.monotonic()))
         self.timer = threading.Timer(limit, self.kill)
         self.timer.start()
 
     def kill(self) -> None:
-        self.problem = f"not finished in {LIMIT} s"
+        self.problem = f"not finished in {self.limit:.0f} s"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
