@@ -29,6 +29,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import types
 import unittest.mock
 from typing import Any
@@ -178,13 +179,14 @@ def is_not_promised(frame: types.FrameType | None) -> bool:
     """Is it a moment for which miniinductor/foreign.py promises nothing?
 
     C++ asks a tensor without data for its device: what is raised there ends the process, since
-    torch's function is `noexcept`.  Or Python's linecache reads a file: it takes an OSError
-    (TimeoutError is one) for a file that is gone, and a MemoryError for too long a file.  Or C++
+    torch's function is `noexcept`.  Or Python's linecache reads a file, or traceback is about
+    to ask it: it takes an OSError (TimeoutError is one) for a file that is gone, and a MemoryError
+    for too long a file.  Or C++
     has just called a `remembered` function, which stands before its `try`."""
     if frame is not None and frame.f_code is REMEMBERED and frame.f_lasti <= FIRST:
         return True
     while frame is not None:
-        if frame.f_code.co_filename == linecache.__file__:
+        if frame.f_code.co_filename in (linecache.__file__, traceback.__file__):
             return True
         if any(frame.f_locals.get(name) is DEVICE for name in ("op", "func")):
             return True
@@ -374,8 +376,11 @@ def check(case: tuple, mode: Mode) -> str:
         stack.enter_context(torch.set_grad_enabled(mode.training))
         stack.enter_context(minidynamo.config.patch(raise_internal_errors=False))
         stack.enter_context(miniinductor.config.patch(raise_internal_errors=False))
+        untouched = thread_state()
         situation = Situation(phase, name, mode, folder)
         seconds = moment * duration(situation, (phase, name, mode.name))
+        if changed := change_of(untouched):
+            return f"{changed} though nothing arrived"
         for _ in range(12):
             arrival = Arrival(kind, seconds)
             situation.prepare()
@@ -387,11 +392,19 @@ def check(case: tuple, mode: Mode) -> str:
         return "nothing arrived"
 
 
-def difference(situation: Situation, arrival: Arrival, caught, before: dict) -> str:
+def change_of(before: dict) -> str:
+    """What of the thread's state is not as it was before; "" where all is."""
     after = thread_state()
     for name, value in before.items():
-        if after[name] != value:
-            return f"{name} was {value} and is {after[name]} after {caught!r}"
+        if name != "hook" or value is not None:  # the first compilation installs it
+            if after[name] != value:
+                return f"{name} was {value} and is {after[name]}"
+    return ""
+
+
+def difference(situation: Situation, arrival: Arrival, caught, before: dict) -> str:
+    if changed := change_of(before):
+        return f"{changed} after {caught!r}"
     if arrival.sent and caught is None and not arrival.printed:
         told = [record.error or record.skipped for record in minidynamo.records.frames]
         where = "\n".join(arrival.where[:12])

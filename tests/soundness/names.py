@@ -89,8 +89,8 @@ class Layer(torch.nn.Module):
 
 layer = Layer()
 
-def f(left, right, count, switch=True, *rest, **named):
-    return layer(left, right, count, switch, *rest, **named)
+def f(left, right, longer, count, switch=True, *rest, **named):
+    return layer(left, right, count, switch, *rest, **named), left * longer.size(0)
 """
 
 
@@ -105,7 +105,8 @@ def module_arguments(seed: int, call: int) -> tuple[tuple, dict]:
     ]
     values = torch.Generator().manual_seed(seed + rows)
     left, right, item = (torch.randn(rows, 4, generator=values) for _ in range(3))
-    return (left, right, count, switch, item), {"key": 2, "width": 0.5}
+    longer = torch.randn(rows + 2, generator=values)
+    return (left, right, longer, count, switch, item), {"key": 2, "width": 0.5}
 
 
 def neighbours() -> set[str]:
@@ -160,6 +161,18 @@ def own_names(text: str) -> set[str]:
     return {name for name in found if not name.startswith("__")} - known - KEPT
 
 
+def parameter_names(text: str) -> set[str]:
+    """The parameters of `f`, whose values are inputs of the graph."""
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    found = {argument.arg for node in functions if node.name == "f" for argument in names_of(node)}
+    return found - KEPT
+
+
+def names_of(function: ast.FunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
 def renamed(text: str, names: dict[str, str]) -> str:
     """The text with other words for these names, wherever they stand."""
     tokens = []
@@ -171,9 +184,9 @@ def renamed(text: str, names: dict[str, str]) -> str:
     return tokenize.untokenize(tokens)
 
 
-def drawn(text: str, pool: set[str], rng: random.Random) -> dict[str, str]:
+def drawn(text: str, pool: set[str], rng: random.Random, first: set[str]) -> dict[str, str]:
     """{name of the program: name of the pool}; none is in the program already, each is given
-    once."""
+    once.  What is in `first` is given first, to parameters before others."""
     used = {*WORD.findall(text), *module_arguments(0, 0)[1]}  # `key`, `width` are given by name
     free = [
         name
@@ -186,8 +199,12 @@ def drawn(text: str, pool: set[str], rng: random.Random) -> dict[str, str]:
         name for name in free if not name.startswith("__") and name not in vars(torch.nn.Module())
     ]
     rng.shuffle(free)
+    free.sort(key=lambda name: name not in first)
     own = sorted(own_names(text))
     rng.shuffle(own)
+    if first:
+        parameters = parameter_names(text)
+        own.sort(key=lambda name: name not in parameters)
     return dict(zip(own, free))
 
 
@@ -226,7 +243,10 @@ def check(seed: int, mode: Mode) -> str:
     _, expected = run(text, seed, mode, digits)
     generated = generated_names()
     pool = generated | (neighbours() if rng.random() < 0.5 else set())
-    names = drawn(text, pool, rng)
+    # What symbols of sizes are called, and may stand beside a parameter of that name.
+    sizes = {f"{letter}{number}" for letter in "su" for number in range(4)}
+    first = sizes if rng.random() < 0.3 else set()
+    names = drawn(text, pool | first, rng, first)
     try:
         other = renamed(text, names)
         compile(other, "renamed", "exec")
