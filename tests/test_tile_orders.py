@@ -1,6 +1,7 @@
 """Which way a reduction's tiles run on a GPU: each read counts for the elements that it touches."""
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
@@ -39,6 +40,31 @@ def test_a_read_counts_for_what_it_touches(along_x, function, shapes, monkeypatc
         result = minidynamo.compile(function)(*inputs)
     assert found and set(found) == {along_x}
     assert torch.allclose(result, function(*inputs), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "sizes, index, expected",
+    [
+        ((7, 37, 129), "4773*x0 + 129*x1 + x2", "xindex"),
+        ((7, 37, 129), "4773*x0 + 129*x1 + x2 + 33411*r0", "33411*r0 + xindex"),
+        ((7, 37, 129), "2*(4773*x0 + 129*x1 + x2) + 5", "2*xindex + 5"),
+        ((7, 37, 129), "5000*x0 + 129*x1 + x2", "5000*x0 + (xindex % 4773)"),
+        ((7, 37, 129), "129*x1 + x2", "xindex % 4773"),
+        ((7, 37, 128), "5000*x0 + 128*x1 + x2", "5000*x0 + 128*x1 + x2"),  # Triton sees it
+        ((7, 37, 129), "4773*x0 + x1 + 37*x2", "4773*x0 + x1 + 37*x2"),
+        ((7, 37, 129), "4773*x0 + 129*x1 + x2**2", "4773*x0 + 129*x1 + x2**2"),
+        ((7, 37, 129), "4773*x0 + 129*x1 + x2 + x1**2", "4773*x0 + 129*x1 + x1**2 + x2"),
+        ((129,), "x0 + 3", "x0 + 3"),
+        ((), "7", "7"),
+    ],
+)
+def test_loops_that_follow_each_other_in_memory_are_one_index(sizes, index, expected):
+    variables = sympy.symbols([f"x{i}" for i in range(len(sizes))], integer=True)
+    named = {str(v): v for v in variables} | {"r0": sympy.Symbol("r0", integer=True)}
+    axis = tile_plan.Axis("x", variables or [sympy.Symbol("x0")], sizes or (1,), "")
+    found = axis.over_flat(sympy.sympify(index, named))
+    parts = [sorted(text.split(" + ")) for text in (str(found), expected)]
+    assert parts[0] == parts[1]
 
 
 def test_few_rows_that_no_tile_holds_are_cut():

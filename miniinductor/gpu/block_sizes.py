@@ -131,7 +131,7 @@ def block_configs(
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
     elif kind == "lines":
-        found = line_configs(sizes["y"], x)
+        found = line_configs(sizes["y"], x, skips)
     elif kind == "persistent":
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
@@ -151,9 +151,12 @@ def pointwise_configs(x: int, skips: bool) -> list[Config]:
     return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]
 
 
-def line_configs(y: int, x: int) -> list[Config]:
+def line_configs(y: int, x: int, skips: bool) -> list[Config]:
     """Short lines, so that a program has many of them; of whole lines where those are short.  Small
-    ones: more programs than processors before more elements per thread."""
+    ones: more programs than processors before more elements per thread.
+
+    Where reads skip, also many lines for few warps: each of them reads the whole line, from as many
+    cache lines as it has elements."""
     y_most, longest = power_of_2(y), min(power_of_2(x), LONGEST_LINE)
     sides = [side for side in (longest, longest // 2) if x % side == 0]
     side = max(1, sides[0] if sides else longest)
@@ -165,6 +168,8 @@ def line_configs(y: int, x: int) -> list[Config]:
     ]
     if side == LONGEST_LINE and most >= 4096:
         found.append(config_of(8, y=min(y_most, 64), x=64))  # shares more along lines of y
+        if skips:
+            found.append(config_of(4, y=min(y_most, 128), x=32))
     return found
 
 

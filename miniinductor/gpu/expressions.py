@@ -177,6 +177,8 @@ class TritonExpressions(OpsHandler):
                 axes |= {self.plan.axis_of[symbol]}
             elif symbol not in self.plan.fixed:
                 self.symbols.add(symbol)
+        for axis in self.plan.axes:
+            expr = axis.over_flat(expr)
         text = index_text(expr, "triton")
         return Index(text, axes, helpers_of(text).union(reads))
 

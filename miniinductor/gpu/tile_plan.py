@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import sympy
 
 from ..codegen.plan import KernelPlan, plan_kernel
-from ..dependencies import Access, LoopBody, int_or_none, loop_variables, stride_of
+from ..dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ..ir import Buffer
 from ..nodes import Node
 from ..sizes.expressions import Mod
@@ -39,6 +39,7 @@ LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
 LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
 SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
+WIDEST = 16  # elements that a thread reads at once
 LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
@@ -80,6 +81,32 @@ class Axis:
             text = text if below == "1" else f"({text})"
             text = f"{text} % {size_text(size)}"
         return noted(f"{variable} = {text}", f"< {size_text(size)}")
+
+    def over_flat(self, expr: sympy.Expr) -> sympy.Expr:
+        """`expr` by the flat index, where its last loops follow each other in memory as they do
+        here: 129*x1 + x2 is xindex, or xindex % 4773 if x0 stands before them.
+
+        Triton does not see that 129*x1 + x2 goes by steps of one, where x1 and x2 are a quotient
+        and a remainder by 129: neighbouring threads would then be given another axis."""
+        coefficients, tangled = linear_form(expr)
+        step = coefficients.get(self.loops[-1][0], sympy.Integer(0)) if self.loops else 0
+        joined: list[sympy.Symbol] = []
+        length: Size = 1
+        for variable, size in reversed(self.loops):
+            same = coefficients.get(variable) == sympy.expand(step * length)
+            if not step or variable in tangled or not same:
+                break
+            joined.append(variable)
+            length = sympy.expand(length * size)
+        is_seen = len(joined) < len(self.loops) and self.loops[-1][1] % WIDEST == 0
+        if len(joined) < 2 or is_seen:
+            return expr
+        whole = joined[-1] is self.loops[0][0]
+        flat = self.flat if whole else f"{self.flat} % {size_text(length)}"
+        others = expr.xreplace(dict.fromkeys(joined, sympy.Integer(0)))
+        if not whole and (others or step != 1):
+            flat = f"({flat})"
+        return others + step * sympy.Symbol(flat, integer=True)
 
 
 def size_text(n: Size) -> str:
@@ -264,7 +291,7 @@ def blocks_to_try(
     hints = {axis.name: hint(axis.numel, UNKNOWN) for axis in axes}
     if any_row:
         hints["r"] = 2 * LONG_ROW
-    skips = kind == "pointwise" and any(skips_elements(body, buffers) for body in bodies)
+    skips = kind in ("pointwise", "lines") and any(skips_elements(body, buffers) for body in bodies)
     configs = block_configs(kind, hints, columns, len(tiles), skips)
     if kind == "looped" and columns and is_few_columns(hints["x"]):
         return configs  # masks cost less than a few programs that take many steps
