@@ -12,8 +12,11 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import minidynamo
@@ -103,6 +106,33 @@ def fsdp_blocks(model: nn.Module, compiled: bool) -> nn.Module:
     return fully_shard(model, mesh=mesh)
 
 
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def between(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(x) * torch.sigmoid(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(self.between(self.up(x)))
+
+
+def make_mlps() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(Mlp(), Mlp(), nn.Linear(6, 3))
+
+
+def in_parallel(model: nn.Module) -> nn.Module:
+    """Half of the columns of `up`, half of the rows of `down`, on each rank."""
+    mesh = init_device_mesh("cpu", (2,))
+    for block in model:
+        if isinstance(block, Mlp):
+            plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+            parallelize_module(block, mesh, plan)
+    return model
+
+
 # --- the checks -----------------------------------------------------------------------------------
 def check_ddp_around():
     assert [frame.backend_record.backward is not None for frame in train(ddp_around)] == [True]
@@ -187,6 +217,65 @@ def check_checkpoints_cross():
         step(model, optimizer, 3)
         optimizer.step()
     same(compiled, eager)
+
+
+def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, rows: int = 5) -> list[float]:
+    """Of three steps on data that are the same on all ranks."""
+    found = []
+    for number in range(3):
+        torch.manual_seed(number)
+        data, target = torch.randn(rows, 6), torch.randint(0, 3, (rows,))
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(data), target)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def check_tensor_parallel():
+    """Weights are DTensors: a graph ends before each layer that has them, and begins behind it,
+    where tensors are local again; what is compiled between two layers is one graph."""
+    expected_model = make_mlps()
+    expected = losses_of(expected_model, torch.optim.SGD(expected_model.parameters(), 0.1))
+    for what in ("around", "between"):
+        minidynamo.reset()
+        model = in_parallel(make_mlps())
+        if what == "between":
+            for block in model:
+                if isinstance(block, Mlp):
+                    block.between = minidynamo.compile(block.between, fullgraph=True)
+        compiled = minidynamo.compile(model) if what == "around" else model
+        found = losses_of(compiled, torch.optim.SGD(model.parameters(), 0.1))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        same(model, expected_model)
+        frames = [frame for frame in records.frames if frame.backend_record is not None]
+        assert any(frame.backend_record.kernels for frame in frames), (what, frames)
+
+
+def check_checkpoint_of_fsdp():
+    """Saved by torch.distributed.checkpoint from compiled blocks, loaded into others that are made
+    and compiled anew, and into eager ones: training goes on alike."""
+    path = os.path.join(FOLDER, "fsdp")
+    trained = fsdp_blocks(make(), True)
+    optimizer = torch.optim.AdamW(trained.parameters(), 0.01)
+    losses_of(trained, optimizer)
+    model_state, optimizer_state = get_state_dict(trained, optimizer)
+    checkpoint.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=path)
+    found = {"went on": losses_of(trained, optimizer)}
+    for name, compiled in (("compiled", True), ("eager", False)):
+        minidynamo.reset()
+        model = fsdp_blocks(make(), compiled)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        model_state, optimizer_state = get_state_dict(model, optimizer)
+        state = {"model": model_state, "optimizer": optimizer_state}
+        checkpoint.load(state, checkpoint_id=path)
+        set_state_dict(
+            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+        )
+        found[name] = losses_of(model, optimizer)
+    for name in ("compiled", "eager"):
+        torch.testing.assert_close(found[name], found["went on"], rtol=1e-4, atol=1e-6)
 
 
 def check_ranks_share_a_cache():

@@ -27,6 +27,8 @@ CHECKS = [
     "one_graph_for_each_block_of_fsdp",
     "pieces_are_sent_one_by_one",
     "checkpoints_cross",
+    "checkpoint_of_fsdp",
+    "tensor_parallel",
     "ranks_share_a_cache",
 ]
 
