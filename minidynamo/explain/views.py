@@ -80,13 +80,13 @@ def code_style() -> str:
     box = ".mini-code"
     rules = [
         f"{box}{{{theme('light')}background:var(--mini-background);color:var(--mini-text);"
-        "max-height:520px;overflow:auto;font-size:12px}",
+        "overflow:auto;font-size:12px}",
         f"{box} pre{{background:none;color:inherit;margin:0;padding:6px 8px;line-height:1.35}}",
         f"{box} summary{{padding:2px 8px;cursor:pointer}}",
         f"@media(prefers-color-scheme:dark){{{box}{{{theme('dark')}}}}}",
         f"{DARK.format(box)}{{{theme('dark')}}}",
         f"{LIGHT.format(box)}{{{theme('light')}}}",
-        f"@media print{{{box}{{{theme('light')}max-height:none}}}}",
+        f"@media print{{{box}{{{theme('light')}}}}}",
     ]
     for part, tokens in TOKENS.items():
         names = ",".join(f"{box} .mini-{token}" for token in tokens)
