@@ -78,9 +78,9 @@ e
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
 # 523. Our hook (`minidynamo/frame_hook.c`) swaps the frame's code object before its first
-# instruction runs. On the left the bytecode that Python compiled from `scaled_gelu`; on the right
-# what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
-# (Below that stands the original again: if the graph raises an error, the program goes on there, so
+# instruction runs. The first listing is the bytecode that Python compiled from `scaled_gelu`. The second
+# is what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
+# (Behind that, folded away, stands the original again: if the graph raises an error, the program goes on there, so
 # that the error comes from the user's own line.)
 
 # %%
