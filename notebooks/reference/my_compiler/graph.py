@@ -322,9 +322,9 @@ def without_dead_code(graph: Graph) -> None:
 
 
 def without_repetition(graph: Graph) -> None:
-    """Equal operations on equal arguments are computed once: the others leave `graph.nodes`.  (Nothing
-    in a graph writes, so nothing lies between them; and 1, 1.0 and True are three different
-    arguments.)"""
+    """Equal operations on equal arguments are computed once: the others leave `graph.nodes`.
+    (Nothing in a graph writes, so nothing lies between them; and 1, 1.0 and True are three
+    different arguments.)"""
     first: dict[Any, Node] = {}
     instead: dict[Node, Node] = {}
     for node in graph.nodes:
