@@ -107,6 +107,8 @@ from minidynamo.explain.draw_code import Columns, draw_closure
 draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
 
 # %% [markdown]
+# Three functions, and each holds the one before it.
+#
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
@@ -136,7 +138,7 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
 # **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
 # accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
 #
-# The same body before three handlers. The third is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
+# The same body before three handlers. The one in the middle is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
 
 # %%
 from miniinductor.ops import OpsHandler
@@ -262,6 +264,8 @@ assert read_twice(cheap=True) < read_twice(cheap=False)
 print("MANY_READS", lowering_graph.MANY_READS, " MANY_OPS", lowering_graph.MANY_OPS, " HUGE", lowering_graph.HUGE)
 
 # %% [markdown]
+# The cheap value was computed in each of its readers. `exp` was stored, by a kernel of its own.
+#
 # Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
 
 # %%
@@ -274,7 +278,7 @@ for inlining in (True, False):
         print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
 
 # %% [markdown]
-# With inlining off each operation is a loop of its own, and the numbers are the same.
+# With inlining off each operation is a loop of its own.
 #
 # ## The IR has a meaning that one can run
 #

@@ -170,7 +170,7 @@ with miniinductor.config.patch(buffer_reuse=False):
 without.memory_picture
 
 # %% [markdown]
-# First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
+# Every box is dashed now. First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
 #
 # ### What must not lie in the arena
 #

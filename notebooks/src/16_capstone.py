@@ -157,7 +157,7 @@ Table(["times", "graph break"],
       [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if any(word in why for word in mine)])
 
 # %% [markdown]
-# Three lines of the step break the graph. And how often was it compiled?
+# Two lines of the step break the graph, for three reasons. And how often was it compiled?
 
 # %%
 again = [why for why in minidynamo.counters["recompiles"] if "naive_step" in why or why.startswith("step")]

@@ -112,7 +112,7 @@ Table(["", "right", "eager / ours", "quartiles"],
 #
 # ## Speedups on a GPU
 #
-# Recorded, not run here: under the table stand the machine, the versions, the date and the command.
+# Recorded, not run here: above the table stand the machine, the versions, the date and the command.
 # Models of the sample that were finished before the sitting ended; training needs more time to
 # compile, so fewer of them are there.
 
