@@ -342,6 +342,7 @@ def optimize(graph: Graph) -> None:
 
 # --- what is composed of the operations above -----------------------------------------------------
 def softmax(x: Node, dim: int = -1) -> Node:
+    """exp(x) over its sum along `dim`, for large x as well."""
     e = (x - x.amax(dim, keepdim=True)).exp()
     return e / e.sum(dim, keepdim=True)
 
