@@ -219,6 +219,8 @@ for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
     print(f"{str(question):14} {answer}")
 
 # %% [markdown]
+# Only the second would become a guard.
+#
 # Symbols flow through everything: torch's own shape functions compute with them (fake tensors take
 # a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes
 # are expressions:
