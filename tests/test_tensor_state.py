@@ -384,3 +384,22 @@ def test_detach_in_place_of_a_view_raises_after_calls_without_views(backend):
     node = torch.arange(4.0, requires_grad=True) * 1
     compiled(node, w)
     assert not node.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_inference_tensor_is_written_once_by_the_write_that_is_refused(backend):
+    """Eager's kernel writes, then raises: a plain tensor's entry did so, and Python once more."""
+
+    def function(x, w):
+        x.add_(w)
+        return x * w
+
+    compiled, w = minidynamo.compile(function, backend=backend), torch.ones(4)
+    for _ in range(2):
+        compiled(torch.zeros(4), w)
+    with torch.inference_mode():
+        ours, eager = torch.zeros(4), torch.zeros(4)
+    for called, x in ((function, eager), (compiled, ours)):
+        with pytest.raises(RuntimeError, match="inference tensor"):
+            called(x, w)
+    assert torch.equal(ours, eager)
