@@ -363,3 +363,43 @@ def test_numbers_of_constants():
     check(numbers, (X,), "eager", 1)
     minidynamo.reset()
     check(written_numbers, (X,), "eager", 2, ("Tensor.tolist()",))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_detach_in_place_of_a_view_raises_after_calls_without_views(backend):
+    """No guard tells a view from another tensor of its sizes: the entry made for the latter ran."""
+
+    def function(x, w):
+        x.detach_()
+        return x * w
+
+    compiled, w = minidynamo.compile(function, backend=backend), torch.ones(4)
+    assert torch.equal(compiled(torch.arange(4.0), w), torch.arange(4.0))
+    with torch.no_grad():
+        views = [torch.arange(8.0)[:4], torch.arange(8.0).split(4)[0]]
+    for view in views:
+        with pytest.raises(RuntimeError, match="detach views in-place"):
+            compiled(view, w)
+    assert torch.equal(compiled(torch.arange(4.0), w), torch.arange(4.0))
+    node = torch.arange(4.0, requires_grad=True) * 1
+    compiled(node, w)
+    assert not node.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_inference_tensor_is_written_once_by_the_write_that_is_refused(backend):
+    """Eager's kernel writes, then raises: a plain tensor's entry did so, and Python once more."""
+
+    def function(x, w):
+        x.add_(w)
+        return x * w
+
+    compiled, w = minidynamo.compile(function, backend=backend), torch.ones(4)
+    for _ in range(2):
+        compiled(torch.zeros(4), w)
+    with torch.inference_mode():
+        ours, eager = torch.zeros(4), torch.zeros(4)
+    for called, x in ((function, eager), (compiled, ours)):
+        with pytest.raises(RuntimeError, match="inference tensor"):
+            called(x, w)
+    assert torch.equal(ours, eager)

@@ -105,7 +105,10 @@ class Undo(hooks.Recovery):
             return compiled
 
         def run(*args: Any) -> Any:
-            if not self.copying and not asking:
+            refused = self.is_refused(args)
+            if refused and not self.in_order:
+                raise refusal()
+            if not self.copying and not asking and not refused:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
             memories = {m._cdata: m for m in map(torch.Tensor.untyped_storage, tensors)}.values()
@@ -129,6 +132,12 @@ class Undo(hooks.Recovery):
             return results
 
         return run
+
+    def is_refused(self, args: tuple) -> bool:
+        """Is a tensor of inference mode written outside of it?  No guard looks at that.  Eager's
+        kernel writes, and raises behind that; a generated one would not raise."""
+        made_there = any(args[n].is_inference() for n in self.places)
+        return made_there and not torch.is_inference_mode_enabled()
 
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
@@ -178,6 +187,13 @@ class Undo(hooks.Recovery):
 
 
 hooks.RECOVERIES.append(Undo)
+
+
+def refusal() -> RuntimeError:
+    """Nothing was done: plain Python runs, and says it in its own words."""
+    error = RuntimeError("a write to what was made in inference mode, outside of it")
+    vars(error)["undone"] = True
+    return error
 
 
 def raises(graph: Callable, args: tuple) -> bool:
