@@ -71,8 +71,8 @@ def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
             continue
         tail.load_fast(next(remaining))
         if kind_of(item) == HANDLED:
-            tail.emit("PUSH_EXC_INFO", effect=1)
-            tail.emit("POP_TOP", effect=-1)
+            tail.emit("PUSH_EXC_INFO")
+            tail.emit("POP_TOP")
 
 
 CONTINUATIONS.append(HandledContinuations)

@@ -142,14 +142,14 @@ class Undo(hooks.Recovery):
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
         handler = Codegen(frame)
-        handler.emit("PUSH_EXC_INFO", None, 2)
+        handler.emit("PUSH_EXC_INFO")
         handler.call_object(frame_hook.disabled(self.raised))
         # `raised` raises: no longer handled
         cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
         for instruction in handler.instructions:
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
-            handler.emit(op, None, -1)
+            handler.emit(op)
         push_state(handler, frame.output.state_before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False

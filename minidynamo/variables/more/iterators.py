@@ -339,7 +339,7 @@ def position(iterator: Any, index: int) -> None:
 def position_late(cg: Codegen) -> None:
     for iterator in cg.late:
         cg.call_object(position, iterator, ConstantVar(iterator.index))
-        cg.emit("POP_TOP", None, -1)
+        cg.emit("POP_TOP")
 
 
 hooks.AFTER_WRITES.append(position_late)
@@ -434,4 +434,4 @@ class HostWalking(HostIterator):
             cg.call_object(iterator_like, ConstantVar(kind), TupleVar(rest))
         else:
             cg.value(TupleVar(rest))
-            cg.emit("GET_ITER", effect=0)
+            cg.emit("GET_ITER")
