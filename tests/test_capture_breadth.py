@@ -3,6 +3,7 @@ break.  Each equals plain Python."""
 
 import pathlib
 import collections
+import copy
 import gc
 import itertools
 import logging
@@ -478,3 +479,29 @@ def test_a_class_of_modules_may_be_marked_static():
     for wrong in (torch.nn.Linear(2, 2), 3, int):
         with pytest.raises(TypeError, match="a tensor or a class of modules"):
             minidynamo.mark_static(wrong)
+
+
+NORMED = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+
+
+@make_test(X())
+def test_a_state_dict_read_in_a_frame(x):
+    """With its metadata, which is an attribute of the dictionary."""
+    state = NORMED.state_dict(prefix="net.")
+    for value in state.values():
+        if value.is_floating_point():
+            x = x + value.sum()
+    version = state._metadata["net.1"]["version"]
+    others = hasattr(state.copy(), "_metadata"), hasattr(state, "other"), state == dict(state)
+    return x + version, state, state._metadata, list(state), others
+
+
+@make_test(X(), graphs=2, breaks=5)
+def test_an_ordered_dict_with_attributes_lives_behind_a_break(x):
+    """From outside it breaks the graph, and where it is copied with them."""
+    made = collections.OrderedDict(a=x + 1)
+    made.note = [made["a"]]
+    alias = made
+    copies = [vars(copy.copy(made)), vars(copy.deepcopy(made))]
+    minidynamo.graph_break()
+    return torch.sin(x), copies, made, vars(made), alias is made, made.note[0] is made["a"]
