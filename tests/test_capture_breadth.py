@@ -505,3 +505,20 @@ def test_an_ordered_dict_with_attributes_lives_behind_a_break(x):
     copies = [vars(copy.copy(made)), vars(copy.deepcopy(made))]
     minidynamo.graph_break()
     return torch.sin(x), copies, made, vars(made), alias is made, made.note[0] is made["a"]
+
+
+def test_attributes_of_an_ordered_dict_that_lead_back_to_it():
+    def own(x):
+        made = collections.OrderedDict(a=x + 1)
+        made.own = made
+        return made
+
+    def fields(x):
+        made = collections.OrderedDict(a=x + 1)
+        made.note = 1
+        return made, vars(made)
+
+    found = minidynamo.compile(own, backend="eager")(X())
+    assert found.own is found
+    found, attributes = minidynamo.compile(fields, backend="eager")(X())
+    assert vars(found) is attributes

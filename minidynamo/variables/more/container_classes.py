@@ -139,8 +139,8 @@ class Attributes(DictVar):
         attributes = attributes_of(self)
         if attributes is None:
             return plain_getattr(self, tx, name)
-        if name == "__dict__":
-            return attributes
+        if name == "__dict__":  # which would be made again as a dictionary of its own
+            raise Break("attribute", "the __dict__ of an OrderedDict made in this frame")
         found = attributes.get(tx, ConstantVar(name))
         return plain_getattr(self, tx, name) if found is None else found
 
