@@ -319,6 +319,7 @@ LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over thes
     "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
     "dict_itemiterator": lambda values: iter(dict(values).items()),
     "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
+    "reversed": lambda values: reversed(values[::-1]),  # of text
     "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
     "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
     "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
