@@ -221,13 +221,13 @@ class WrapperWriter:
         )
 
     def offset(self, view: BufferView) -> str:
-        """as_strided counts from the start of the storage; inputs may themselves be views, so their
-        own offset is added."""
-        buffer = self.buffers[view.name]
-        offset = self.number(view.offset)
-        relative = sympy.expand(sympy.sympify(view.offset) - buffer.layout.offset)
-        if not isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
-            return offset
+        """as_strided counts from the start of the storage; inputs, and what is written in their
+        place, may themselves be views, so their own offset is added."""
+        owner = self.buffers[self.memory.root(view.name)]
+        if not isinstance(owner, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
+            return self.number(view.offset)
+        start = self.buffers[view.name].layout.offset
+        relative = sympy.expand(sympy.sympify(view.offset) - start)
         more = f" + {self.number(relative)}" if relative != 0 else ""
         return f"{view.name}.storage_offset(){more}"
 

@@ -3,7 +3,6 @@ break.  Each equals plain Python."""
 
 import pathlib
 import collections
-import copy
 import gc
 import itertools
 import logging
@@ -479,46 +478,3 @@ def test_a_class_of_modules_may_be_marked_static():
     for wrong in (torch.nn.Linear(2, 2), 3, int):
         with pytest.raises(TypeError, match="a tensor or a class of modules"):
             minidynamo.mark_static(wrong)
-
-
-NORMED = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
-
-
-@make_test(X())
-def test_a_state_dict_read_in_a_frame(x):
-    """With its metadata, which is an attribute of the dictionary."""
-    state = NORMED.state_dict(prefix="net.")
-    for value in state.values():
-        if value.is_floating_point():
-            x = x + value.sum()
-    version = state._metadata["net.1"]["version"]
-    others = hasattr(state.copy(), "_metadata"), hasattr(state, "other"), state == dict(state)
-    return x + version, state, state._metadata, list(state), others
-
-
-@make_test(X(), graphs=2, breaks=5)
-def test_an_ordered_dict_with_attributes_lives_behind_a_break(x):
-    """From outside it breaks the graph, and where it is copied with them."""
-    made = collections.OrderedDict(a=x + 1)
-    made.note = [made["a"]]
-    alias = made
-    copies = [vars(copy.copy(made)), vars(copy.deepcopy(made))]
-    minidynamo.graph_break()
-    return torch.sin(x), copies, made, vars(made), alias is made, made.note[0] is made["a"]
-
-
-def test_attributes_of_an_ordered_dict_that_lead_back_to_it():
-    def own(x):
-        made = collections.OrderedDict(a=x + 1)
-        made.own = made
-        return made
-
-    def fields(x):
-        made = collections.OrderedDict(a=x + 1)
-        made.note = 1
-        return made, vars(made)
-
-    found = minidynamo.compile(own, backend="eager")(X())
-    assert found.own is found
-    found, attributes = minidynamo.compile(fields, backend="eager")(X())
-    assert vars(found) is attributes

@@ -29,7 +29,6 @@ from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.more.numpy_numbers import NUMPY
-from ..variables.more.container_classes import attributes_of
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import lookup, trusted
@@ -177,10 +176,8 @@ def _copy(tx, value):
 
 
 def with_attributes(value):
-    """May it have any?  An OrderedDict from outside may, and one on which some were set here."""
-    return value.cls is collections.OrderedDict and (
-        value.source is not None or attributes_of(value) is not None
-    )
+    """May it have any?  An OrderedDict from outside may."""
+    return value.cls is collections.OrderedDict and value.source is not None
 
 
 def deep_copy(tx, value, done):

@@ -25,6 +25,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
+from .. import config
 from ..graph_passes.registry import LAYOUTS, Context, graph_pass
 from ..lowering.extern import EXTERN
 from .layout import LayoutPass, aten, value_of
@@ -73,7 +74,8 @@ def lacks_half_instructions() -> bool:
 @graph_pass(LAYOUTS, "products of halves", order=5)
 def widen_products(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Before weights are frozen: casts of frozen weights are computed once."""
-    if not any(gains_in_float32(node) for node in gm.graph.nodes) or not lacks_half_instructions():
+    is_triton = config.cpu_backend != "cpp"  # whose templates multiply halves themselves
+    if is_triton or not any(map(gains_in_float32, gm.graph.nodes)) or not lacks_half_instructions():
         return gm
     return WideProducts.applied(gm, context.record)
 

@@ -20,8 +20,7 @@ from typing import Any
 from ...exceptions import Break
 from ...foreign import ours
 from ...reconstruct import Codegen, Part
-from ..base import Frame, Lazy, OutputGraph, Source, Variable, current, extends
-from ..constant import ConstantVar
+from ..base import Lazy, OutputGraph, Source, Variable, current, extends
 from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
@@ -56,11 +55,6 @@ def real_pairs(value: Any) -> list[tuple[Any, Any]]:
         return [*kind.items(value)]
     except ours(KeyError, RuntimeError):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
-
-
-def attributes_of(variable: DictVar) -> DictVar | None:
-    """What the program has set on an OrderedDict made in this frame (`state_dict()._metadata`)."""
-    return vars(variable).get("attributes")
 
 
 # ---- what an instance of a program's class holds
@@ -110,53 +104,11 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar
 @extends(DictVar)
 class SpecialDict(DictVar):
     def as_constant(self) -> Any:
-        if attributes_of(self) is not None:
-            raise Break("constant", "an OrderedDict with attributes where a constant is needed")
         if self.cls is not collections.defaultdict:
             return plain_constant(self)
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
         factory: Any = self.factory and self.factory.as_constant()
         return self.cls(factory, pairs)
-
-
-plain_setattr, plain_getattr, plain_reconstruct = (
-    DictVar.setattr,
-    DictVar.getattr,
-    DictVar.reconstruct,
-)
-
-
-@extends(DictVar)
-class Attributes(DictVar):
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        known = hasattr(collections.OrderedDict, name)
-        if known or self.cls is not collections.OrderedDict or self.source is not None:
-            plain_setattr(self, tx, name, value)
-            return
-        vars(self).setdefault("attributes", DictVar({})).store(tx, ConstantVar(name), value)
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        attributes = attributes_of(self)
-        if attributes is None:
-            return plain_getattr(self, tx, name)
-        if name == "__dict__":  # which would be made again as a dictionary of its own
-            raise Break("attribute", "the __dict__ of an OrderedDict made in this frame")
-        found = attributes.get(tx, ConstantVar(name))
-        return plain_getattr(self, tx, name) if found is None else found
-
-    def reconstruct(self, cg: Codegen) -> None:
-        attributes = attributes_of(self)
-        if attributes is None:
-            plain_reconstruct(self, cg)
-            return
-        parts: list[Any] = [self, attributes]
-        cg.call_object(ordered_dict, *[cg.emitter(part.contents) for part in parts])
-
-
-def ordered_dict(contents: dict[Any, Any], attributes: dict[str, Any]) -> Any:
-    made = collections.OrderedDict(contents)
-    vars(made).update(attributes)
-    return made
 
 
 @extends(Codegen)
