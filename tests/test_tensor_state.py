@@ -403,3 +403,49 @@ def test_an_inference_tensor_is_written_once_by_the_write_that_is_refused(backen
         with pytest.raises(RuntimeError, match="inference tensor"):
             called(x, w)
     assert torch.equal(ours, eager)
+
+
+# what is no answer, or another one each time
+NO_ANSWERS = {"__init_subclass__", "__class__", "__subclasshook__", "__iter__", "__new__"}
+NO_ANSWERS |= {"__del__", "__dlpack__", "__reduce__", "__reduce_ex__", "module_load", "backward"}
+NO_ANSWERS |= {"storage", "untyped_storage", "_typed_storage", "_make_subclass"}
+
+
+def questions() -> list:
+    """Methods of `object` and of tensors that need no more than a tensor, and give none."""
+    found = []
+    for owner in (object, torch.Tensor):
+        for name in sorted(set(dir(owner)) - NO_ANSWERS):
+            method = getattr(owner, name)
+            if not callable(method) or isinstance(method, type):
+                continue
+            try:
+                answer = method(torch.arange(3.0))
+            except Exception:
+                continue
+            if answer is not None and not holds_tensor(answer):
+                found.append((owner, name))
+    return found
+
+
+def holds_tensor(value) -> bool:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(item, torch.Tensor) for item in items)
+
+
+def test_what_a_tensor_tells_is_never_that_of_a_fake():
+    asked, wrong = questions(), []
+    assert len(asked) > 60
+    for owner, name in asked:
+        space = {"method": getattr(owner, name)}
+        exec(
+            f"def by_class(x): return x + 1, method(x)\ndef bound(x): return x + 1, x.{name}()",
+            space,
+        )
+        for which in ("by_class", "bound"):
+            x = torch.arange(3.0)
+            minidynamo.reset()
+            expected, found = space[which](x)[1], minidynamo.compile(space[which])(x)[1]
+            if found is not expected and repr(found) != repr(expected):
+                wrong.append((which, owner.__name__, name, found, expected))
+    assert not wrong
