@@ -28,6 +28,7 @@ from torch import fx
 from .. import config
 from ..graph_passes.registry import LAYOUTS, Context, graph_pass
 from ..lowering.extern import EXTERN
+from ..records import CompileRecord
 from .layout import LayoutPass, aten, value_of
 
 # multiplications from which, and multiplications for each number that is cast from which, float32
@@ -97,7 +98,7 @@ def gains_in_float32(node: fx.Node) -> bool:
 class WideProducts(LayoutPass):
     what = "products of halves in float32"
 
-    def __init__(self, gm, record):
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
         super().__init__(gm, record)
         self.casts: dict[fx.Node, fx.Node] = {}
 
