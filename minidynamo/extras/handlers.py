@@ -2,7 +2,8 @@
 
 In:   the frame at its split.
 Out:  a call of what follows in the handler around the instruction; a stack that is kept in locals
-      while an exception is handled; what a graph's error repeats, with the stack that follows need.
+      while an exception is handled.  Where a graph raises, the part in front of the break is
+      repeated by its original instructions, which leave the stack as our own code leaves it.
 
     with lock:
         print("hello")      # what follows has two beginnings: behind the call, and in the handler

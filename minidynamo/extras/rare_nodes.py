@@ -91,7 +91,7 @@ def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], r
             output.guard(variable.source, "OFFSET", check)
 
 
-# what a tensor tells of its memory or of its place in it
+# methods that tell which object a tensor is, and where its memory lies
 OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
 
 
@@ -103,7 +103,7 @@ def answer(
     output = tx.output
     name = target if op == "call_method" else target.__name__
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
-        raise Break("string", f"{name}() of a tensor, which has none of its numbers here")
+        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
     if (
         output.policy.unbacked
         and is_new_number(result)
@@ -122,7 +122,7 @@ def answer(
 
 
 def tells_of_itself(result: Any) -> bool:
-    """Is it text, a class or a function, or a list of such?  A fake tensor speaks of its own."""
+    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
     if isinstance(result, (list, tuple)):
         return any(map(tells_of_itself, result))
     return isinstance(result, (str, bytes, type)) or callable(result)

@@ -105,7 +105,7 @@ class Undo(hooks.Recovery):
             return compiled
 
         def run(*args: Any) -> Any:
-            refused = self.is_refused(args)
+            refused = bool(self.places) and self.is_refused(args)
             if refused and not self.in_order:
                 raise refusal()
             if not self.copying and not asking and not refused:

@@ -69,7 +69,9 @@ define("addmm", "Tensor c, Tensor a, Tensor b")
 def lacks_half_instructions() -> bool:
     """Does eager multiply halves one by one?"""
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return is_x86 and not torch.ops.mkldnn._is_mkldnn_fp16_supported()
+    if not is_x86 or not torch.backends.mkldnn.is_available():
+        return False  # nothing is known of it
+    return not torch.ops.mkldnn._is_mkldnn_fp16_supported()
 
 
 @graph_pass(LAYOUTS, "products of halves", order=5)
