@@ -7,7 +7,8 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
-from miniinductor.gpu import tile_plan
+from miniinductor.gpu import block_sizes, tile_plan
+from miniinductor.gpu.block_sizes import block_configs
 from miniinductor.gpu.split_reductions import wanted_chunks
 
 pytest.importorskip("triton", reason="triton is not installed (it has wheels for Linux only)")
@@ -71,3 +72,42 @@ def test_few_rows_that_no_tile_holds_are_cut():
     assert wanted_chunks(64, 4096, columns=False) == 0
     assert wanted_chunks(64, 200_704, columns=False) > 8
     assert wanted_chunks(132, 200_704, columns=False) == 0
+
+
+@pytest.mark.parametrize("y, x", [(43008, 224), (40960, 160), (131072, 64), (14336, 672)])
+def test_tiles_of_computed_places_are_cut_whole_and_give_a_thread_few_elements(y, x, monkeypatch):
+    """Of 224 elements a line only tiles of 32 are whole.  One shape of tile was left of the list,
+    in which a thread wrote 32 elements: half as fast as the others."""
+    monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
+    found = block_configs("lines", {"y": y, "x": x}, skips=True, places=True)
+    of_thread = {config.elements // (32 * config.num_warps) for config in found}
+    assert all(x % config.block("x") == 0 for config in found)
+    assert {1, 2, 4, 8} <= of_thread and max(of_thread) <= 16
+
+
+def test_all_tiles_of_computed_places_are_tried(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    seen, planned = [], tile_plan.blocks_to_try
+
+    def blocks(kind, *arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(block_sizes, "is_interpreting", lambda: False)
+            seen.append((kind, planned(kind, *arguments)))
+        return planned(kind, *arguments)
+
+    monkeypatch.setattr(tile_plan, "blocks_to_try", blocks)
+    x = torch.randn(640, 2, 16, 24)
+    double = lambda x: F.interpolate(x, scale_factor=2, mode="bilinear")  # noqa: E731
+    with config.patch(cpu_backend="triton"), torch.no_grad():
+        result = minidynamo.compile(double)(x)
+    (found,) = [configs for kind, configs in seen if kind == "lines"]
+    assert len({one.elements // one.num_warps for one in found}) >= 3
+    assert torch.allclose(result, double(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("r", [3, 8, 13])
+def test_a_thread_may_hold_the_whole_of_short_columns(r, monkeypatch):
+    """Else the warps of a program have to wait for each other at each result."""
+    monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
+    found = block_configs("persistent", {"x": 1 << 21, "r": r}, columns=True)
+    assert any(one.elements // (32 * one.num_warps) >= 4 * one.block("r") for one in found)

@@ -22,6 +22,9 @@ from dataclasses import dataclass
 
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
+SHORT_COLUMN = (
+    16  # elements that a thread may hold, of each of its columns: no warp waits for others
+)
 # of a thread: more numbers read at once go to slow memory, and take seconds to compile
 REGISTERS = 256
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
@@ -41,7 +44,11 @@ TILES = (
 )
 # elements of a tile of lines, and warps
 LINES = ((1024, 4), (2048, 4), (4096, 8), (512, 4), (256, 4))
+# the same where places to read are computed: few elements for each thread, for those that it writes
+# side by side are read from more cache lines at once than they fill
+LINES_OF_PLACES = ((1024, 4), (2048, 4), (512, 4), (512, 8), (256, 4), (256, 8))
 LONGEST_LINE = 128  # elements of x in such a tile
+SHORTEST_LINE = 32  # a warp
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
     (64, 32, 4, 1),
@@ -115,13 +122,19 @@ def persistent_limit(columns: bool) -> int:
 
 
 def block_configs(
-    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
+    kind: str,
+    sizes: Mapping[str, int],
+    columns: bool = False,
+    tiles: int = 1,
+    skips: bool = False,
+    places: bool = False,
 ) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" and "lines" (y, x), "persistent" and
     "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
+    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together;
+    places: where to read is computed."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
@@ -131,7 +144,8 @@ def block_configs(
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
     elif kind == "lines":
-        found = line_configs(sizes["y"], x, skips)
+        y = sizes["y"]
+        found = line_configs_of_places(y, x) if places else line_configs(y, x, skips)
     elif kind == "persistent":
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
@@ -157,25 +171,48 @@ def line_configs(y: int, x: int, skips: bool) -> list[Config]:
 
     Where reads skip, also many lines for few warps: each of them reads the whole line, from as many
     cache lines as it has elements."""
-    y_most, longest = power_of_2(y), min(power_of_2(x), LONGEST_LINE)
-    sides = [side for side in (longest, longest // 2) if x % side == 0]
-    side = max(1, sides[0] if sides else longest)
-    most = max(256, power_of_2(x * y // (PROCESSORS * 8)))
-    found = [
-        config_of(warps, y=min(y_most, max(1, elements // side)), x=side)
-        for elements, warps in LINES
+    longest = min(power_of_2(x), LONGEST_LINE)
+    side = max(1, whole_side(x, longest, longest // 2))
+    found = lines_of(LINES, y, x, side)
+    if side == LONGEST_LINE and most_elements(y, x) >= 4096:
+        found.append(config_of(8, y=min(power_of_2(y), 64), x=64))  # shares more along lines of y
+        if skips:
+            found.append(config_of(4, y=min(power_of_2(y), 128), x=32))
+    return found
+
+
+def line_configs_of_places(y: int, x: int) -> list[Config]:
+    """The same where places to read are computed, as in a resampling."""
+    longest = min(power_of_2(x), LONGEST_LINE)
+    shorter = [side for side in (longest // 2, longest // 4) if side >= SHORTEST_LINE]
+    return lines_of(LINES_OF_PLACES, y, x, whole_side(x, longest, *shorter))
+
+
+def whole_side(x: int, longest: int, *shorter: int) -> int:
+    """The longest side that divides x, or else the longest."""
+    return next((side for side in (longest, *shorter) if side and x % side == 0), longest)
+
+
+def lines_of(choices: Sequence[tuple[int, int]], y: int, x: int, side: int) -> list[Config]:
+    """Tiles of so many elements and warps."""
+    most = most_elements(y, x)
+    return [
+        config_of(warps, y=min(power_of_2(y), max(1, elements // side)), x=side)
+        for elements, warps in choices
         if elements <= most
     ]
-    if side == LONGEST_LINE and most >= 4096:
-        found.append(config_of(8, y=min(y_most, 64), x=64))  # shares more along lines of y
-        if skips:
-            found.append(config_of(4, y=min(y_most, 128), x=32))
-    return found
+
+
+def most_elements(y: int, x: int) -> int:
+    """Of a tile, so that there are more programs than processors."""
+    return max(256, power_of_2(x * y // (PROCESSORS * 8)))
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
     elements_and_warps = ((2048, 4), (1024, 4), (4096, 8))
+    if block <= SHORT_COLUMN:
+        elements_and_warps += ((2048, 1), (8192, 4))
     return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
 
 

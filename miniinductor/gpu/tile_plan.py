@@ -294,9 +294,12 @@ def blocks_to_try(
     if any_row:
         hints["r"] = 2 * LONG_ROW
     skips = kind in ("pointwise", "lines") and any(skips_elements(body, buffers) for body in bodies)
-    configs = block_configs(kind, hints, columns, len(tiles), skips)
+    places = kind == "lines" and any(has_computed_index(body, buffers) for body in bodies)
+    configs = block_configs(kind, hints, columns, len(tiles), skips, places)
     if kind == "looped" and columns and is_few_columns(hints["x"]):
         return configs  # masks cost less than a few programs that take many steps
+    if places:
+        return configs  # masks cost less than tiles of another shape
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
