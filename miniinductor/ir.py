@@ -34,6 +34,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 
 from .current import Current
 from .ops import Value, ops
@@ -372,13 +373,7 @@ class TensorBox:
 
 def leaves_of(kind: type, tree: Any) -> list[Any]:
     """Everything of that kind inside nested lists, tuples and dicts."""
-    if isinstance(tree, kind):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (list, tuple)):
-        return []
-    return [leaf for inner in tree for leaf in leaves_of(kind, inner)]
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
 
 
 boxes_in = functools.partial(leaves_of, TensorBox)

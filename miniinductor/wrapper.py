@@ -294,9 +294,7 @@ class WrapperWriter:
             # to that)
             fresh = self.inference and text.startswith("as_strided(")
             return f"{text}.detach()" if fresh else text
-        if value is None or isinstance(value, (bool, float)):
-            return repr(value)
-        return self.number(value)
+        return self.argument(value)
 
     def source(self) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,

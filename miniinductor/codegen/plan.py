@@ -136,15 +136,15 @@ def planned(
 # --- order and stages -----------------------------------------------------------------------------
 def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
     """A kernel's nodes so that each stands after those whose results it reads."""
-    names = {n.name for n in nodes}
-    needs = {n.name: {a.name for a in n.body.reads()} & names - {n.name} for n in nodes}
-    ordered: list[Node] = []
-    pending = list(nodes)
-    while pending:
-        done = {n.name for n in ordered}
-        ordered += [n for n in pending if needs[n.name] <= done]
-        pending = [n for n in pending if not needs[n.name] <= done]
-    return ordered
+    makers = {n.name: n for n in nodes}
+
+    @functools.cache
+    def depth(name: str) -> int:
+        """How many nodes must run one after the other until this one has run."""
+        needs = {a.name for a in makers[name].body.reads()} & makers.keys() - {name}
+        return 1 + max(map(depth, needs), default=0)
+
+    return sorted(nodes, key=lambda node: depth(node.name))
 
 
 def stages_of(

@@ -375,7 +375,7 @@ class Rows(RowInvariants):
             lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
-        return nest(lines, writer.loops_of_reduction(plan.r[:-1], start, end))
+        return nest(lines, writer.loops_of_rows(start, end))
 
     def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows one by one, or ROWS at a time and then what is left."""
