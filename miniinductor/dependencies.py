@@ -167,8 +167,8 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
 
 
 DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
-CHECKS = ("indirect_indexing", *DIVISIONS)
-HAS_EFFECT = ("store", *CHECKS)
+MAY_RAISE = ("indirect_indexing", *DIVISIONS)
+HAS_EFFECT = ("store", *MAY_RAISE)
 
 
 def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
@@ -274,10 +274,6 @@ class LoopBody:
     def work(self) -> int:
         """What one element costs, in simple operations."""
         return sum(price(i.op) for i in self.walk())
-
-    def has_checks(self) -> bool:
-        """May running it raise?  Positions that are known to be in range leave no instruction."""
-        return any(i.op in CHECKS for i in self.walk())
 
     def reduction_kinds(self) -> list[str]:
         return [i.args[2] for i in self.walk() if i.op == "reduction"]
