@@ -4,7 +4,7 @@ In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operati
       to compute, which the scheduler fuses and the code generators write out.
 
     >>> cpu = torch.device("cpu")
-    >>> x = TensorBox(InputBuffer("x", Layout.contiguous(cpu, torch.float32, [4, 8])))
+    >>> x = TensorBox(InputBuffer("x", Layout(cpu, torch.float32, (4, 8), (8, 1))))
     >>> load = x.make_loader()
     >>> y = TensorBox(Pointwise(cpu, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
     >>> row = lambda index, rindex: y.make_loader()([*index, *rindex])
@@ -58,10 +58,6 @@ class Layout:
     size: tuple[Size, ...]
     stride: tuple[Size, ...]
     offset: Size = 0
-
-    @staticmethod
-    def contiguous(device: torch.device, dtype: torch.dtype, size: Sequence[Size]) -> "Layout":
-        return Layout(device, dtype, tuple(size), contiguous_strides(size))
 
     @staticmethod
     def of(tensor: "torch.Tensor | Described") -> "Layout":

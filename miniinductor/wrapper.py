@@ -278,7 +278,6 @@ class WrapperWriter:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, no autograd."""
         body = self.with_workspace([*self.lines, *self.result_lines()])
-        body = self.laid_out(body)
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
@@ -317,12 +316,9 @@ class WrapperWriter:
             return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
         return [*lines, f"return {outputs}"]
 
-    def laid_out(self, lines: list[str]) -> list[str]:
-        """The lines as they are read.  (extras/long_lines.py breaks long ones.)"""
-        return lines
-
     def with_workspace(self, lines: list[str]) -> list[str]:
-        """The lines with the sizes and the memory that they name."""
+        """The lines with the sizes and the memory that they name.  (extras/long_lines.py breaks
+        long ones.)"""
         return self.symbol_lines() + self.in_workspace(lines)
 
     def in_workspace(self, lines: list[str]) -> list[str]:

@@ -196,12 +196,12 @@ class CppKernelWriter(CppExpressions):
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
         self.declare_scratch()
         for stage in self.plan.stages():
-            inner_nodes = self.plan.inner_nodes(stage)
+            inner_nodes = self.plan.nodes_of(stage, inner=True)
             self.current_stage = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
             self.write_into(self.outside, ())
-            for node in self.plan.outer_nodes(stage):
+            for node in self.plan.nodes_of(stage, inner=False):
                 self.play(node)
         return self.outside.lines
 
