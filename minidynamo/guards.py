@@ -100,9 +100,7 @@ def constant_check(value: Any) -> tuple[str, Any]:
     kind = type(value)
     if any(value is single for single in SINGLETONS):
         return f"{{0}} is {value!r}", None
-    if has_long_text(value):
-        return "type({0}) is type({pin}) and {0} == {pin}", value
-    if kind in (int, str, bytes):
+    if kind in (int, str, bytes) and not has_long_text(value):
         return f"type({{0}}) is {kind.__name__} and {{0}} == {literal(value)}", None
     if kind is float and math.isfinite(value) and value != 0.0:
         return f"type({{0}}) is float and {{0}} == {value!r}", None

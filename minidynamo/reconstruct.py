@@ -22,7 +22,7 @@ from miniinductor.sizes.printing import python_code
 
 from . import frame_hook, hooks
 from .bytecode import Instruction, emit
-from .bytecode.assembler import VERSION
+from .bytecode.assembler import VERSION, stack_effect
 from .exceptions import SkipFrame
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar
@@ -47,7 +47,6 @@ BY_CALL = {
 BY_ATTRIBUTE = {"dict": "__dict__", "cell": "cell_contents"}
 # kind of a source -> the attribute of the base whose item is read; None: an item of the base
 BY_ITEM = {"item": None, "pinned_item": None, "closure": "__closure__", "class_item": "__dict__"}
-WRITES = {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}  # -> effect on the stack
 
 
 class Codegen:
@@ -75,26 +74,30 @@ class Codegen:
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
     # ---- instructions
-    def emit(self, op: str, arg: Any = None, effect: int = 0, flags: int = 0) -> None:
-        self.instructions.append(Instruction(op, arg, flags))
-        self.depth += effect
+    def emit(self, op: str, arg: Any = None) -> None:
+        self.add([Instruction(op, arg)])
+
+    def add(self, piece: list[Instruction]) -> None:
+        for instruction in piece:
+            self.instructions.append(instruction)
+            self.depth += stack_effect(instruction)
         # 2 more: an operation may be several of CPython's, which push something in between
         self.max_depth = max(self.max_depth, self.depth + 2)
 
     def load_const(self, value: Any) -> None:
-        self.emit("LOAD_CONST", value, 1)
+        self.emit("LOAD_CONST", value)
 
     def load_fast(self, name: str) -> None:
-        self.emit("LOAD_FAST", name, 1)
+        self.emit("LOAD_FAST", name)
 
     def store_fast(self, name: str) -> None:
-        self.emit("STORE_FAST", name, -1)
+        self.emit("STORE_FAST", name)
 
     def load_attr(self, name: str) -> None:
         self.emit("LOAD_ATTR", name)
 
     def push_null(self) -> None:
-        self.emit("PUSH_NULL", None, 1)
+        self.emit("PUSH_NULL")
 
     def start_call(self, load: Callable[[], None]) -> None:
         """The callable; its arguments follow, then `finish_call`."""
@@ -106,8 +109,7 @@ class Codegen:
             load()
 
     def finish_call(self, count: int) -> None:
-        self.instructions += emit.call_n(count)
-        self.depth -= count + 1
+        self.add(emit.call_n(count))
 
     def call_object(self, function: Any, *args: Part) -> None:
         """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
@@ -166,7 +168,7 @@ class Codegen:
 
     def remember(self, variable: Variable) -> None:
         name = self.temp()
-        self.emit("COPY", 1, 1)
+        self.emit("COPY", 1)
         self.store_fast(name)
         self.variable_temps[id(variable)] = (name, variable)
 
@@ -174,10 +176,10 @@ class Codegen:
         assert source is not None
         kind, key = source.kind, source.key
         if kind == "local":
-            self.emit("LOAD_DEREF" if key in self.code.co_cellvars else "LOAD_FAST", key, 1)
+            self.emit("LOAD_DEREF" if key in self.code.co_cellvars else "LOAD_FAST", key)
             return
         if kind == "free":
-            self.emit("LOAD_DEREF", key[1], 1)
+            self.emit("LOAD_DEREF", key[1])
             return
         if kind == "pinned":
             self.pinned(source.value)
@@ -197,7 +199,7 @@ class Codegen:
         if table is not None:
             self.load_attr(table)
         self.load_const(self.pins[key] if kind == "pinned_item" else key)
-        self.emit("BINARY_SUBSCR", None, -1)
+        self.emit("BINARY_SUBSCR")
 
     def pinned(self, value: Any) -> None:
         """An object that the entry holds."""
@@ -226,7 +228,7 @@ class Codegen:
     def build(self, op: str, values: Sequence[Variable]) -> None:
         for value in values:
             self.value(value)
-        self.emit(op, len(values), 1 - len(values))
+        self.emit(op, len(values))
 
     # ---- side effects
     def commit(self, op: str, arg: Any = None) -> None:
@@ -254,9 +256,9 @@ class Codegen:
         for op, arg in reversed(self.commits):
             if op == "CALL":
                 self.finish_call(arg)
-                self.emit("POP_TOP", None, -1)
+                self.emit("POP_TOP")
             else:
-                self.emit(op, arg, WRITES[op])
+                self.emit(op, arg)
         for write in hooks.AFTER_WRITES:
             write(self)
         assert self.depth == start, "mutations left the stack unbalanced"

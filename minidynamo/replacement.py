@@ -13,7 +13,6 @@ Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_
 sections 3.7 and 3.8).
 """
 
-import dis
 import functools
 import inspect
 import types
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
-from .bytecode.assembler import VERSION, parameter_count
+from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail_call
 from .reconstruct import Codegen
@@ -52,7 +51,7 @@ def rebuild(frame: "evaluator.RootFrame") -> Codegen:
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()
-        tail.emit("RETURN_VALUE", None, -1)
+        tail.emit("RETURN_VALUE")
     else:
         push_state(tail, frame, frame.split[0])
     return tail
@@ -79,7 +78,7 @@ def replacement(
     head.temps, head.prefix = tail.temps, tail.prefix
     if tick is not None:
         head.call_object(tick)
-        head.emit("POP_TOP", None, -1)
+        head.emit("POP_TOP")
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = read_sizes(head, tail, graph.inputs)
     handler = call_graph(frame, head, graph, results) if graph.function is not None else []
@@ -117,7 +116,7 @@ def call_graph(
     head.finish_call(len(graph.inputs))
     assert graph.recovery is not None
     handler = graph.recovery.handler(frame, head.instructions[start:])
-    head.emit("UNPACK_SEQUENCE", len(results), len(results) - 1)
+    head.emit("UNPACK_SEQUENCE", len(results))
     for name in results:
         head.store_fast(name)
     return handler
@@ -375,16 +374,3 @@ def kind_of(item: object) -> str:
     if item is base.NULL:
         return NULL
     return LASTI if item is evaluator.LASTI else VALUE
-
-
-def stack_effect(native: Instruction, jump: bool) -> int:
-    """How many slots of the stack an instruction adds."""
-    opcode = dis.opmap[native.op]
-    if opcode < dis.HAVE_ARGUMENT:
-        return dis.stack_effect(opcode, jump=jump)
-    arg = 0
-    if native.op in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR"):
-        arg = native.flags
-    elif isinstance(native.arg, int) and opcode not in dis.hasconst:
-        arg = native.arg
-    return dis.stack_effect(opcode, arg, jump=jump)

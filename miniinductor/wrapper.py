@@ -143,11 +143,11 @@ class WrapperWriter:
             arguments = [self.argument(a) for a in buffer.args]
             arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
             writes = name in self.memory.in_arena
-            value = self.function(self.callee(buffer, writes))
+            function = self.function(self.callee(buffer, writes))
             if writes:
-                self.lines.append(f"{value}({', '.join([*arguments, f'out={name}'])})")
+                self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
                 return
-            value = f"{value}({', '.join(arguments)})"
+            value = f"{function}({', '.join(arguments)})"
         if buffer.layout is not None:
             # copied at run time where its strides are not those that our kernels were written for
             self.scope["in_layout"] = in_layout
@@ -206,12 +206,12 @@ class WrapperWriter:
         )
 
     def offset(self, view: BufferView) -> str:
-        """as_strided counts from the start of the storage; inputs may themselves be views, so their
-        own offset is added."""
-        buffer = self.buffers[view.name]
-        if isinstance(buffer, ComputedBuffer):
+        """as_strided counts from the start of the storage; inputs, and what is written in their
+        place, may themselves be views, so their own offset is added."""
+        if isinstance(self.buffers[self.memory.root(view.name)], ComputedBuffer):
             return self.number(view.offset)
-        relative = sympy.expand(sympy.sympify(view.offset) - buffer.layout.offset)
+        start = self.buffers[view.name].layout.offset
+        relative = sympy.expand(sympy.sympify(view.offset) - start)
         more = f" + {self.number(relative)}" if relative != 0 else ""
         return f"{view.name}.storage_offset(){more}"
 

@@ -177,7 +177,7 @@ def clean(value, pairs):
     if isinstance(value, str):
         for path, text in pairs:
             value = value.replace(path, text)
-        value = re.sub(r"/tmp/ipykernel_\d+/\d+\.py", "notebook", value)
+        value = re.sub(r"(?:/[\w.-]+)+/ipykernel_\d+/\d+\.py", "notebook", value)  # any TMPDIR
         value = re.sub(r"\b\d{6,12}\.py:", "notebook:", value)
         return re.sub(r"0x[0-9a-f]{8,16}", "0x...", value)
     return value

@@ -233,7 +233,7 @@ def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, rows: int = 5)
     return found
 
 
-def check_tensor_parallel():
+def check_tensor_parallel() -> None:
     """Weights are DTensors: a graph ends before each layer that has them, and begins behind it,
     where tensors are local again; what is compiled between two layers is one graph."""
     expected_model = make_mlps()
@@ -253,7 +253,7 @@ def check_tensor_parallel():
         assert any(frame.backend_record.kernels for frame in frames), (what, frames)
 
 
-def check_checkpoint_of_fsdp():
+def check_checkpoint_of_fsdp() -> None:
     """Saved by torch.distributed.checkpoint from compiled blocks, loaded into others that are made
     and compiled anew, and into eager ones: training goes on alike."""
     path = os.path.join(FOLDER, "fsdp")

@@ -408,3 +408,34 @@ def test_a_closure_variable_is_deleted(x):
         add(x)
     except NameError as other:
         return x, before, show(), type(other).__name__
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_graph_that_raises_is_repeated_where_a_call_has_begun(raises):
+    """Plain Python's `seen.append` is a method and its list on the stack; ours is one callable."""
+
+    def backend(gm, inputs):
+        def run(*args):
+            if raises:
+                raise RuntimeError("the graph cannot run")
+            return gm(*args)
+
+        return run
+
+    class Tall(list):
+        def append(self, item):
+            super().append((item, minidynamo.graph_break()))
+
+    def f(x):
+        seen, tall = [], Tall()
+        y = x * 2
+        seen.append((y, minidynamo.graph_break(), len([n for n in range(3)]), x + 1))
+        seen.append(max(y.sum(), *[minidynamo.graph_break() or x.sum()]))
+        tall.append(seen[-1] * 3)
+        return seen, list(tall)
+
+    x = torch.ones(3)
+    compiled = minidynamo.compile(f, backend=backend)
+    with minidynamo.config.patch(raise_internal_errors=False):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), f(x))

@@ -1,6 +1,7 @@
 """Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a
 break.  Each equals plain Python."""
 
+import pathlib
 import collections
 import gc
 import itertools
@@ -10,6 +11,7 @@ import weakref
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from test_capture_language import fresh, make_test, same  # noqa: F401
 
 import minidynamo
@@ -398,3 +400,81 @@ def test_dictionaries_with_tensor_keys_are_guarded():
     compiled = minidynamo.compile(f, backend="eager")
     for table, tensor in (({a: 1}, a), ({a: 1}, b), ({}, a), ({b: 1}, b)):
         same(compiled(table, tensor), f(table, tensor))
+
+
+# ---- what a trainer and its helpers write
+@make_test(X(), "ab")
+def test_text_is_walked_from_its_end(x, text):
+    for letter in reversed(text + "c"):
+        x = x * (2 if letter == "a" else 3) + len(letter)
+    for number in reversed(b"\x01\x02"):
+        x = x * number
+    return x, [*reversed("xyz")], type(reversed("xyz"))
+
+
+def test_an_iterator_of_reversed_text_lives_on():
+    def f(x):
+        letters = reversed("abc")
+        first = next(letters)
+        minidynamo.graph_break()
+        return x + 1, first, type(letters), "".join(letters)
+
+    same(minidynamo.compile(f, backend="eager")(X()), f(X()))
+
+
+@make_test(X(), "b.txt")
+def test_paths_made_of_constants(x, name):
+    path = pathlib.Path("a") / name
+    return x + len(path.suffix) + (1 if path.name == "b.txt" else 0), str(path), path
+
+
+def test_gradients_of_several_dtypes_are_clipped_in_eagers_order():
+    dtypes = torch.float64, torch.bfloat16, torch.float32, torch.float16
+    parameters = [torch.nn.Parameter(torch.ones(3, dtype=dtype)) for dtype in (*dtypes, *dtypes)]
+
+    def f(x):
+        return x * torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+    found = []
+    for function in (f, minidynamo.compile(f, backend="eager", fullgraph=True)):
+        for number, parameter in enumerate(parameters):
+            parameter.grad = torch.full_like(parameter, 0.3 + number / 7)
+        result = function(X())
+        found.append([result, *[parameter.grad.clone() for parameter in parameters]])
+    for eager, ours in zip(*found):
+        assert torch.equal(eager, ours)  # bit by bit: sums have an order
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
+    """Whole where nothing is drawn; where something is, plain Python draws anew in backward."""
+    weight = torch.linspace(-1, 1, 9).reshape(3, 3)
+
+    def f(x, p):
+        def body(v):
+            return torch.nn.functional.dropout(torch.sin(v @ weight), p, training=p > 0)
+
+        return torch.utils.checkpoint.checkpoint(
+            body, x, use_reentrant=reentrant, preserve_rng_state=False
+        )
+
+    for p, graphs_of_f in ((0.0, 1), (0.5, 0)):
+        minidynamo.reset()
+        found = []
+        for function in (f, minidynamo.compile(f, backend=backend)):
+            torch.manual_seed(0)
+            x = X().requires_grad_()
+            result = function(x, p)
+            (result * 3).sum().backward()
+            found.append((result.detach(), x.grad, torch.rand(1)))
+        same(found[1], found[0])
+        broken = minidynamo.counters["graph_breaks"].total()
+        assert bool(broken) is not bool(graphs_of_f)
+
+
+def test_a_class_of_modules_may_be_marked_static():
+    assert minidynamo.mark_static(torch.nn.Linear) is torch.nn.Linear
+    for wrong in (torch.nn.Linear(2, 2), 3, int):
+        with pytest.raises(TypeError, match="a tensor or a class of modules"):
+            minidynamo.mark_static(wrong)

@@ -203,6 +203,61 @@ def test_excerpts_are_short_and_many():
     assert all(entry.says for entry in found)
 
 
+def asked_and_shown(name: str) -> list[tuple[str, str]]:
+    """(what an excerpt was asked for, what the title of the stored output says) of a chapter."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())
+    pairs = []
+    for cell in stored["cells"]:
+        asked = re.findall(r"^excerpt\(([\w.]+)\)$", "".join(cell["source"]), re.M)
+        for output in cell.get("outputs", []) if asked else []:
+            text = "".join(output.get("data", {}).get("text/plain", ""))
+            pairs.append((asked[-1], text.removeprefix("# ").partition(",")[0]))
+    return pairs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_excerpt_shows_what_was_asked_for(name):
+    """Coverage may put a method of its own in the place of the core's: then show another."""
+    assert [
+        pair for pair in asked_and_shown(name) if not f".{pair[0]}".endswith(f".{pair[1]}")
+    ] == []
+
+
+def outputs_of(name: str) -> list[tuple[dict, dict | None]]:
+    """(a code cell that shows something, the cell behind it) of a stored chapter; the list of the
+    core's names at its end is for looking up."""
+    cells = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    return [
+        (cell, behind)
+        for cell, behind in zip(cells, [*cells[1:], None])
+        if cell.get("outputs") and "also_here(" not in "".join(cell["source"])
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sentence_of_reading_follows_each_output(name):
+    """No code and no heading: first somebody says what is to be seen."""
+    silent = [
+        "".join(cell["source"])[-80:]
+        for cell, behind in outputs_of(name)
+        if behind is None
+        or behind["cell_type"] != "markdown"
+        or "".join(behind["source"]).lstrip().startswith("#")
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_long_output_is_unfolded(name):
+    """What is only text has thirty lines at most; sources and pictures fold what is more."""
+    for cell, _ in outputs_of(name):
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "text/html" not in data:
+                text = "".join(output.get("text") or data.get("text/plain", ""))
+                assert len(text.splitlines()) <= 30, text
+
+
 def sentences(text: str) -> list[str]:
     for pattern in (r"```.*?```", r"^\|.*$", r"^#+ .*$", r"<[^>]*>", r"^ {4,}.*$"):
         text = re.sub(pattern, "", text, flags=re.M | re.S if "```" in pattern else re.M)

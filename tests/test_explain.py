@@ -575,3 +575,21 @@ def test_drawings_use_one_palette_that_can_be_read_in_both_themes():
     for line in lines:
         assert palette.contrast(line, palette.PAPER[0]) >= 3
         assert palette.contrast(palette.PALETTE[line], palette.PAPER[1]) >= 3
+
+
+def test_what_is_long_is_folded_and_nothing_is_lost():
+    """A notebook shows the first lines of a source; the others are in a <details> below them."""
+    import re
+
+    from minidynamo.explain.views import MOST_LINES, excerpt
+
+    source = "\n".join([*(f"x{k} = {k}" for k in range(40)), 'text = """', *"abc", '"""'])
+    shown = Code(source).html()
+    parts = re.findall(r"<pre>(.*?)</pre>", shown, re.S)
+    assert [len(part.splitlines()) for part in parts] == [30, 15]
+    assert "15 more lines</summary>" in shown and "<details>" not in Code("x = 1").html()
+    plain = html.unescape(re.sub(r"<[^>]+>", "", "\n".join(parts)))
+    assert plain == source
+    assert all(part.count("<span") == part.count("</span") for part in parts)
+    part = re.search(r"<pre>(.*?)</pre>", excerpt(Code).html(), re.S)[1]
+    assert len(part.splitlines()) == MOST_LINES

@@ -1,5 +1,6 @@
 """The student's own compiler: stubs, who stands in for what is missing, checks that can fail."""
 
+import ast
 import sys
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def test_each_part_is_missed(name, part, tmp_path):
     except NotImplementedError:
         return
     assert not all(row.passed for row in rows)
+
+
+@pytest.mark.parametrize("name, part", PARTS)
+def test_each_part_says_what_it_should_do(name, part):
+    """A student sees its first line and its docstring, and nothing else of it."""
+    assert ast.get_docstring(own_compiler.functions(own_compiler.stub(name))[part])
 
 
 @pytest.mark.parametrize("name", PIECES)

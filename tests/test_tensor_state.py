@@ -363,3 +363,89 @@ def test_numbers_of_constants():
     check(numbers, (X,), "eager", 1)
     minidynamo.reset()
     check(written_numbers, (X,), "eager", 2, ("Tensor.tolist()",))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_detach_in_place_of_a_view_raises_after_calls_without_views(backend):
+    """No guard tells a view from another tensor of its sizes: the entry made for the latter ran."""
+
+    def function(x, w):
+        x.detach_()
+        return x * w
+
+    compiled, w = minidynamo.compile(function, backend=backend), torch.ones(4)
+    assert torch.equal(compiled(torch.arange(4.0), w), torch.arange(4.0))
+    with torch.no_grad():
+        views = [torch.arange(8.0)[:4], torch.arange(8.0).split(4)[0]]
+    for view in views:
+        with pytest.raises(RuntimeError, match="detach views in-place"):
+            compiled(view, w)
+    assert torch.equal(compiled(torch.arange(4.0), w), torch.arange(4.0))
+    node = torch.arange(4.0, requires_grad=True) * 1
+    compiled(node, w)
+    assert not node.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_inference_tensor_is_written_once_by_the_write_that_is_refused(backend):
+    """Eager's kernel writes, then raises: a plain tensor's entry did so, and Python once more."""
+
+    def function(x, w):
+        x.add_(w)
+        return x * w
+
+    compiled, w = minidynamo.compile(function, backend=backend), torch.ones(4)
+    for _ in range(2):
+        compiled(torch.zeros(4), w)
+    with torch.inference_mode():
+        ours, eager = torch.zeros(4), torch.zeros(4)
+    for called, x in ((function, eager), (compiled, ours)):
+        with pytest.raises(RuntimeError, match="inference tensor"):
+            called(x, w)
+    assert torch.equal(ours, eager)
+
+
+# what is no answer, or another one each time
+NO_ANSWERS = {"__init_subclass__", "__class__", "__subclasshook__", "__iter__", "__new__"}
+NO_ANSWERS |= {"__del__", "__dlpack__", "__reduce__", "__reduce_ex__", "module_load", "backward"}
+NO_ANSWERS |= {"storage", "untyped_storage", "_typed_storage", "_make_subclass"}
+
+
+def questions() -> list:
+    """Methods of `object` and of tensors that need no more than a tensor, and give none."""
+    found = []
+    for owner in (object, torch.Tensor):
+        for name in sorted(set(dir(owner)) - NO_ANSWERS):
+            method = getattr(owner, name)
+            if not callable(method) or isinstance(method, type):
+                continue
+            try:
+                answer = method(torch.arange(3.0))
+            except Exception:
+                continue
+            if answer is not None and not holds_tensor(answer):
+                found.append((owner, name))
+    return found
+
+
+def holds_tensor(value) -> bool:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(item, torch.Tensor) for item in items)
+
+
+def test_what_a_tensor_tells_is_never_that_of_a_fake():
+    asked, wrong = questions(), []
+    assert len(asked) > 60
+    for owner, name in asked:
+        space = {"method": getattr(owner, name)}
+        exec(
+            f"def by_class(x): return x + 1, method(x)\ndef bound(x): return x + 1, x.{name}()",
+            space,
+        )
+        for which in ("by_class", "bound"):
+            x = torch.arange(3.0)
+            minidynamo.reset()
+            expected, found = space[which](x)[1], minidynamo.compile(space[which])(x)[1]
+            if found is not expected and repr(found) != repr(expected):
+                wrong.append((which, owner.__name__, name, found, expected))
+    assert not wrong

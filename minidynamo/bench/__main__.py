@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     census.add_argument("--seed", type=int, default=0, help="draws the order of the cases")
     census.add_argument("--share", type=float, default=1.0, help="so much of them at most")
     census.add_argument("--seconds", type=float, default=200, help="stop after so long")
-    census.add_argument("--row-seconds", type=float, default=170, help="paper: one row, at most")
+    census.add_argument("--row-seconds", type=float, default=None, help="paper: one row, at most")
     census.add_argument("--holdout", action="store_true", help="the cases held out, no others")
     census.add_argument("--peers", default=None, help="a result whose torch.compile times count")
     options = parser.parse_args(arguments)

@@ -94,6 +94,19 @@ def parameter_count(code: types.CodeType) -> int:
     return code.co_argcount + code.co_kwonlyargcount + len([star for star in stars if star])
 
 
+def stack_effect(native: Instruction, jump: bool = False) -> int:
+    """How many slots of the stack an instruction adds."""
+    opcode = OPCODE[native.op]
+    if opcode < dis.HAVE_ARGUMENT:
+        return dis.stack_effect(opcode, jump=jump)
+    arg = 0
+    if native.op in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR"):
+        arg = native.flags
+    elif isinstance(native.arg, int) and opcode not in dis.hasconst:
+        arg = native.arg
+    return dis.stack_effect(opcode, arg, jump=jump)
+
+
 def disassemble(code: types.CodeType) -> list[Instruction]:
     """The instructions of `code`; EXTENDED_ARG and CACHE units are folded away."""
     raw = code.co_code

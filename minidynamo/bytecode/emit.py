@@ -54,17 +54,16 @@ def call_n(count: int) -> Piece:
 
 def make_function(code: types.CodeType, cells: Sequence[str]) -> Piece:
     """Push a function of `code` that closes over the cells of the variables named in `cells`."""
-    if not cells:
-        return load_const(code) + [Instruction("MAKE_FUNCTION", 0 if VERSION < (3, 13) else None)]
-    closure = [ins for name in cells for ins in load_cell(name)] + build_tuple(len(cells))
+    closure = [ins for name in cells for ins in load_cell(name)]
+    if cells:
+        closure += build_tuple(len(cells))
     if VERSION < (3, 13):
-        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8)]
-    made = [Instruction("MAKE_FUNCTION"), Instruction("SET_FUNCTION_ATTRIBUTE", 8)]
-    return closure + load_const(code) + made
+        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8 if cells else 0)]
+    attribute = [Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if cells else []
+    return closure + load_const(code) + [Instruction("MAKE_FUNCTION")] + attribute
 
 
 def prologue(free_count: int) -> Piece:
     """What must stand first in a function with `free_count` free variables."""
-    if free_count:
-        return [Instruction("COPY_FREE_VARS", free_count), Instruction("RESUME", 0)]
-    return [Instruction("RESUME", 0)]
+    cells = [Instruction("COPY_FREE_VARS", free_count)] if free_count else []
+    return cells + [Instruction("RESUME", 0)]

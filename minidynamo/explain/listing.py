@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .views import Code, code_style, many
+from .views import MOST_LINES, Code, code_style, many
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MOST_LINES = 15  # of an excerpt
 Definition = ast.FunctionDef | ast.ClassDef
 
 

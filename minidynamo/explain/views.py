@@ -13,6 +13,8 @@ import inspect
 import textwrap
 from dataclasses import dataclass
 
+MOST_LINES = 15  # of an excerpt that are shown unfolded
+ROWS_IN_VIEW = 15  # of a table
 LEXERS = {"triton": "python"}  # languages that pygments knows by another name
 # Colours of the two themes.  Each stands out from its background by at least 4.5:1 (WCAG 2, AA).
 THEMES = {
@@ -78,12 +80,13 @@ def code_style() -> str:
     box = ".mini-code"
     rules = [
         f"{box}{{{theme('light')}background:var(--mini-background);color:var(--mini-text);"
-        "max-height:520px;overflow:auto;font-size:12px}",
+        "overflow:auto;font-size:12px}",
         f"{box} pre{{background:none;color:inherit;margin:0;padding:6px 8px;line-height:1.35}}",
+        f"{box} summary{{padding:2px 8px;cursor:pointer}}",
         f"@media(prefers-color-scheme:dark){{{box}{{{theme('dark')}}}}}",
         f"{DARK.format(box)}{{{theme('dark')}}}",
         f"{LIGHT.format(box)}{{{theme('light')}}}",
-        f"@media print{{{box}{{{theme('light')}max-height:none}}}}",
+        f"@media print{{{box}{{{theme('light')}}}}}",
     ]
     for part, tokens in TOKENS.items():
         names = ",".join(f"{box} .mini-{token}" for token in tokens)
@@ -98,20 +101,30 @@ class Code:
     source: str
     language: str = "python"
     title: str = ""
+    shown: int = 30  # lines; in a notebook the others are folded
 
     def html(self) -> str:
         """The highlighted text, for a page that has `code_style()`."""
         head = f"<b>{html.escape(self.title)}</b>" if self.title else ""
-        body = f"<pre>{html.escape(self.source)}</pre>"
+        body = html.escape(self.source)
         with contextlib.suppress(ImportError):
             from pygments import highlight
             from pygments.formatters import HtmlFormatter
             from pygments.lexers import get_lexer_by_name
 
             lexer = get_lexer_by_name(LEXERS.get(self.language, self.language), stripnl=False)
+            # of a text in several lines each line has its own colours: the lines can be parted
             body = highlight(self.source, lexer, HtmlFormatter(nowrap=True, classprefix="mini-"))
-            body = f"<pre>{body}</pre>"
-        return f'{head}<div class="mini-code">{body}</div>'
+        return f'{head}<div class="mini-code">{self.parted(body.splitlines())}</div>'
+
+    def parted(self, lines: list[str]) -> str:
+        """The first lines, and the others to be unfolded."""
+        first, others = lines[: self.shown], lines[self.shown :]
+        text = "<pre>" + "\n".join(first) + "</pre>"
+        if not others:
+            return text
+        summary = f"<summary>{many(len(others), 'more line')}</summary>"
+        return f"{text}<details>{summary}<pre>" + "\n".join(others) + "</pre></details>"
 
     def _repr_html_(self):
         return code_style() + self.html()
@@ -121,7 +134,8 @@ class Code:
 
 
 def excerpt(thing: Any, title: str | None = None) -> Code:
-    """The source of a function or class of ours (or anybody's) as `Code`, titled with its file."""
+    """The source of a function or class of ours (or anybody's) as `Code`, titled with its file; in
+    a notebook its first lines, the others to be unfolded."""
     file = inspect.getsourcefile(thing).replace("\\", "/")
     for package in ("/minidynamo/", "/miniinductor/", "/torch/"):
         if package in file:
@@ -130,9 +144,8 @@ def excerpt(thing: Any, title: str | None = None) -> Code:
     else:
         file = "this notebook"
     name = getattr(thing, "__qualname__", thing.__name__)
-    return Code(
-        textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{name}, {file}"
-    )
+    source = textwrap.dedent(inspect.getsource(thing)).rstrip()
+    return Code(source, "python", title or f"{name}, {file}", shown=MOST_LINES)
 
 
 @dataclass
@@ -151,6 +164,8 @@ class Table:
         body = "".join("<tr>" + "".join(cell("td", v) for v in row) + "</tr>" for row in self.rows)
         title = f"<b>{html.escape(self.title)}</b>" if self.title else ""
         table = f"<table><tr>{head}</tr>{body}</table>"
+        if len(self.rows) > ROWS_IN_VIEW:  # says that there is more than one sees
+            title += f" <i>{len(self.rows)} rows, to be scrolled through</i>"
         return f"{title}<div style='max-height:420px;overflow:auto'>{table}</div>"
 
     def __repr__(self):

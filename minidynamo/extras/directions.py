@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from .. import frame_hook, hooks
 from ..api import named_like
@@ -50,12 +51,19 @@ def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
     tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
 
 
-def mark_static(tensor: torch.Tensor, dim: int | None = None) -> None:
+def mark_static(tensor: torch.Tensor | type[Module], dim: int | None = None) -> type[Module] | None:
     """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
-    dynamic=True."""
+    dynamic=True.  A class of modules is given back as it is: what is read of a module is guarded
+    anyway."""
+    if isinstance(tensor, type) and issubclass(tensor, Module):
+        return tensor
+    if not isinstance(tensor, torch.Tensor):
+        kind = type(tensor).__name__
+        raise TypeError(f"mark_static expects a tensor or a class of modules, not a {kind}")
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(
         range(tensor.dim()) if dim is None else [dim % tensor.dim()]
     )
+    return None
 
 
 @extends(SizePolicy)

@@ -89,7 +89,7 @@ def enter_for_real(cg: Codegen) -> None:
     """Behind the frame's writes: its modes are entered as plain Python would have them."""
     for mode in vars(cg.output).get("function_modes", ()):
         cg.call_object(torch._C._push_on_torch_function_stack, mode)
-        cg.emit("POP_TOP", None, -1)
+        cg.emit("POP_TOP")
 
 
 # ---- an operation within a mode

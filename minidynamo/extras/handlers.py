@@ -2,7 +2,8 @@
 
 In:   the frame at its split.
 Out:  a call of what follows in the handler around the instruction; a stack that is kept in locals
-      while an exception is handled.
+      while an exception is handled.  Where a graph raises, the part in front of the break is
+      repeated by its original instructions, which leave the stack as our own code leaves it.
 
     with lock:
         print("hello")      # what follows has two beginnings: behind the call, and in the handler
@@ -16,6 +17,7 @@ from typing import Any
 
 from .. import hooks
 from ..bytecode import Instruction
+from ..bytecode.assembler import VERSION
 from ..reconstruct import Codegen
 from ..replacement import CONTINUATIONS, Continuations, kind_of
 from ..resume import HANDLED, LASTI, VALUE
@@ -38,6 +40,15 @@ class HandledContinuations(Continuations):
             instruction.exc = call[0], depth, lasti
         return call
 
+    def body(
+        self, start: int, prefix: list[Instruction], handler: list[Instruction]
+    ) -> list[Instruction]:
+        """The handler of a graph's error repeats the part in front of the break by its original
+        instructions: their stack must be what the resume functions take."""
+        out = super().body(start, prefix, handler)
+        repeated = {id(native) for native in self.natives[start : self.begin]}
+        return with_bound_methods(out, repeated) if handler else out
+
     def leaves(self, exc: Any) -> bool:
         """Does an exception leave the frame through this handler?  That of an `except` block, for
         what is raised in the block, only restores the exception that was handled before, and raises
@@ -48,6 +59,31 @@ class HandledContinuations(Continuations):
                 n += 1
             exc = self.natives[n].exc
         return exc is None
+
+
+def with_bound_methods(body: list[Instruction], repeated: set[int]) -> list[Instruction]:
+    """`body`, in which no instruction whose id is in `repeated` leaves a method and its object on
+    the stack.  What begins a call there is a callable with CPython's mark NULL beside it, as in the
+    code that we generate, so that a resume function need not ask which of the two it is."""
+    out = []
+    for instruction in body:
+        out.append(instruction)
+        op, flags = instruction.op, instruction.flags
+        if id(instruction) not in repeated or not (op == "LOAD_METHOD" or is_method(op, flags)):
+            continue
+        instruction.op, instruction.flags = op.replace("METHOD", "ATTR"), flags & ~1
+        behind = [Instruction("PUSH_NULL")]
+        if VERSION < (3, 13):  # where the mark stands in front of the callable
+            behind.append(Instruction("SWAP", 2))
+        for added in behind:
+            added.pos, added.exc = instruction.pos, instruction.exc
+        out += behind
+    return out
+
+
+def is_method(op: str, flags: int) -> bool:
+    """Does it load a method for a call, from 3.12 on?"""
+    return op in ("LOAD_ATTR", "LOAD_SUPER_ATTR") and bool(flags & 1)
 
 
 def push_beside(tail: Codegen, frame: RootFrame) -> Callable[[], None]:
@@ -71,8 +107,8 @@ def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
             continue
         tail.load_fast(next(remaining))
         if kind_of(item) == HANDLED:
-            tail.emit("PUSH_EXC_INFO", effect=1)
-            tail.emit("POP_TOP", effect=-1)
+            tail.emit("PUSH_EXC_INFO")
+            tail.emit("POP_TOP")
 
 
 CONTINUATIONS.append(HandledContinuations)

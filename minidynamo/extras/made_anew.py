@@ -26,5 +26,5 @@ class MadeAnew(Codegen):
         else:
             self.call_object(maker)
             self.variable_temps[id(value)] = self.temp(), value
-            self.emit("COPY", 1, 1)
+            self.emit("COPY", 1)
             self.store_fast(self.variable_temps[id(value)][0])

@@ -91,6 +91,10 @@ def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], r
             output.guard(variable.source, "OFFSET", check)
 
 
+# methods that tell which object a tensor is, and where its memory lies
+OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
+
+
 def answer(
     tx: Any, op: str, target: Any, args: Any, kwargs: Any, result: Any, written: Any
 ) -> Variable:
@@ -98,6 +102,8 @@ def answer(
     that only the run knows, or wrote."""
     output = tx.output
     name = target if op == "call_method" else target.__name__
+    if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
+        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
     if (
         output.policy.unbacked
         and is_new_number(result)
@@ -113,6 +119,13 @@ def answer(
         node = output.add_node(tx, op, target, args, kwargs, None)
         output.written += [(node, tensor) for tensor in written]
     return output.wrap_result(result)
+
+
+def tells_of_itself(result: Any) -> bool:
+    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
+    if isinstance(result, (list, tuple)):
+        return any(map(tells_of_itself, result))
+    return isinstance(result, (str, bytes, type)) or callable(result)
 
 
 def is_new_number(result: Any) -> bool:

@@ -119,7 +119,7 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
     calls += [(one_region,)] * abs(nesting)
     for function, *args in calls:
         cg.call_object(function, *map(cg.constant, args))
-        cg.emit("POP_TOP", None, -1)
+        cg.emit("POP_TOP")
 
 
 def enter_again(cg: Codegen) -> None:
@@ -129,7 +129,7 @@ def enter_again(cg: Codegen) -> None:
         push_state(cg, context.state)
         cg.call_object(entered, cg.constant(context.make), ConstantVar(context.arg))
         cg.remember(context)
-        cg.emit("POP_TOP", None, -1)
+        cg.emit("POP_TOP")
 
 
 def leave_as_the_frame(cg: Codegen) -> None:

@@ -105,7 +105,10 @@ class Undo(hooks.Recovery):
             return compiled
 
         def run(*args: Any) -> Any:
-            if not self.copying and not asking:
+            refused = bool(self.places) and self.is_refused(args)
+            if refused and not self.in_order:
+                raise refusal()
+            if not self.copying and not asking and not refused:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
             memories = {m._cdata: m for m in map(torch.Tensor.untyped_storage, tensors)}.values()
@@ -130,17 +133,23 @@ class Undo(hooks.Recovery):
 
         return run
 
+    def is_refused(self, args: tuple) -> bool:
+        """Is a tensor of inference mode written outside of it?  No guard looks at that.  Eager's
+        kernel writes, and raises behind that; a generated one would not raise."""
+        made_there = any(args[n].is_inference() for n in self.places)
+        return made_there and not torch.is_inference_mode_enabled()
+
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
         handler = Codegen(frame)
-        handler.emit("PUSH_EXC_INFO", None, 2)
+        handler.emit("PUSH_EXC_INFO")
         handler.call_object(frame_hook.disabled(self.raised))
         # `raised` raises: no longer handled
         cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
         for instruction in handler.instructions:
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
-            handler.emit(op, None, -1)
+            handler.emit(op)
         push_state(handler, frame.output.state_before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False
@@ -178,6 +187,13 @@ class Undo(hooks.Recovery):
 
 
 hooks.RECOVERIES.append(Undo)
+
+
+def refusal() -> RuntimeError:
+    """Nothing was done: plain Python runs, and says it in its own words."""
+    error = RuntimeError("a write to what was made in inference mode, outside of it")
+    vars(error)["undone"] = True
+    return error
 
 
 def raises(graph: Callable, args: tuple) -> bool:

@@ -208,8 +208,9 @@ def is_sequence(cls):
 def _reversed_constant(tx, value):
     if isinstance(value.value, range):
         return tx.iter_of(ConstantVar(value.value[::-1]))
-    if hasattr(type(value.value), "__getitem__"):
-        raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
+    if isinstance(value.value, (str, bytes)):
+        items = [ConstantVar(item) for item in reversed(value.value)]
+        return HostIterator(iter(items), reversed)
     return None
 
 

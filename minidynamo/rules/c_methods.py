@@ -164,8 +164,9 @@ def of_payload(tx, descriptor, self: ObjectVar, rest: list, kwargs: dict) -> Var
 
 @method_of(TensorVar)
 def _of_tensor(tx, descriptor, self, rest, kwargs):
-    if not issubclass(torch.Tensor, descriptor.__objclass__):
-        return None
+    owner = descriptor.__objclass__
+    if owner is object or not issubclass(torch.Tensor, owner):
+        return None  # object.__eq__(x, y) is not what tensors do for ==
     return self.call_method(tx, descriptor.__name__, rest, kwargs)
 
 

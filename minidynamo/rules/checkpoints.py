@@ -19,6 +19,7 @@ import torch
 import torch.utils.checkpoint as torchs
 
 from ..exceptions import Break
+from ..extras.undo import draws
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.containers import DictVar, SequenceVar
@@ -29,7 +30,7 @@ HINT = "use checkpoint(function, ..., use_reentrant=False)"
 OPTIONS = {  # -> what may be given
     "context_fn": (torchs.noop_context_fn,),
     "debug": (False,),
-    "preserve_rng_state": (True,),
+    "preserve_rng_state": (True, False),
     "determinism_check": ("default", "none"),
     "early_stop": (True, False),
 }
@@ -40,6 +41,8 @@ def _checkpoint(tx: Frame, function: Any, /, *args: Any, **kwargs: Any) -> Varia
     reentrant = kwargs.pop("use_reentrant", None)
     if reentrant is None or reentrant.identity() not in (True, False):
         raise Break("checkpoint", "torch.utils.checkpoint warns of an unsaid use_reentrant", HINT)
+    keeps = kwargs.get("preserve_rng_state")
+    draws_anew = keeps is not None and keeps.identity() is False
     for name, allowed in OPTIONS.items():
         if name in kwargs and kwargs.pop(name).identity() not in allowed:
             raise Break("checkpoint", f"torch.utils.checkpoint with {name}", HINT)
@@ -47,10 +50,10 @@ def _checkpoint(tx: Frame, function: Any, /, *args: Any, **kwargs: Any) -> Varia
     if reentrant.identity() and torch.is_grad_enabled() and (kwargs or not learning):
         text = "a checkpoint with use_reentrant=True, whose arguments need no gradients"
         raise Break("checkpoint", text, HINT)
-    return body(tx, function, args, kwargs)
+    return body(tx, function, args, kwargs, draws_anew)
 
 
-def body(tx: Frame, function: Any, args: Any, kwargs: Any) -> Variable:
+def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = False) -> Variable:
     """function(*args, **kwargs), its nodes marked: those of the results are kept."""
     output = tx.output
     last = next(iter(reversed(output.graph.nodes)), None)
@@ -69,6 +72,9 @@ def body(tx: Frame, function: Any, args: Any, kwargs: Any) -> Variable:
         if node is last:
             break
         if node.op.startswith("call"):
+            if draws_anew and torch.is_grad_enabled() and draws(node):
+                text = "random numbers under torch.utils.checkpoint with preserve_rng_state=False"
+                raise Break("checkpoint", text, HINT)
             node.meta["checkpointed"] = "result" if id(node) in results else "body"
     return result
 

@@ -229,6 +229,7 @@ def _log(level, tx, logger, *args, **kwargs):
 
 rules(
     {
+        sys.intern: lambda tx, text: tx.fold(sys.intern, text.as_constant()),
         os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
         dataclasses.fields: _fields,
         locals: _locals,

@@ -34,17 +34,12 @@ inlined(torch.func.functional_call)
 inlined(stateless.functional_call)
 
 
-def grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """`torch._C._group_tensors_by_device_and_dtype`, of which the first list says how to group.
-
-    Called for tensors of one group: C++ gives several in the order of a hash table.
-    """
-    groups: dict[Any, Any] = {}
+def grouped(lists: list[list[Any]], order: list[Any], with_indices: bool = False) -> dict[Any, Any]:
+    """`torch._C._group_tensors_by_device_and_dtype`, of which the first list says how to group, and
+    `order` in which order the groups come."""
+    groups: dict[Any, Any] = {key: ([[] for _ in lists], []) for key in order}
     for number, tensor in enumerate(lists[0]):
-        key = tensor.device, tensor.dtype
-        if key not in groups:
-            groups[key] = [[] for _ in lists], []
-        found, indices = groups[key]
+        found, indices = groups[tensor.device, tensor.dtype]
         for members, given in zip(found, lists):
             if given:
                 members.append(given[number])
@@ -59,6 +54,13 @@ def _group(tx: Frame, lists: Variable, with_indices: Any = ConstantVar(False), /
     tensors = [] if first is None else list(first.iterate(tx))
     if not tensors or not all(isinstance(tensor, TensorVar) for tensor in tensors):
         raise Break("torch", "a list of tensors to group, in which something else lies")
-    if len({(tensor.fake.device, tensor.fake.dtype) for tensor in tensors}) > 1:
-        raise Break("torch", "groups of tensors, whose order is that of a hash table of C++")
-    return tx.inline(tx.output.wrap_pinned(grouped), [lists, with_indices], {})
+    order = tx.output.wrap_pinned(order_of_groups([tensor.fake for tensor in tensors]))
+    return tx.inline(tx.output.wrap_pinned(grouped), [lists, order, with_indices], {})
+
+
+def order_of_groups(tensors: list[torch.Tensor]) -> list[tuple[torch.device, torch.dtype]]:
+    """The order is that of a hash table of C++, and sums depend on it: C++ itself is asked."""
+    groups = torch._C._group_tensors_by_device_and_dtype([tensors], True)
+    return [
+        (tensors[indices[0]].device, tensors[indices[0]].dtype) for _, indices in groups.values()
+    ]

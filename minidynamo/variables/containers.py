@@ -193,13 +193,11 @@ class DictVar(Container):
             self.guard_keys(tx)
         elif "KEYS" in self.source.guards:
             return
-        elif kind == "PRESENT":
-            check = f"{{pin}} in {self.keys_check(tx)}"
-            tx.output.guard(self.source, (kind, host), check, host)
-        elif type(host) is str and self.base is None:
+        elif kind == "ABSENT" and type(host) is str and self.base is None:
             tx.output.guard_absent(self.source, host)
         else:
-            check = f"{{pin}} not in {self.keys_check(tx)}"
+            word = "in" if kind == "PRESENT" else "not in"
+            check = f"{{pin}} {word} {self.keys_check(tx)}"
             tx.output.guard(self.source, (kind, host), check, host)
 
     def get(self, tx: Frame, key: Variable) -> Any:

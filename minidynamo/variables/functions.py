@@ -120,7 +120,7 @@ C_CALLABLES = (
 def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A Python function: one that lies in a fixed object is guarded by its identity; others by
     their code, and by their defaults where those are used."""
-    if source.root().kind == "pinned" or source.kind == "pinned":
+    if source.root().kind == "pinned":
         if source.kind != "pinned":
             builder.guard(source, "ID", "{0} is {pin}", value)
         return builder.wrap_pinned(value)

@@ -11,18 +11,19 @@ Out:  what the op gives, recorded in another way; or NotImplemented, and the tra
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..autograd.functionalize import functional_form
+from ..autograd.functionalize import COUNTS_PLACES, functional_form
+from ..autograd.joint import Joint
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
 from ..autograd.more.careful_tracer import order_in_memory, written_and_read
 from ..autograd.tracer import is_composite
 from ..exceptions import CannotTrace
-from ..hooks import op_rule
+from ..hooks import RUNNERS, op_rule
 from ..sizes.symbols import hint
 
 aten = torch.ops.aten
@@ -101,6 +102,29 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
         return
     if any(id(tracer.derivation(t)[0]) in tracer.reached_around for t in met):
         raise CannotTrace("a write after as_strided() of a part that reaches around the part")
+
+
+def at_the_start(joint: Joint, run: Callable) -> Callable:
+    """The forward half `run`, whose results begin where their memory begins, if an output is made
+    of one by as_strided(), which counts places from there.
+
+    Eager's slice_scatter and its like copy the whole memory of an input that begins inside of it;
+    the trace, where the result is a tensor of its own, has it at the start."""
+    views = [view for output in joint.outputs for view in output.views or ()]
+    if not any(op in COUNTS_PLACES for op, *_ in views):
+        return run
+
+    def started(*inputs: Any) -> Any:
+        values = list(run(*inputs))
+        for place, value in enumerate(values[: joint.count]):
+            if isinstance(value, torch.Tensor) and value.storage_offset():
+                values[place] = value.clone()
+        return values
+
+    return started
+
+
+RUNNERS.append(at_the_start)
 
 
 # --- what is recorded in another way --------------------------------------------------------------

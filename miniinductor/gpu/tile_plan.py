@@ -39,7 +39,7 @@ LONG_ROW = 8192
 LEAST_SIDE = 8  # of a tile of two axes
 LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
 SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
-WIDEST = 16  # elements that a thread reads at once
+WIDEST = 16  # elements that a thread reads at once, at most
 LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
@@ -88,8 +88,10 @@ class Axis:
 
         Triton does not see that 129*x1 + x2 goes by steps of one, where x1 and x2 are a quotient
         and a remainder by 129: neighbouring threads would then be given another axis."""
+        if len(self.loops) < 2:
+            return expr
         coefficients, tangled = linear_form(expr)
-        step = coefficients.get(self.loops[-1][0], sympy.Integer(0)) if self.loops else 0
+        step = coefficients.get(self.loops[-1][0], sympy.Integer(0))
         joined: list[sympy.Symbol] = []
         length: Size = 1
         for variable, size in reversed(self.loops):

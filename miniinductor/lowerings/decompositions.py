@@ -37,6 +37,12 @@ def _multiply_and_add(function: Decomposition) -> Decomposition:
     return rule
 
 
+@decomposition(aten.frac.default)
+def frac(x: Tensor) -> Tensor:
+    """torch 2.11's rule multiplies by the sign, and gives -0.0 for -0.0."""
+    return x - torch.trunc(x)
+
+
 decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 

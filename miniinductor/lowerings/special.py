@@ -132,7 +132,7 @@ def bessel_j(x: Number, order: int) -> Number:
     near = series("j0", t) if order == 0 else size * series("j1", t)
     p, q, cosine, sine = wave_parts(size, order)
     value = choose(size <= 8, near, p * cosine - q * sine)
-    return choose(x < 0, -value, value) if order else value
+    return choose(x < 0, -value, choose(x.equals(0), x, value)) if order else value
 
 
 def bessel_y(x: Number, order: int) -> Number:

@@ -115,8 +115,10 @@ def matched(x, parts):
 @exercise("04.3", "GET_LEN in the real evaluator")
 def _(answer):
     import minidynamo
+    from minidynamo import coverage
     from minidynamo.symbolic_eval import code_info, opcodes
 
+    coverage.load()  # its own handler may not be there yet: nothing has been compiled so far
     pushed = []
 
     def handler(frame, arg):

@@ -70,15 +70,17 @@ print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol
 e
 
 # %% [markdown]
-# Each row is a frame. Operations became a graph, and the graph became kernels.
+# Each row is a frame, which is one call of a Python function. Its operations became a graph, and the
+# graph became kernels. An *eager kernel* would be a call of PyTorch's own kernel, for an operation
+# that we write no code for. Here there is none.
 #
 # ## Stage 1 · The frame hook
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
 # 523. Our hook (`minidynamo/frame_hook.c`) swaps the frame's code object before its first
-# instruction runs. On the left the bytecode that Python compiled from `scaled_gelu`; on the right
-# what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
-# (Below that stands the original again: if the graph raises an error, the program goes on there, so
+# instruction runs. The first listing is the bytecode that Python compiled from `scaled_gelu`. The second
+# is what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
+# (Behind that, folded away, stands the original again: if the graph raises an error, the program goes on there, so
 # that the error comes from the user's own line.)
 
 # %%
@@ -111,12 +113,16 @@ e.graph
 e.guards
 
 # %% [markdown]
-# Each row is one assumption. If one of them fails, the graph is not used.
+# Each row is one assumption. If one of them fails, the graph is not used. The first rows are about
+# settings of PyTorch. The last ones watch the class `Tensor`: nobody gave it another `__add__`.
 
 # %%
 e.guard_source
 
 # %% [markdown]
+# Every line that ends with `return False` is a group of guards. The lines with `as_before` and `memo`
+# save work: they skip checks whose answer cannot have changed since the last call (notebook 05).
+#
 # Another shape fails a guard, and the function is compiled once more. This time the sizes that
 # changed become symbols, so that a third shape needs no compilation (notebook 14):
 
@@ -177,7 +183,7 @@ e.kernels
 e.wrapper
 
 # %% [markdown]
-# Read it as a program: memory is taken, kernels run, memory is given back.
+# Read it as a program: memory for the result is taken, the kernel fills it, and it is returned.
 #
 # ## A reduction: softmax in one kernel
 #
@@ -214,7 +220,7 @@ t = minidynamo.explain(talkative)(torch.randn(4))
 t
 
 # %% [markdown]
-# Two frames: the part before the `print`, and the part behind it.
+# Two frames: the part before the `print`, and the part behind it. Each has a graph and a kernel.
 
 # %%
 t.frames[0].breaks
@@ -238,13 +244,14 @@ print("largest difference to eager below 1e-4:", (g.result.logits - expected.log
 g
 
 # %% [markdown]
-# The graph is large, so it is drawn by module first.
+# One frame, one graph. The last column that has a number counts calls of PyTorch's own kernels: they
+# come below. The graph is large, so it is drawn by module first.
 
 # %%
 g.graph
 
 # %% [markdown]
-# Matrix products and attention stay *library calls*: nobody writes a better matrix product in an
+# The twelve blocks are alike: as many operations in each. Matrix products and attention stay *library calls*: nobody writes a better matrix product in an
 # afternoon. Everything between them is fused.
 
 # %%
@@ -255,8 +262,9 @@ for op, count in Counter(f.op for f in record.fallbacks).items():
     print(f"{count:4} calls of {op}")
 
 # %% [markdown]
-# One of them, with the nodes of the graph that it came from: the residual addition and the layer
-# norm that follows, in one kernel.
+# One of them, with the nodes of the graph that it came from. It computes a residual addition and the
+# layer norm that follows. It looks the embeddings up again, too: the compiler found that cheaper than
+# keeping their sum in memory.
 
 # %%
 longest = max(record.kernels, key=lambda k: len(k.nodes))
@@ -264,6 +272,10 @@ from minidynamo.explain import Code
 Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str, longest.origins))}")
 
 # %% [markdown]
+# Nobody has to read all of it. Two things are worth a look. The outer loop is over the positions of
+# the text, and each inner loop walks along one row. `error` notes an index that is out of range, so
+# that the call can raise as eager does.
+#
 # Where compile time goes. `capture: backend` is the time for which capture waits for miniinductor:
 # it contains the rows below it.
 
@@ -271,7 +283,8 @@ Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str,
 g.times
 
 # %% [markdown]
-# Most of the time of a first call goes into one stage. Which one?
+# Which row is the longest of those that contain no other? C++ compilation is short here if these
+# kernels were compiled before: then they lie on disk.
 #
 # ## Is it faster?
 #

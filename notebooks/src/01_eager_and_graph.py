@@ -201,7 +201,8 @@ except Exception as error:
 excerpt(prior.symbolic.StandIn)
 
 # %% [markdown]
-# Whatever is asked of the stand-in becomes a node. It has no numbers to answer with.
+# Whatever is asked of the stand-in becomes a node: `tracer.call` writes it down. (`flat` lists what
+# stands in nested tuples and lists.) It has no numbers to answer with, so the last two methods refuse.
 
 # %%
 print(prior.symbolic_trace(with_a_list))
@@ -252,7 +253,9 @@ for x in (positive, negative):
 COUNTS
 
 # %% [markdown]
-# Two inputs took two branches, so there were more graphs than functions. What is hashed is a
+# Two inputs took two branches, so there were more graphs than functions. Each call was hashed twice:
+# once for the condition, whose value Python needs, and once for the result. The condition was the
+# same graph both times, so one compilation less was needed. What is hashed is a
 # description of everything that waits: each operation with its arguments, inputs by number, shape
 # and dtype. `describe` builds it and lists operations and inputs on its way. Here is the
 # description of a small graph, nested as the operations are:
@@ -517,7 +520,7 @@ print(minidynamo.counters)
 
 # %% [markdown]
 # Three inputs, right each time, and the breaks are on record: the branch on `y.sum()` and the
-# `float()`.
+# `float()`. (What follows a break is a function of its own, a *resume function*: notebook 06.)
 #
 # The same comparison on a real model. BERT takes its inputs by name and returns a data class. Each
 # mechanism sees one text, and is then asked about a *shorter* one: a recording that is only played
@@ -553,6 +556,9 @@ with torch.no_grad():
 Table(["mechanism", "a shorter text", ""], rows, "BERT, 2 layers")
 
 # %% [markdown]
+# Only the last row is right. The recording has frozen the length of the first text. The others do not
+# get through a model that was written for people.
+#
 # ## Exercises
 #
 # **01.1** (warm-up) The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`,

@@ -120,6 +120,9 @@ minidynamo.compile(block, backend=look)(torch.randn(4, 8))
 print(seen[0].code)
 
 # %% [markdown]
+# It reads like the `forward` that was written, with its modules taken apart. (`x = None` behind a `;`
+# lets go of a tensor that nobody reads any more.)
+#
 # Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no
 # `call_module`: calls of modules were *inlined* down to functions, because a graph that stops at
 # `self.up` could not be fused across it. And the weights are `get_attr` nodes: reads of the
@@ -171,6 +174,8 @@ def interpret(gm, *inputs):
 interpret(module, torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
+# The same numbers as before. `get_attr` is left out here; a graph with weights needs one branch more.
+#
 # The same loop with *bytes* as values tells how much memory traffic eager mode causes:
 
 # %%
@@ -184,6 +189,9 @@ def eager_bytes(gm):
 print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
 
 # %% [markdown]
+# Every operation counts what it reads and what it writes. A value between two operations is counted
+# twice: that is what fusion saves.
+#
 # ## Changing a graph: a pass
 #
 # A pass walks over the graph and rewrites it. This one removes multiplications by one. The
@@ -206,6 +214,8 @@ minidynamo.compile(padded, backend=lambda gm, _: graphs.append(remove_mul_by_one
 print(graphs[0].code)
 
 # %% [markdown]
+# Both products are gone.
+#
 # **A naive pass fails.** `x * 1` is not always `x`: if `x` holds integers and the factor is `1.0`,
 # the product has another dtype. And it is never the same *object*: a caller that writes into the
 # result must not write into `x`. Passes are where compilers get numbers wrong.
@@ -219,6 +229,8 @@ print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:",
 minidynamo.reset()
 
 # %% [markdown]
+# Eager gives floating-point numbers, the rewritten graph integers: a wrong result, without a word.
+#
 # miniinductor has no pass for `x * 1`. It has one for copies, casts and reshapes that change
 # nothing. It looks at the metadata first, and leaves alone what reaches the output:
 
@@ -229,7 +241,8 @@ from miniinductor.passes import no_ops
 excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
-# The real pass asks for more than the naive one: dtype and shape must stay.
+# The real pass asks for more than the naive one. `alike` compares the metadata of both values: dtype,
+# shape and strides must stay. `stand_in` lets the users of the copy read what was copied.
 #
 # ## A real model
 #
@@ -245,12 +258,14 @@ counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
 
 # %% [markdown]
-# A few kinds of operations make up nearly all of a model.
+# A few kinds of operations make up nearly all of a model. Drawn by module:
 
 # %%
 draw_graph(seen[0], "BERT", by_module=True, depth=2)
 
 # %% [markdown]
+# Nearly everything is in the layers of the encoder. The pooler at the end is small.
+#
 # ## Exercises
 #
 # **02.1** (warm-up) Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs
@@ -429,6 +444,9 @@ check("02.4", remove_dead)
 from exercises.own_compiler import begin
 
 begin("graph");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -183,6 +183,9 @@ from minidynamo.explain.draw_code import draw_cache
 draw_cache(slow_double)
 
 # %% [markdown]
+# Read it from the top. The guards are asked one after the other. The callback is asked only where all
+# of them say no.
+#
 # The same decision, step by step, with a callback that looks at its arguments. (Use the buttons, or
 # the arrow keys.) Each guard was really asked, and each call really made:
 
@@ -222,13 +225,17 @@ header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
 # %% [markdown]
-# The header says what comes in and what goes out, as each file of ours does.
+# The header says what comes in and what goes out, as each file of ours does. What differs between the
+# versions of CPython stands in one place:
 
 # %%
 start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
 Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
 
 # %% [markdown]
+# `swap_code` is the whole trick: the frame gets another code object, and its instruction pointer is set
+# to the beginning of it.
+#
 # PyTorch builds a second frame (a "shadow frame") for the replacement code, copies the arguments,
 # and frees it afterwards. We point the frame that is already there at other code. That is possible
 # because a frame that has not run yet holds nothing but its arguments.
@@ -294,6 +301,11 @@ from minidynamo import convert_frame
 excerpt(convert_frame.skip_reason)
 
 # %% [markdown]
+# Each question is about the file that the code comes from. `OURS`, `TORCH`, `NUMPY` and `STANDARD` are
+# the folders of these packages, and `SITE` is where installed packages lie. The programs in `BENCH`
+# lie in our folder, but count as a user's. Of torch the `forward` of its layers and the `step` of its
+# optimizers are compiled (`is_compiled_torch`).
+#
 # On a real model: which frames does it see when GPT-2 runs, and what becomes of them?
 
 # %%
@@ -306,7 +318,7 @@ print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it
 e
 
 # %% [markdown]
-# And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of
+# One row, for the whole model. And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of
 # transformers, so the frame is called `wrapper`). The first guard failed, so the callback was asked
 # again. Why the second entry fits *all* further lengths is the subject of notebook 14:
 
@@ -459,6 +471,9 @@ check("03.4", with_other)
 from exercises.own_compiler import begin
 
 begin("hook");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -66,7 +66,8 @@ def chosen(x, flag):
 dis.dis(chosen)
 
 # %% [markdown]
-# On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order
+# This is what 3.11 makes of it. Its jump has the direction in the name; later versions have one
+# `POP_JUMP_IF_FALSE` for both. (`>>` marks a place that something jumps to.) On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order
 # of the callable and the NULL is different and two variables may be loaded by one instruction.
 # minidynamo translates all of them to one **canonical** set first, so that the evaluator never asks
 # for a version. Each line of a source text, what this Python made of it, and the canonical
@@ -92,7 +93,8 @@ from minidynamo.bytecode.canonical import translate
 excerpt(translate)
 
 # %% [markdown]
-# Each version's instruction becomes one or more canonical ones, by a table.
+# Each version's instruction becomes none, one or more canonical ones. `DROPPED`, `RENAMED` and `RULES`
+# are the table; what stands in none of them stays as it is.
 #
 # ## A small symbolic evaluator
 #
@@ -172,7 +174,8 @@ machine.run()
 print(machine.graph)
 
 # %% [markdown]
-# Watch the instructions, the stack and the graph. (Use the buttons, or the arrow keys.)
+# Two nodes for two operations, and `1` is a number in one of them. How did they come about? Watch the
+# instructions, the stack and the graph. (Use the buttons, or the arrow keys.)
 
 # %%
 from steppers import machine_run
@@ -229,13 +232,16 @@ from minidynamo.symbolic_eval import evaluator, opcodes
 excerpt(evaluator.Frame.loop)
 
 # %% [markdown]
-# The real loop is the small one: fetch, look up the handler, call it.
+# The real loop is the small one: fetch, look up the handler, call it. It counts its steps, so that an
+# endless loop of the program ends in a graph break. An `ObservedException` is an exception of the
+# *program*: `caught` goes on at its handler, if there is one.
 
 # %%
 excerpt(evaluator.Frame.inline)
 
 # %% [markdown]
-# A second frame with the same graph: that is inlining.
+# A second frame with the same `output`, which holds the graph: that is inlining. `bind` gives each
+# parameter its argument. A generator gets a frame as well, which runs when somebody asks for a value.
 
 # %%
 from minidynamo.rules import exceptions
@@ -243,7 +249,10 @@ from minidynamo.rules import exceptions
 excerpt(exceptions.Catching.unwind)
 
 # %% [markdown]
-# What it adds to ours:
+# What the program was doing is taken off the stack, the exception is put onto it, and evaluation goes on
+# at `target`, where the `except` begins.
+#
+# In sum, what the real evaluator adds to ours:
 #
 # * every value is a `Variable` that knows where it came from (notebook 05);
 # * a call of a Python function pushes a new `Frame` that shares the graph: inlining;
@@ -266,7 +275,8 @@ for function in (with_a_loop, with_a_helper):
     print(function.__name__, "->", [n.name for n in e.main.record.graph.graph.nodes if n.op.startswith("call")])
 
 # %% [markdown]
-# In `with_a_loop` the loop is unrolled: `range(3)` is known. Exceptions of the program are
+# `polynomial` is gone: its two operations stand there, then the one behind the call. In `with_a_loop`
+# the loop is unrolled: `range(3)` is known. Exceptions of the program are
 # evaluated too, and leave nothing in the graph:
 
 # %%
@@ -284,7 +294,8 @@ print(e.main.record.graph.code)
 print("breaks:", len(e.main.record.graph_breaks))
 
 # %% [markdown]
-# No break: the whole model went through the handlers above.
+# No break, and no `try` in the graph. The `KeyError` was raised and caught while tracing: `scale` is the
+# `2` in the product. (A guard remembers that the key was missing.)
 #
 # ## A real model
 #
@@ -318,6 +329,9 @@ finally:
 operations = sum(n.op.startswith("call") for n in e.main.record.graph.graph.nodes)
 print(f"more than {sum(counts.values()) // 1000} thousand instructions were evaluated",
       f"to find {operations} tensor operations")
+
+# %% [markdown]
+# Nearly all of them move values to and from the stack. The most frequent ones:
 
 # %% tags=["volatile"]
 Table(["opcode", "times"], counts.most_common(8))
@@ -463,6 +477,9 @@ check("04.4", TupleMachine)
 from exercises.own_compiler import begin
 
 begin("machine");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -67,7 +67,8 @@ compiled(torch.ones(2))
 print(minidynamo.counters)
 
 # %% [markdown]
-# One recompilation, for the entry that was read; none for the one that was not.
+# One recompilation, for the entry that was read; none for the one that was not. The last line is the
+# guard that failed. (`P_G___main__` is the dictionary of our globals.)
 #
 # *The kitchen.* Someone wrote the recipe while watching the cook. Beside it, in the margin: "the
 # oven was at 180 degrees; there were four eggs". Before using the recipe again, read the margin.
@@ -84,7 +85,9 @@ from minidynamo.variables.base import Lazy
 excerpt(Lazy)
 
 # %% [markdown]
-# A lazy variable is not looked at, so it makes no guard until somebody asks.
+# `realize` is the moment at which somebody asks: a variable of the right class is made then, with its
+# guards. (`tx` is the frame that is being evaluated. `argument` is how rules of calls take what they
+# are given.) Three parameters, of which one is never looked at:
 
 # %%
 def uses_one(x, ignored, flag):
@@ -96,7 +99,9 @@ e = minidynamo.explain(uses_one, backend="eager")(torch.ones(2), object(), True)
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# `ignored` has no guard. And of `flag` only what was used.
+# `ignored` has no guard. And of `flag` only what was used. The last two rows are about `+`: the bases of
+# `Tensor` are the same (`__mro__` is the list of classes in which Python looks for a method), and
+# nobody gave `Tensor` an `__add__` of its own. The rows before are explained below.
 #
 # ## Sources: where did it come from?
 #
@@ -117,8 +122,8 @@ Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written
 #
 # ## What gets guarded
 #
-# A table of small programs and the guards that they cause (the guards on the thread's state, which
-# every entry has, are left out):
+# A table of small programs and the guards that they cause. The guards on the thread's state, which
+# every entry has, are left out. So is what a program above has caused already:
 
 # %%
 class Settings:
@@ -136,7 +141,7 @@ def programs():
     def identity(x, s): return x + 1 if x is s else x * 2
     return closure, attribute, length, type_test, has, key, identity
 
-rows = []
+rows, seen = [], set()
 for function in programs():
     arguments = (torch.ones(2),) if function.__name__ == "closure" else (torch.ones(2), Settings())
     record = minidynamo.explain(function, backend="eager")(*arguments).main.record
@@ -144,9 +149,16 @@ for function in programs():
         if guard.source is not None and not (isinstance(guard.source, tuple) is False and guard.source.name() == "x"):
             code = guard.check if isinstance(guard.source, tuple) else guard.code
             rows.append((function.__name__, guard.kind, code))
+rows = [row for row in rows if row[2] not in seen and not seen.add(row[2])]
 Table(["program", "kind", "guard"], rows)
 
 # %% [markdown]
+# Each row can be read as a question. `closure`: is the number that it closes over still 3? `attribute`:
+# does `s` have its class, has that class no `scale` of its own that would win (`ABSENT`), and is the
+# value the same? `length` asks for the length of the list and not for its items. `BUILTIN` and `ID`
+# are about the name `len`: nobody has put another function there. `has` asks that the attribute is
+# still missing. `identity` causes nothing new: a tensor and a `Settings` can never be one object.
+#
 # Tensors: type, dtype, shape, strides, `requires_grad` and device. `VIEW_BITS` is about two bits that
 # a tensor may carry. `is_neg()`: it is negated, but nobody has computed that yet. `_is_zerotensor()`:
 # it stands for zeros, without memory. The *values* are not guarded: they flow through the graph.
@@ -156,7 +168,7 @@ e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means
+# Every tensor argument has these rows. And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means
 # other operations under them.
 #
 # Drawn as a tree: the roots are parameters and objects that the entry holds, below them what was
@@ -167,6 +179,8 @@ e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")
 e.guard_tree
 
 # %% [markdown]
+# The way to `scale` goes over `s` and its `__dict__`. If `s` has another class, nobody asks further.
+#
 # Now change something, and ask the guards. (Use the buttons, or the arrow keys.) First nothing is
 # changed, then an attribute deep in the tree, then the shape of `x`:
 
@@ -194,16 +208,20 @@ e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 e.guard_source
 
 # %% [markdown]
-# This is the function that runs before each call: one condition after the other.
+# This is the function that runs before each call: one condition after the other. A false one answers
+# `False`. An error is an answer too (`answer_failure`). With an object that has attributes it looks so:
 
 # %%
 e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
 e.guard_source
 
 # %% [markdown]
+# The new lines are about `s`: its class, and the list that is found in its `__dict__`.
+#
 # (`memo()` saves work. The checks behind it read dictionaries: those of modules, of globals. When
 # they hold, the versions of these dictionaries are noted. `memo()` is true while no version has
-# changed. Then the checks cannot have changed either, and all of them are skipped with one question.)
+# changed. Then the checks cannot have changed either, and all of them are skipped with one question. `as_before_0(x)` does the same for a tensor:
+# is it the very object of the last call, with nothing about it changed?)
 #
 # Any exception while checking counts as false: if `s.names` is gone, the assumption that it has
 # length 2 does not hold.
@@ -214,7 +232,8 @@ from minidynamo.guards import GuardFunction
 excerpt(GuardFunction.first_failure)
 
 # %% [markdown]
-# It walks the same list again, and stops at the first that is false.
+# It walks the same list again, and stops at the first that is false. This is for people: it runs when
+# somebody wants to know *why* an entry does not fit.
 #
 # ## Recompilation, and when it stops
 #
@@ -236,7 +255,8 @@ with minidynamo.config.patch(recompile_limit=3):
 print(minidynamo.counters)
 
 # %% [markdown]
-# The counter names the guard that failed. That is the first place to look.
+# Three entries, and then no more. `recompiles` names the guards that failed: that is the first place to
+# look. `skipped` says that the limit was reached, and what the frame does since.
 #
 # ## Are guards asserts?
 #
@@ -301,7 +321,9 @@ for change in (change_nothing, change_scale, change_weight, change_module, chang
 Table(["change", "result", "recompiled because"], rows)
 
 # %% [markdown]
-# Where no recompilation was needed, the graph was used again.
+# Every row is right. Each change that could be seen in the result was seen by a guard, which the last
+# column names. Where no recompilation was needed, the graph was used again: a weight's *numbers* may
+# change, since the graph reads the weight.
 #
 # ## A real model
 #
@@ -317,6 +339,9 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
       f"GPT-2, 4 layers: more than {len(e.main.record.guards) // 100 * 100} guards")
 
 # %% [markdown]
+# Most are about *which objects* these are (`ID`), and about what a call of a module does besides its
+# `forward`: no hooks (`NO_HOOKS`), the same code (`CODE`), the same default values (`DEFAULTS`).
+#
 # ## Exercises
 #
 # **05.1** (warm-up) *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
@@ -455,6 +480,9 @@ check("05.4", counterexample)
 from exercises.own_compiler import begin
 
 begin("guards");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -84,13 +84,15 @@ for frame in e.frames:
     print(frame.record.function, "->", calls)
 
 # %% [markdown]
-# Each frame is a piece of the function, with the operations that it captured.
+# Each frame is a piece of the function, with the operations that it captured. Why did the first one
+# end?
 
 # %%
 e.frames[0].breaks
 
 # %% [markdown]
-# Which line ran where? `float` and `print` stand in one line, so there are two breaks in it:
+# A number is wanted from a tensor, and the graph has none yet: that is what *data-dependent* means. Which
+# line ran where? `float` and `print` stand in one line, so there are two breaks in it:
 
 # %%
 e.frames_picture
@@ -122,10 +124,11 @@ line_4 = talkative.__code__.co_firstlineno + 3
 first_of_line_4 = next(n for n, ins in enumerate(body) if ins.pos and ins.pos[0] == line_4)
 rest = resume_code(talkative.__code__, first_of_line_4, stack=[], live={"x"})
 print("parameters:", rest.co_varnames[:rest.co_argcount])
-dis.dis(rest, depth=0)
+listed = dis.Bytecode(rest).dis().splitlines()
+print("\n".join([*listed[:5], "  ...", *listed[-6:]]))         # its beginning and its end
 
 # %% [markdown]
-# The original body is still there, whole and in order. In front of it is a short prefix that
+# The first two instructions are new: begin, and jump to line 4. The original body is still there, whole and in order. In front of it is a short prefix that
 # restores the stack and jumps to the right place. That is why loops, `with` and `try` need no
 # special treatment: the code around the target is the code that always was around it.
 #
@@ -175,7 +178,8 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 e.frames[0].bytecode
 
 # %% [markdown]
-# Look for the calls: the graph, the plain Python in the middle, the resume function.
+# Look for the calls: the graph, the plain Python in the middle, the resume function. In the second
+# listing the graph gives two results: `x`, which lives on, and the mean, which `float` is called with.
 #
 # ## A branch on data
 #
@@ -232,13 +236,16 @@ print("-- plain Python:")
 assert torch.equal(result, everything(torch.ones(2)))
 
 # %% [markdown]
-# The numbers are eager's, whatever was in the middle.
+# Line by line the same, whatever was in the middle. And these were the breaks:
 
 # %%
 Table(["what", "where", "hint"],
       [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
 
 # %% [markdown]
+# Some rows come twice, once for each turn of the loop. A loop that goes on in a resume function has an
+# iterator from before that function: its next step is a break, too.
+#
 # A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then
 # runs as a frame of its own, and is split there.
 #
@@ -255,7 +262,10 @@ from minidynamo.symbolic_eval.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
-# Where an instruction cannot be evaluated, the frame goes back to the last safe place.
+# `forced` is what earlier attempts found out: the steps at which the frame must be split. When the
+# count of steps comes to one of them, the loop notes the place (`split`) and returns. A new `Break`
+# goes to `break_at`, which adds a step to `forced` and begins again. (`groups` says which canonical
+# operations belong to one instruction of CPython: a frame is split between instructions only.)
 #
 # ## No breaks allowed
 #
@@ -301,7 +311,7 @@ timings = interleave(variants, budget=1.5)
 Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 
 # %% [markdown]
-# Each break costs: plain Python in between, guards, one more call.
+# Compare the last two rows. They compute the same; the difference is what the breaks cost.
 #
 # ## A real model
 #
@@ -326,6 +336,9 @@ print("right:", torch.allclose(logits, expected, atol=1e-4), "  graphs:", sum(mi
 Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_breaks"].items()])
 
 # %% [markdown]
+# All rows name one place: the line of the hook. Four times a truth value was wanted there, and once
+# something was printed. Without that line the model is one graph.
+#
 # ## Exercises
 #
 # **06.1** (warm-up) *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below
@@ -452,6 +465,9 @@ check("06.4", best_break)
 from exercises.own_compiler import begin
 
 begin("breaks");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

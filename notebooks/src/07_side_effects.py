@@ -91,6 +91,9 @@ print(e.main.record.graph.code)
 e.bytecode[1]
 
 # %% [markdown]
+# The stores (`STORE_SUBSCR`) stand behind the call of the graph, and in front of the `RETURN_VALUE`. What
+# follows is for errors: the original once more.
+#
 # Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines
 # that write have become three writes, each of a *final* value: the two appends are one.
 
@@ -98,6 +101,8 @@ e.bytecode[1]
 e.replay
 
 # %% [markdown]
+# An arrow leads from each line that writes to the write that is left of it.
+#
 # *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
 # the end, two spoons are missing from the drawer", and whoever uses the recipe takes two spoons.
 # *Exactly:* a mutation is applied to the `Variable`, marks it `mutated`, and `reconstruct.py`
@@ -112,7 +117,8 @@ from minidynamo.variables.containers import ListVar
 excerpt(ListVar.method_append)
 
 # %% [markdown]
-# The list of the symbolic world changes at once; the real one waits.
+# The list of the symbolic world changes at once; the real one waits. `_changed` marks the variable, so
+# that the writer of the replacement code finds it:
 
 # %%
 from minidynamo.reconstruct import Codegen
@@ -120,7 +126,9 @@ from minidynamo.reconstruct import Codegen
 excerpt(Codegen.mutations)
 
 # %% [markdown]
-# At the end the writes become bytecode, in their order.
+# `sourced` are the variables that existed before the frame. Each `replay` pushes the new values, and
+# leaves its store in `commits`. The stores come last. They take the values off the stack, so they run
+# from the last to the first.
 #
 # ## In order, and without the redundant ones
 #
@@ -136,7 +144,7 @@ pair = [1, 2]
 minidynamo.compile(swap, backend="eager")(torch.ones(1), pair), pair
 
 # %% [markdown]
-# And only the final state counts. Ten writes to an attribute are one:
+# The pair is swapped, and `x` was added to what came first then. And only the final state counts. Ten writes to an attribute are one:
 
 # %%
 class Counter:
@@ -150,7 +158,7 @@ def count_to_ten(x, counter):
 minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).replay
 
 # %% [markdown]
-# Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own
+# One store is left, of the last value. Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own
 # `__setattr__` *can* look, so its method is evaluated like any other function, each time.
 #
 # ## Identity: one object, one variable
@@ -194,7 +202,8 @@ def makes_objects(x):
 minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2))
 
 # %% [markdown]
-# The object is made anew in each call, by code that is written for it.
+# The `Output` and its list are made anew in each call, by code that is written for them. The dictionary
+# `temporary` never existed: only what was read from it is there.
 #
 # ## Closures and cells
 #
@@ -257,6 +266,9 @@ print([compiled(torch.ones(4, 2), stream)[0, 0].item() for _ in range(2)], "next
 print("calls", calls, " seen", model.seen, " mean", model.mean)
 
 # %% [markdown]
+# All three changes happened as often as the function was called, and the iterator stands where it
+# should.
+#
 # ## In-place tensor operations
 #
 # `x.add_(1)` is a tensor operation: it goes into the graph as it is. minidynamo does not have to
@@ -295,6 +307,8 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
       all(torch.equal(p.keys, c.keys) for p, c in zip(plain.layers, cached.layers)))
 
 # %% [markdown]
+# The caller's cache was filled, not a copy of it, and with the same keys and values as eager's.
+#
 # ## Exercises
 #
 # **07.1** (warm-up) *Predict.* Without running it: what are the three values that `puzzle` returns after
@@ -448,6 +462,9 @@ check("07.4", Journal)
 from exercises.own_compiler import begin
 
 begin("effects");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

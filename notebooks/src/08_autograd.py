@@ -96,6 +96,9 @@ with Watch():
     y.backward()
 
 # %% [markdown]
+# Below the line stand operations that nobody wrote: `sigmoid_backward`, and a product with a transposed
+# matrix (`t`, `mm`). A `detach` is the same tensor for the bookkeeping of autograd.
+#
 # Our tracer does the same on **fake tensors** (shape and dtype, no data), and writes a graph:
 
 # %%
@@ -104,7 +107,8 @@ from miniinductor.autograd.tracer import Tracer
 excerpt(Tracer.__torch_dispatch__)
 
 # %% [markdown]
-# Below autograd each operation arrives with its derivative already taken apart.
+# Read it as a list of questions. Is there a rule of ours for this operation? Does it give what it was
+# given (`detach`)? Can it be taken apart into simpler ones? What is left becomes a node (`record`).
 #
 # ## Functionalization
 #
@@ -123,6 +127,9 @@ print("as traced:\n", e.main.compiled.aten_graph.code)
 print("functional:\n", e.main.compiled.functional_graph.code)
 
 # %% [markdown]
+# The names tell: `add_` has become `add`, `mul_` has become `mul`. `select_scatter` is the whole matrix
+# with the new row in it.
+#
 # A write to an *input* is seen by the caller. It becomes an extra output, which is copied back at
 # the end. Batch-norm statistics and kv-caches work that way.
 #
@@ -177,12 +184,17 @@ from miniinductor.autograd import partition
 excerpt(partition.why_saved)
 
 # %% [markdown]
-# The order of the questions is the policy: what must be saved comes first.
+# The order of the questions is the policy: what must be saved comes first. `is_cheap` says whether we
+# write a kernel for this operation; a call of the library is not computed twice. `WISHES` are the
+# user's, by `torch.utils.checkpoint`.
 
 # %%
 excerpt(partition.choose_saved)
 
 # %% [markdown]
+# `smallest_cut` solves the flow problem. A value is saved if the cut goes through it: its beginning lies
+# on the side of the sources, and its end does not.
+#
 # Three policies on one block:
 
 # %%
@@ -240,6 +252,10 @@ from miniinductor.autograd import runtime
 
 Code(runtime.__doc__, "text", "miniinductor/autograd/runtime.py, its header")
 
+# %% [markdown]
+# The list is what autograd demands of anybody who steps in for it. The third point is the subtle one:
+# a write to a tensor with history must be seen by autograd. Does a hook still fire?
+
 # %%
 compiled = minidynamo.compile(block)
 fired = []
@@ -258,8 +274,8 @@ print("gradients equal eager's:",
 print("the hook fired twice, once compiled and once eagerly:", fired)
 
 # %% [markdown]
-# Differentiating twice is not possible: the backward half was compiled without a backward of its
-# own. The error says what to do:
+# It does, and the gradients are eager's. Differentiating twice is not possible by default: the backward
+# half was compiled without a backward of its own. The error says what to do:
 
 # %%
 def cubed(x):
@@ -304,6 +320,8 @@ Table(["step", "eager", "compiled"],
       [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
 
 # %% [markdown]
+# Six steps, and three digits behind the point are equal in each.
+#
 # At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded by
 # `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in both. So the
 # curves follow each other, but for rounding: each title says how far apart they come.
@@ -327,6 +345,9 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
         *(f"{r[v]['milliseconds']:.1f}" if v in r else "" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
+# GPT-2 needs less memory than eager in both rows. ResNet-50 needs as much: what its convolutions read
+# must be kept, whoever compiles. Nothing can be won where most values are inputs of library calls.
+#
 # Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the
 # kernels draw themselves (`miniinductor/lowerings/random.py`: a counter-based generator, so a
 # number depends on a seed and its position alone), and the backward kernels draw the same mask
@@ -344,6 +365,8 @@ for own in (False, True):
     display(e.saved)
 
 # %% [markdown]
+# A byte for each element before, and now eight bytes in all: the seed. The mask is computed again.
+#
 # ## Exercises
 #
 # **08.1** (warm-up) *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any
@@ -497,6 +520,9 @@ check("08.4", gradients)
 from exercises.own_compiler import begin
 
 begin("autograd");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

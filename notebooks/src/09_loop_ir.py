@@ -60,7 +60,7 @@ table = decompositions.table()
 print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
 
 # %% [markdown]
-# What is not in the list is lowered directly, or is a call of eager's kernel.
+# What has no decomposition is lowered directly, or is a call of eager's kernel.
 #
 # ## The naive IR: one loop per operation
 #
@@ -107,6 +107,8 @@ from minidynamo.explain.draw_code import Columns, draw_closure
 draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
 
 # %% [markdown]
+# Three functions, and each holds the one before it.
+#
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
@@ -136,7 +138,7 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
 # **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
 # accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
 #
-# The same body before three handlers. The third is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
+# The same body before three handlers. The one in the middle is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
 
 # %%
 from miniinductor.ops import OpsHandler
@@ -185,7 +187,8 @@ print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if
 print("reductions:", ", ".join(REDUCTIONS))
 
 # %% [markdown]
-# A reduction is a body with a way to combine two values.
+# A reduction is a body with a way to combine two values. `scan` is its sister, which keeps every value
+# on the way (`cumsum`). `masked` computes only where a condition holds.
 #
 # ## Views cost nothing
 #
@@ -215,7 +218,8 @@ Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
 # %% [markdown]
-# Most lowerings are one line: a name of torch, an operation of the loop IR.
+# Most lowerings are one line: a name of torch, an operation of the loop IR. All of them go through one
+# function:
 
 # %%
 from miniinductor.lowering import registry
@@ -260,6 +264,8 @@ assert read_twice(cheap=True) < read_twice(cheap=False)
 print("MANY_READS", lowering_graph.MANY_READS, " MANY_OPS", lowering_graph.MANY_OPS, " HUGE", lowering_graph.HUGE)
 
 # %% [markdown]
+# The cheap value was computed in each of its readers. `exp` was stored, by a kernel of its own.
+#
 # Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
 
 # %%
@@ -272,7 +278,7 @@ for inlining in (True, False):
         print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
 
 # %% [markdown]
-# With inlining off each operation is a loop of its own, and the numbers are the same.
+# With inlining off each operation is a loop of its own.
 #
 # ## The IR has a meaning that one can run
 #
@@ -283,6 +289,11 @@ for inlining in (True, False):
 from miniinductor.extras.interpreter import InterpreterHandler, run_graph
 
 excerpt(InterpreterHandler.load)
+
+# %% [markdown]
+# `memory` holds every buffer as one long row of numbers. `evaluate` works the index out for all
+# iterations at once, and `flat[where]` picks the numbers. The rest is care: masks, empty buffers, and
+# an error where an index is out of bounds.
 
 # %%
 from miniinductor.lowering import lower_graph
@@ -296,6 +307,8 @@ print("run by the interpreter:", run_graph(lowered, [values])[0])
 print("eager:                 ", torch.softmax(values, -1))
 
 # %% [markdown]
+# The numbers are eager's. So the text above is a *program*, and we know what it means.
+#
 # ## A real model
 #
 # What becomes of GPT-2's operations?
@@ -313,6 +326,10 @@ print(f"{len(nodes)} ATen operations -> {loops} loop nests and "
 print("\n".join(compiled.loop_ir.splitlines()[:24]))
 
 # %% [markdown]
+# `indirect_indexing` is an index that is read from a tensor: the row of the embedding. `no wrap` says
+# that negative numbers do not count from the end here. Both loops compute the sum of the two
+# embeddings again, as it is cheap.
+#
 # ## Exercises
 #
 # **09.1** (warm-up) *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
@@ -457,6 +474,9 @@ check("09.4", view)
 from exercises.own_compiler import begin
 
 begin("loops");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

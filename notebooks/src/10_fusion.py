@@ -97,10 +97,19 @@ print("naive:", naive_kernel(v))
 # %%
 from miniinductor.dependencies import Recorder
 
-excerpt(Recorder)
+excerpt(Recorder.emit)
 
 # %% [markdown]
-# Two nests may share a kernel if
+# `emit` writes one operation down and gives back its number (`Ref`). An operation that was seen before
+# is not written twice (`seen`). `load` and `store` do one thing more: they note the index expression,
+# and name it by its place in a list (`slot`):
+
+# %%
+excerpt(Recorder.load)
+
+# %% [markdown]
+# So all indices of a body stand in one list, and two bodies can be compared. Two nests may share a
+# kernel if
 #
 # 1. they run over the same loops (after splitting or merging them);
 # 2. each element that the second reads of the first's result is the element written *in the same
@@ -119,7 +128,8 @@ from miniinductor.scheduler import Scheduler
 excerpt(Scheduler.check_accesses)
 
 # %% [markdown]
-# All reads of the second must fit the writes of the first, index by index.
+# All reads of the second must fit the writes of the first, index by index. `Refused` carries the
+# reason, which ends in the record of decisions.
 #
 # ## Kinds
 #
@@ -136,6 +146,8 @@ e = minidynamo.explain(softmax)(x)
 e.fusion
 
 # %% [markdown]
+# Three decisions made one kernel of four loop nests. `buf1+buf2` is a group that was fused before.
+#
 # Before and after: the buffers, each with loops of its own, and the one kernel that computes all of
 # them.
 
@@ -143,12 +155,15 @@ e.fusion
 e.kernel_picture
 
 # %% [markdown]
-# A box is a kernel. Lines inside it are values that never reach memory.
+# All four lead to one kernel. In the loop IR after fusion they stand below one head, with the same loop
+# variables:
 
 # %%
 e.fused_ir
 
 # %% [markdown]
+# `buf0`, `buf1` and `buf2` are read in this kernel only, so they need not reach memory.
+#
 # Round by round. (Use the buttons, or the arrow keys.) Each step is a decision; on the left are the
 # groups that there are then:
 
@@ -168,7 +183,8 @@ e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.ra
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
-# Each round takes the best pair of those that are left.
+# Sums over rows and over columns walk in different orders. The third result needs `x + 1`, which walks
+# as the sum over rows does: these two share a kernel.
 #
 # ## Choosing: greedy, by score
 #
@@ -180,6 +196,9 @@ fusion_rounds(e.main.compiled)
 excerpt(Scheduler.candidates)
 
 # %% [markdown]
+# `category` says the kind and the bytes of a pair, and `REACH` how far apart the two may stand. The
+# score is a tuple: whatever is not horizontal comes first, then more bytes, then nearer ones.
+#
 # How much does each step bring? Measured here on one core, one switch at a time:
 
 # %% tags=["volatile"]
@@ -212,6 +231,9 @@ Table(["", "milliseconds", "eager / this"],
 # %% tags=["volatile"]
 neither, both = (timings["eager"].median / timings[name].median for name in ("neither", "both"))
 print(f"neither fused nor inlined: {neither:.2f} times eager's speed; with both: {both:.2f} times")
+
+# %% [markdown]
+# Below one means slower than eager. So a compiler that decomposes has to fuse.
 #
 # ## Order and memory
 #
@@ -243,13 +265,16 @@ Table(["fused", "kind", "pairs"],
       [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
 
 # %% [markdown]
-# The kinds tell where most pairs are lost, and where they are won.
+# The kinds tell where most pairs are lost, and where they are won. Why were they refused?
 
 # %%
 Table(["pairs", "refused because"],
       [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
 
 # %% [markdown]
+# All for one reason. Between two such loops stands a library call, which needs the first and feeds the
+# second.
+#
 # Which buffers share a kernel in two of the layers? Library calls (matrix products, attention) stay
 # as they are and cut the list into pieces:
 
@@ -257,6 +282,8 @@ Table(["pairs", "refused because"],
 minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 
 # %% [markdown]
+# Between two library calls there is one kernel, and often the same one in each layer.
+#
 # ## Exercises
 #
 # **10.1** (warm-up) *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
@@ -403,6 +430,9 @@ check("10.4", fuse)
 from exercises.own_compiler import begin
 
 begin("fusion");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -112,10 +112,15 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 # %%
 from miniinductor.codegen import common
 
-excerpt(common.Scope)
+excerpt(common.Scope.temporary)
 
 # %% [markdown]
-# A scope remembers what was computed in it. Leaving the loop forgets it.
+# `lookup` asks this scope and those around it whether the expression was computed already. If so, its
+# name is the answer. If not, a new line is written, with the C type. (`makers` keeps for which
+# operations of the graph a value was computed: the comments come from there.) Leaving a loop forgets
+# its scope.
+#
+# And the maths? Here is `exp`:
 
 # %%
 from pathlib import Path
@@ -149,7 +154,8 @@ with miniinductor.config.patch(vectorize=False, openmp=False):
 e.kernels
 
 # %% [markdown]
-# The loop is as long as the tensor. The operations stand in it, one after the other.
+# Only the `#pragma` is gone. GCC may still find out by itself that it can use vectors; with the pragma it
+# is told.
 #
 # ## A reduction, fused
 #
@@ -161,6 +167,9 @@ e = minidynamo.explain(lambda x: torch.softmax(x, -1))(arguments[0])
 e.kernels
 
 # %% [markdown]
+# `acc0` is the maximum of the row, `acc1` the sum, and `scratch0` the small array. A maximum by `>` forgets
+# a NaN, so `acc0_nan` remembers whether there was one.
+#
 # ## Sums that are right
 #
 # Adding many float32 numbers one after the other loses digits: each addition rounds. Vector lanes
@@ -185,6 +194,9 @@ Table(["", "relative error"], [("one running sum in float32", f"{error(in_sequen
                                ("our kernel", "below 1e-6" if error(ours) < 1e-6 else f"{error(ours):.0e}")])
 
 # %% [markdown]
+# The running sum has lost all but its first digit: near the end each number is too small to change the
+# total by the right amount.
+#
 # ## Transposed access
 #
 # `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they
@@ -195,6 +207,9 @@ e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.ran
 e.kernels
 
 # %% [markdown]
+# The two outer loops walk over tiles. `mini::transpose` copies one tile of `y`, line by line, into
+# `tile0`. The inner loops read from there, where every number of a line is used.
+#
 # ## How close to the machine?
 #
 # A roofline: a kernel can be limited by memory traffic or by arithmetic. Measure on one core what a
@@ -230,6 +245,8 @@ axis.set_xlabel("GB/s of necessary traffic, longer is better (dashed: a plain co
 figure.tight_layout()
 
 # %% [markdown]
+# A bar is a program. Its length is how many useful bytes it moves in a second.
+#
 # Reading alone is faster than copying, so a sum may pass the dashed line. Where our bar is shorter
 # than eager's or than the copy's, there is something left to find. On the machine that ran this page:
 
@@ -308,7 +325,9 @@ for inputs in ((small,), (x,)):
     print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
 
 # %% [markdown]
-# `parallel` stands in the second only; `simd`, the vectors, in both. Sums need care: with threads each piece has its own partial result, and these are added at the end.
+# `parallel` stands in the second only; `simd`, the vectors, in both. (`error` is how a kernel says that
+# something went wrong. Here it would be an angle too large for the fast sine: then the kernel runs once
+# more, with the exact one.) Sums need care: with threads each piece has its own partial result, and these are added at the end.
 # Another number of threads is then another order of additions, so the last digits may differ.
 #
 # ## Compile time is part of the product
@@ -363,6 +382,9 @@ longest = max(kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "cpp", "the one that computes the most buffers")
 
 # %% [markdown]
+# It looks three embeddings up, adds them, and normalises the sum. The row stays in `scratch0`. The partial
+# sums in `lane0` are added at the end of a row: short chains of additions, so few digits are lost.
+#
 # ## Exercises
 #
 # **11.1** (warm-up) *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again
@@ -517,6 +539,9 @@ check("11.4", in_tiles)
 from exercises.own_compiler import begin
 
 begin("cpp");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

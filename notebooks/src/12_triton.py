@@ -98,6 +98,9 @@ from steppers import warp_walk
 warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_row[:2], "the end of a row": warp_per_row[31:32]})
 
 # %% [markdown]
+# In the first way each thread's number lies in a sector of its own. In the second one eight neighbours
+# share a sector.
+#
 # A cache helps the first way: the next column lies in the same sector, if that is still there. With
 # thousands of threads it often is not.
 
@@ -106,7 +109,7 @@ assert max(measured["a thread per row"]) == 32 and max(measured["a warp per row"
 print("thrown away, a thread per row:", f"{1 - useful / (32 * sum(measured['a thread per row'])):.0%}")
 
 # %% [markdown]
-# So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes
+# Seven of eight bytes are moved for nothing. So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes
 # across threads. In CUDA C++, by hand, it looks like this. One *block* of threads takes a row; the
 # maximum and the sum are found by each thread for its own elements, then within each warp with
 # shuffle instructions, then across warps through shared memory:
@@ -175,7 +178,7 @@ softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 progra
 torch.allclose(out, torch.softmax(x, -1))
 
 # %% [markdown]
-# True, for a row that does not fill its tile: the mask did its work.
+# True. A row of 1024 elements fills a tile of 1024 exactly. Not every row does.
 #
 # ### Masks
 #
@@ -239,7 +242,8 @@ def tiny_triton_kernel(body):
 Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 
 # %% [markdown]
-# Only the printing of loads and stores has changed. The body is the one of chapter 09.
+# Only the printing of loads and stores has changed; the body knows nothing of Triton. It runs in four
+# programs here, of which the last has a tile that sticks out:
 
 # %%
 from miniinductor.gpu.build import source_file
@@ -252,6 +256,8 @@ tiny[(4,)](x, out, 1000, BLOCK=256)
 torch.allclose(out, torch.exp(-2 * x + x))
 
 # %% [markdown]
+# True: beyond the end nothing was loaded and nothing was stored.
+#
 # ## The real generator
 #
 # `miniinductor/gpu/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds
@@ -264,6 +270,10 @@ from miniinductor.gpu.kernel_writer import TritonKernelWriter
 excerpt(TritonKernelWriter.load)
 
 # %% [markdown]
+# A value that this kernel has made already is a name in `values`. A value whose body is cheap is computed
+# again (`replay`). `Pending` is for the online softmax below. Whatever is left is a load from memory,
+# `load_tile`.
+#
 # With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs
 # it. One function, both generators:
 
@@ -287,7 +297,8 @@ x = torch.randn(300, 1000)
 both(scaled_softmax, x)
 
 # %% [markdown]
-# The kernel reads the row *once*: it fits into the registers of a block, so maximum, exponentials,
+# C++ walks along the row three times, and twice it reads from memory. The Triton kernel reads
+# the row *once*: it fits into the registers of a block, so maximum, exponentials,
 # sum and division work on the same tile.
 #
 # ## Four shapes of kernel
@@ -343,6 +354,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
 # %% [markdown]
+# A row of the table is a kind of kernel. `num_warps` says how many warps share the work of one program.
+#
 # A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache;
 # here each program does the same with its tile:
 
@@ -425,7 +438,8 @@ Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k,
       "PTX for sm_90, 128 threads, a row of 1024")
 
 # %% [markdown]
-# Count the instructions: loads, exchanges between lanes, stores.
+# Two loads of four floats for each of 128 threads: that is a row of 1024, read once. The shuffles belong
+# to the two reductions. The assembly itself, around the loads:
 
 # %% tags=["volatile"]
 ptx = [line for line in ptx if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
@@ -433,6 +447,11 @@ at = next(n for n, line in enumerate(ptx) if "ld.global" in line)
 Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 
 # %% [markdown]
+# Two loads; then every number is multiplied by a half (`0f3F000000` is 0.5), and the maximum of eight
+# numbers begins, two at a time. `max.NaN` is the maximum that keeps a NaN.
+#
+# Both languages side by side:
+#
 # | | CUDA C++ | Triton |
 # |---|---|---|
 # | one writes what | one thread does | one tile (a block of threads) does |
@@ -463,7 +482,8 @@ longest = max(e.main.compiled.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 
 # %% [markdown]
-# Both backends agree with eager. Each kernel names the operations that it came from.
+# Both backends agree with eager. This kernel looks two embeddings up, adds them and normalises the row.
+# At the end of a line stands the operation of the graph that it is for.
 #
 # ## On a real GPU
 #
@@ -479,7 +499,7 @@ run = recorded("h100_gpu_kernels")
 recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic");
 
 # %% [markdown]
-# The copy is the limit: no kernel that reads and writes once can be faster.
+# The copy is the limit: no kernel that reads and writes once can be faster. The same as numbers:
 
 # %%
 Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
@@ -503,7 +523,9 @@ from minidynamo.bench.runner import on_this_gpu
 print(on_this_gpu("gpu-kernels", "softmax"))
 
 # %% [markdown]
-# ## What limits this
+# Where there is one, the times of eager, ours and `torch.compile` stand here.
+#
+# ## What limits a small call
 #
 # The last row of the same recorded run has four pointwise operations on 16 numbers, which are no
 # work at all for a GPU:
@@ -554,6 +576,7 @@ check("12.1", row_max)
 # `self.pointer(name)`.
 
 # %% tags=["support"]
+from miniinductor.ops import OpsHandler
 from miniinductor.sizes.printing import index_text
 
 MATMUL = '''import triton
@@ -639,7 +662,8 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
-# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. Write `sectors(addresses, size)`: how many of them one
+# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. The `sectors` above counted numbers that
+# begin in a sector, for lanes that all take part. Write `sectors(addresses, size)`: how many of them one
 # load of a warp moves. `addresses` has a byte address for each lane, or None for a lane that is masked
 # off. Each lane reads `size` bytes, which may cross into the next sector.
 #
@@ -693,6 +717,9 @@ check("12.4", sectors)
 from exercises.own_compiler import begin
 
 begin("gpu");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -73,7 +73,7 @@ print("both:", walk(x)[0].item(), straight(x)[0].item())
 Code("\n".join(lines), "python", "the same program as straight-line code; v1 to v9 are kept between calls")
 
 # %% [markdown]
-# It is a plain program. Nothing in it decides anything.
+# It is a plain program. Nothing in it decides anything, and nothing is looked up. What is that worth?
 
 # %% tags=["volatile"]
 timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x),
@@ -129,7 +129,9 @@ from miniinductor.wrapper import WrapperWriter
 excerpt(WrapperWriter.emit)
 
 # %% [markdown]
-# Each step knows how to write itself, in Python or in C.
+# A step is a kernel of ours, a part of a result that has several, or a call of the library. Behind it
+# stands a `del` for names that nobody reads any more. (`Marked` is a line that remembers why it is
+# there.)
 #
 # ## Memory planning
 #
@@ -168,7 +170,7 @@ with miniinductor.config.patch(buffer_reuse=False):
 without.memory_picture
 
 # %% [markdown]
-# First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
+# Every box is dashed now. First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
 #
 # ### What must not lie in the arena
 #
@@ -202,7 +204,8 @@ g = minidynamo.explain(gpt.transformer)(**inputs)
 g.memory_picture
 
 # %% [markdown]
-# Height is bytes, left to right is time. The top edge is the peak.
+# Height is bytes, left to right is time. The top edge is the peak. Who allocates what lies outside of the
+# arena?
 
 # %%
 from collections import Counter
@@ -228,6 +231,11 @@ launcher = (Path(miniinductor.__file__).parent / "speed" / "launcher.c").read_te
 start = launcher.index("static PyObject *kernel_call(")
 Code(launcher[start:launcher.index("\n}", start) + 2], "c", "miniinductor/speed/launcher.c")
 
+# %% [markdown]
+# The first loop turns tensors into pointers. Then the kernel is called, with Python's lock let go, so
+# that other threads can run meanwhile. The part about the profiler is for those who look. What does it
+# cost?
+
 # %% tags=["volatile"]
 (nothing,) = build_kernels([('extern "C" int NAME(void** args) { return 0; }', "nothing")])
 a, b = torch.empty(16), torch.empty(16)
@@ -244,6 +252,8 @@ timings = interleave({"our launcher": lambda: nothing(a, b), "ctypes and data_pt
 Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
+# A call of a kernel costs less than the cheapest operation of eager.
+#
 # ## Autotuning
 #
 # Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
@@ -296,10 +306,17 @@ from miniinductor.gpu.build import CudaCode
 
 excerpt(CudaCode.timed)
 
+# %% [markdown]
+# It makes tensors of the right sizes (`examples`), one callable for each configuration, and times them.
+# The winner is taken here:
+
 # %%
 excerpt(CudaCode.choose)
 
 # %% [markdown]
+# A configuration that needs more registers or shared memory than there are is refused by the driver. It
+# is left out; the others race.
+#
 # Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards luck. And the
 # random number generator is left alone: tuning must not change the program that asked for it.
 #
@@ -373,6 +390,9 @@ Table(["variant", "ms", "quartiles", "first call, s"],
       [(name, f"{ms:.4f}", "{:.4f} to {:.4f}".format(*row["ms quartiles"][name]), row["compile s"].get(name, ""))
        for name, ms in row["ms"].items()], f"{row['name']}, {where_recorded(run)}")
 
+# %% [markdown]
+# Compare differences with the quartiles before you believe them. In words:
+
 # %%
 ms = row["ms"]
 print(f"one kernel behind the library's product instead of two: {ms['eager'] / ms['ours']:.2f} times faster than eager")
@@ -441,7 +461,12 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # %%
 from miniinductor.gpu import cuda_graphs
 
-excerpt(cuda_graphs.Recording)
+excerpt(cuda_graphs.Recording.replay_now)
+
+# %% [markdown]
+# `own` are the recording's own inputs: each call copies into them (trap 1). `play` starts the recorded
+# kernels. What the program writes to is copied back, and results are copied out (trap 2). A graph that
+# must not be recorded is refused before (trap 3):
 
 # %%
 excerpt(cuda_graphs.refusal)
@@ -465,6 +490,9 @@ pairs = [name for name in rows if name + ", CUDA graphs" in rows]
 recorded_bars(run, "ms", ("eager", "ours", "torch.compile"),
               rows=[n for name in pairs for n in (name, name + ", CUDA graphs")], label="milliseconds per call");
 
+# %% [markdown]
+# Two rows belong together: a model without a recording, and below it the same with one. As numbers:
+
 # %%
 Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graphs"],
       [(name, *(f"{value:.2f}" for value in (rows[name]["ms"]["eager"], rows[name]["ms"]["ours"],
@@ -473,7 +501,7 @@ Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graph
       f"milliseconds; {where_recorded(run)}")
 
 # %% [markdown]
-# If this machine has a GPU, the first pair of rows runs here:
+# The small calls gain most. If this machine has a GPU, the first pair of rows runs here:
 
 # %% tags=["volatile"]
 from minidynamo.bench.runner import on_this_gpu
@@ -497,6 +525,7 @@ for name in pairs:
     print(f"{name:30} {gain:4.2f} times as fast; eager differs by {spread:4.0%}: {said}")
 
 # %% [markdown]
+# A recording is worth most where the kernels are short. Where they are long, nothing can be shown.
 #
 # ## Exercises
 #
@@ -630,6 +659,9 @@ check("13.4", place_all)
 from exercises.own_compiler import begin
 
 begin("program");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

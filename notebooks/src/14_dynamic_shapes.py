@@ -51,6 +51,8 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
+# After eight graphs the compiler stops, and all further lengths run as plain Python.
+#
 # **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a
 # constant of the graph:
 
@@ -61,6 +63,8 @@ tape = prior.record(lambda x: x.sum(0) / x.shape[0], torch.ones(4, 2))
 print("mean of eight rows of ones, from a graph that was captured with four:", tape(torch.ones(8, 2)))
 
 # %% [markdown]
+# The mean of ones is one. The graph has divided by four, and nobody was told.
+#
 # **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has
 # to know about it. (Notebook 16 does it. Exercise 3 makes it cheaper.)
 #
@@ -150,13 +154,14 @@ e.symbols
 e.decisions
 
 # %% [markdown]
-# `s0 + s1 > 2` is always so, because a symbol is at least 2 here. What is left to check:
+# `s0 + s1 > 2` is always so, because a symbol is at least 2 here. (The other two were asked
+# by torch's own shape functions, at the product.) What is left to check:
 
 # %%
 e.size_guards
 
 # %% [markdown]
-# With `> 6` instead, the answer depends on the sizes, and the question becomes a guard:
+# The branch is not among them. With `> 6` instead, the answer depends on the sizes, and the question becomes a guard:
 
 # %%
 def g(x, y):
@@ -197,6 +202,10 @@ from minidynamo.symbolic_shapes import ShapeEnv
 excerpt(ShapeEnv.decide)
 
 # %% [markdown]
+# From the top: `simplify` uses what is known already. If `prove` has an answer, that is it. If not, the
+# question may fall into parts (`decide_parts`). The hint comes last, and `learn` makes a guard of the
+# answer. A size that has no hint is a `DataDependentDecision`: a graph break.
+#
 # How does `prove` work? The simplest of its means: a question `a > b` is a question about the *gap*
 # `a - b`. Write each symbol as `2 + (something not negative)`. If then all coefficients of the gap are
 # positive, the gap is never smaller than its constant. Interval arithmetic does the rest. (Exercise
@@ -210,6 +219,8 @@ for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
     print(f"{str(question):14} {answer}")
 
 # %% [markdown]
+# Only the second would become a guard.
+#
 # Symbols flow through everything: torch's own shape functions compute with them (fake tensors take
 # a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes
 # are expressions:
@@ -218,6 +229,9 @@ for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
 e.graph_text
 
 # %% [markdown]
+# `s0 + s1` is the shape of a tensor here, as `7` would be in a static graph. There is no branch: it was
+# decided.
+#
 # ## 0, 1 and equal sizes
 #
 # **0 and 1 are never symbols.** A dimension of size 1 is broadcast; one of size 0 is empty. If
@@ -230,6 +244,8 @@ counts = compilations(lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for 
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]
+# The fourth call finds the third's graph: a one, and any other size.
+#
 # **Equal sizes share a symbol.** Two dimensions that have the same size in this run probably mean
 # the same thing (`x` and its mask, `q` and `k`). They get one symbol, and a guard that they are
 # equal ("duck shaping": if it looks like the same size...). It saves questions. When it guesses
@@ -242,6 +258,8 @@ pairs = [(5, 5), (6, 6), (6, 7), (8, 9)]
 print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)) for a, b in pairs], dynamic=True))
 
 # %% [markdown]
+# `EQUAL` is the guess. The third call proves it wrong, and its graph fits the fourth.
+#
 # ## What needs the number
 #
 # A loop over a size must be unrolled, so it needs the number. So does a list of that length, or
@@ -260,6 +278,8 @@ e = minidynamo.explain(over_rows, dynamic=True)(torch.randn(4, 3))
 e.symbols
 
 # %% [markdown]
+# Line 3 is the loop. The other size stays a symbol.
+#
 # If the size was *marked* as dynamic, that is an error instead of a silent slow-down:
 
 # %%
@@ -296,10 +316,16 @@ with minidynamo.config.patch(capture_scalar_outputs=True):
     broken = minidynamo.explain(decides, dynamic=True)(torch.randn(8))
 whole.graph_text
 
+# %% [markdown]
+# One graph: `getitem` makes a tensor of `u0` elements, and nobody asks how many these are. The other
+# function does ask:
+
 # %%
 broken.breaks
 
 # %% [markdown]
+# The row names the question, the symbol, and the line that made it.
+#
 # ## Static, automatic, dynamic
 #
 # Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and
@@ -310,7 +336,12 @@ broken.breaks
 # %%
 from minidynamo.dynamic import SizePolicy
 
-excerpt(SizePolicy.of_tensor)
+excerpt(SizePolicy._add_what_changed)
+
+# %% [markdown]
+# `earlier` is what earlier compilations of this code have met. A size that is another one now, or was a
+# symbol before, joins `dims`: it becomes a symbol. (Strides are treated in the same way.) Three
+# policies, for ever new lengths:
 
 # %%
 steps = list(range(2, 26))
@@ -330,10 +361,12 @@ compiled = minidynamo.compile(average)
 for arguments in sweep[:3]:
     compiled(*arguments)
 record = minidynamo.records.frames[-1]
-Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guards if "shape" in str(guard.code)],
+Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guards if guard.kind in ("SHAPE", "RANGE", "EQUAL", "SIZES")],
       "the second entry's guards on sizes")
 
 # %% [markdown]
+# `x.shape[0]` has a range, and everything else is a number.
+#
 # ## Kernels with sizes as arguments
 #
 # In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop
@@ -363,10 +396,17 @@ from minidynamo.explain.explanation import FrameExplanation
 dynamic = FrameExplanation(record)
 dynamic.kernels
 
+# %% [markdown]
+# `s0` is an argument and the bound of a loop. Whether threads are worth their start is asked at run time
+# now: `if (8*s0 >= 16384)`. And the second kernel's sum runs in chunks, since the length of the column
+# is not known.
+
 # %%
 dynamic.wrapper
 
 # %% [markdown]
+# The wrapper gets `s0` as well, and keeps a workspace for each value of it (`workspaces_for`).
+#
 # The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question
 # about expressions, asked of the same environment. Memory planning gives slots whose sizes are
 # expressions, too.
@@ -396,7 +436,8 @@ for label, option in (("static", False), ("automatic", None), ("dynamic", True))
 Table(["", "compilations", "the same tokens as eager"], rows, "GPT-2, 2 layers: 8 tokens after a prompt of 16")
 
 # %% [markdown]
-# How many guards about sizes does such a model need?
+# The text is the same in each row. What differs is how often somebody waited for the compiler. How many
+# guards about sizes does such a model need?
 
 # %%
 e = minidynamo.explain(model, dynamic=True)(input_ids=inputs["input_ids"], use_cache=False)
@@ -404,6 +445,8 @@ print(len(e.decisions.rows), "questions about sizes; guards needed for", sum(row
 e.size_guards
 
 # %% [markdown]
+# Every question was answered by a proof. One range is left, and the stride of the input.
+#
 # ## What a symbol costs
 #
 # The same program, compiled for one shape and for all:
@@ -435,13 +478,16 @@ from minidynamo.bench.suites.dynamic_kernels import REASONS
 Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 
 # %% [markdown]
+# Nothing here is about the length of the text: it is the inner loops that want to know their size.
+#
 # ## Exercises
 #
 # **14.1** (warm-up) *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of
 # attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
 #
-# *Hints.* `self.combine(other, operation)`, once for the expression and once for the hint. For
-# sympy expressions `a // b` and `a % b` do what they do for ints.
+# *Hints.* `self.combine(other, operation)` applies the operation to the expression and to the hint. For
+# sympy expressions `a // b` and `a % b` do what they do for ints. But what `combine` returns is a plain
+# `Size`, which cannot be divided again: override it, too.
 
 # %% tags=["exercise"]
 class SizeWithDivision(Size):
@@ -567,6 +613,9 @@ check("14.4", compilations)
 from exercises.own_compiler import begin
 
 begin("sizes");
+
+# %% [markdown]
+# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

@@ -77,6 +77,11 @@ Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in nai
 # %%
 excerpt(interleave)
 
+# %% [markdown]
+# First each version is called twice, to see how many calls make a batch long enough to be timed. Then
+# come the rounds. In each, every version gets one batch. The last lines choose the rounds in which
+# nobody else took our processor. A ratio is taken round by round:
+
 # %%
 excerpt(ratio)
 
@@ -99,6 +104,10 @@ for name, make in (("GPT-2, 2 layers", gpt2), ("BERT, 2 layers", bert)):
     rows.append(measure(name, model, [], inputs, budget=2.0))
 speedup_bars(rows, machine());
 
+# %% [markdown]
+# A bar beyond one is faster than eager. Where the quartiles of two bars overlap, do not call one of them
+# the winner. The numbers:
+
 # %% tags=["volatile"]
 def with_spread(value):
     return f"{value[0]:.2f}  [{value[1]:.2f} to {value[2]:.2f}]" if value else "-"
@@ -110,6 +119,8 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
       "medians, and quartiles of the ratios")
 
 # %% [markdown]
+# Read a row with its quartiles. Compilation is paid once; the other columns are paid at every call.
+#
 # ## Ablation: take one thing away
 #
 # Why does `gelu*sigmoid` gain so much, and layer norm so little? Look at what eager does for each.
@@ -136,6 +147,8 @@ for name in ("gelu*sigmoid", "layer norm"):
 Table(["", "eager operations", "they move", "our kernels", "they move", "ratio"], found)
 
 # %% [markdown]
+# The ratios say what fusion can win at most, where nothing but memory counts.
+#
 # Nearly every optimisation of miniinductor has a switch. (What has none is named below.) Compile the
 # same captured graph once with everything on, and once per switch with that one off:
 
@@ -161,7 +174,8 @@ Table(["off", *(r["name"] for r in ablated)], [(label, *(cell(r, label) for r in
       "kernels, and megabytes that they read and write")
 
 # %% [markdown]
-# Then the clock:
+# Fusion matters for the second and the last program. No row differs from the first one in the first
+# program but the last row. Keep that in mind. Then the clock:
 
 # %% tags=["volatile"]
 from minidynamo.bench.plots import ablation_bars
@@ -169,6 +183,8 @@ from minidynamo.bench.plots import ablation_bars
 ablation_bars(ablated, machine());
 
 # %% [markdown]
+# A bar is the time without one thing over the time with everything: beyond one it was of use.
+#
 # **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining
 # alone matters: each does the other's work. Only with *both* off does one see what they bring. An
 # ablation that takes away one thing at a time measures what is lost *given everything else*; it
@@ -219,6 +235,9 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
 Table(["partition", "bytes kept for backward", "forward kernels", "backward kernels"], kept)
 
 # %% [markdown]
+# Recomputing everything keeps the fewest bytes, and needs one kernel more in the backward half. The
+# minimum cut lies between.
+#
 # ## The roofline
 #
 # How fast *could* a kernel be? Two limits: bytes per second from memory, operations per second in
@@ -257,6 +276,10 @@ Table(["", "operations per element of the first input", "bytes", "operations per
       [(name, round(ops / arguments[name][1][0].numel(), 1), bytes_, f"{ops / bytes_:.2f}")
        for name, (ops, bytes_) in counted.items()])
 
+# %% [markdown]
+# All four do few operations for each byte. So memory is their roof. The last column is the place on the
+# horizontal axis:
+
 # %% tags=["volatile"]
 from minidynamo.bench.plots import roofline
 
@@ -277,6 +300,9 @@ for name, (function, inputs) in arguments.items():
     points[name] = ops / bytes_, ops / timed["ours"].median
     points[name + ", eager"] = ops / bytes_, ops / timed["eager"].median
 roofline(points, bandwidth, peak, machine());
+
+# %% [markdown]
+# The slope is memory's roof, the flat line is the cores'. How far is each point from the roof above it?
 
 # %% tags=["volatile"]
 print(f"the memory's roof is that of {best}: {bandwidth / 1e9:.0f} GB/s")
@@ -337,6 +363,10 @@ for training in (False, True):
         recorded_bars(run, "ms", ("eager", "ours", "torch.compile"), names,
                       "milliseconds per training step" if training else "milliseconds per call")
 
+# %% [markdown]
+# Shorter bars are faster. Rows with CUDA graphs have the same kernels, started at once (notebook 13). As
+# ratios, with the time of compilation and the rounding errors:
+
 # %%
 gains = [(r["name"], f"{r['ms']['eager'] / r['ms']['ours']:.2f}", f"{r['ms']['eager'] / r['ms']['torch.compile']:.2f}",
           f"{r['compile s']['ours']:.1f} s", f"{r['compile s']['torch.compile']:.1f} s",
@@ -355,6 +385,8 @@ from minidynamo.bench.runner import on_this_gpu
 print(on_this_gpu("gpu-models", "ResNet-50 b32 bf16"))
 
 # %% [markdown]
+# Where there is one, the times of eager, ours and `torch.compile` stand here.
+#
 # ## Exercises
 #
 # **15.1** (warm-up) *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds,

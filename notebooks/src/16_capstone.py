@@ -68,6 +68,8 @@ print(f"{len(text):,} letters, {len(letters)} different ones")
 print(textwrap.fill(text[:300], 100))
 
 # %% [markdown]
+# Every sentence has the same order: who, does, what, and perhaps how.
+#
 # ## The model: plain PyTorch
 
 # %% tags=["support"]
@@ -121,6 +123,9 @@ def batch(step, size=12, context=48):
     return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
 # %% [markdown]
+# `batch` gives pieces of the text, and the same pieces one letter further on: what the model should have
+# guessed.
+#
 # ## The naive loop: compile what is there
 #
 # Put the whole step into one function, as people write it, and compile that:
@@ -150,6 +155,9 @@ for step in range(4):
 mine = ("item()", "print", "backward()")
 Table(["times", "graph break"],
       [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if any(word in why for word in mine)])
+
+# %% [markdown]
+# Two lines of the step break the graph, for three reasons. And how often was it compiled?
 
 # %%
 again = [why for why in minidynamo.counters["recompiles"] if "naive_step" in why or why.startswith("step")]
@@ -197,14 +205,26 @@ print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.k
       f"{sum(s.bytes for s in record.saved if not s.is_input):,} bytes kept between them")
 e.graph
 
+# %% [markdown]
+# Two blocks, one after the other: the same operations with other weights. The backward half was never
+# written by anybody. Its longest kernel:
+
 # %%
 longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins[:6]))} ...")
+
+# %% [markdown]
+# Values of the forward half are computed again in the first loop (`buf2`, `buf3`): they were not kept.
+# Then come two sums for each row, as the derivative of a layer norm needs them. The memory of the
+# forward half, step by step:
 
 # %%
 e.memory_picture
 
 # %% [markdown]
+# Most boxes live to the right edge: they wait for the backward half. Only a small part can share the
+# arena.
+#
 # ## Training, twice
 #
 # The same start, the same batches, the same schedule: eager and compiled.
@@ -236,6 +256,9 @@ print("recompilations after the second step:", sum(minidynamo.counters["recompil
 print("largest difference of the losses in the first 20 steps below 0.001:",
       (eager_losses - compiled_losses)[:20].abs().max().item() < 1e-3)
 print("both end below 0.4:", max(eager_losses[-9:].mean(), compiled_losses[-9:].mean()).item() < 0.4)
+
+# %% [markdown]
+# Nothing was compiled behind the second step. The curves:
 
 # %% tags=["volatile"]
 import matplotlib.pyplot as plt
@@ -278,6 +301,9 @@ for name, timing in timings.items():
     rows.append((name, f"{timing.median * 1e3:.1f}", f"{middle:.2f}  [{low:.2f} to {high:.2f}]"))
 Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forward, backward and AdamW")
 
+# %% [markdown]
+# Are ours and `torch.compile` different? Only their own ratio can say that, round by round:
+
 # %% tags=["volatile"]
 middle, low, high = ratio(timings, "torch.compile", "ours")
 if low > 1:
@@ -289,6 +315,9 @@ else:
 print(f"torch.compile's time / ours: {middle:.2f}  [{low:.2f} to {high:.2f}]: {verdict}")
 
 # %% [markdown]
+# A model this small has short kernels, and much of a step is Python between them. So the figures differ
+# from run to run.
+#
 # ## It speaks
 #
 # To generate, the text grows by a letter at a time. Notebook 14 let the size be a symbol, which
@@ -319,7 +348,8 @@ print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilation
       sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
-# How many of its sentences follow the grammar?
+# Before training it is noise. Afterwards there are words, and mostly sentences. How many of them follow
+# the grammar?
 
 # %% tags=["volatile"]
 import re
@@ -330,6 +360,8 @@ sentences = [s.strip() for s in trained_text.split(".")[:-1]]
 print(sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences), "sentences are right")
 
 # %% [markdown]
+# Few steps, and a model of few parameters: some words are not spelled right yet.
+#
 # ## The compiled model is still your model
 #
 # Parameters, checkpoints and modes belong to the module; compiling changed none of them. A
@@ -349,6 +381,8 @@ with torch.no_grad():
           torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
 
 # %% [markdown]
+# The keys have no prefix, and the numbers are the same.
+#
 # ## Your own compiler trains a GPT
 #
 # All its files lie in `my_compiler` now. First the grades, a line for each piece. Where a part of
@@ -360,6 +394,9 @@ from exercises.own_checks import all_pieces
 all_pieces()
 
 # %% [markdown]
+# A line is a piece: its chapter, and how many of its checks pass. (The lines before say which parts of the
+# reference were used: on this page nobody has written any.)
+#
 # Now the whole: a small GPT in plain PyTorch (`exercises/small_gpt.py`: embeddings, attention, layer
 # norms, gelu, cross entropy), trained three times from the same weights with the same data. In eager
 # mode, by your compiler, and by minidynamo with miniinductor.
@@ -403,8 +440,8 @@ Table(["", "first loss", "after 10", "after 20", "last loss", "ms of the last st
        for name, (losses, seconds, _) in curves.items()])
 
 # %% [markdown]
-# The three columns of losses agree in each row of steps: the gradients are the same but for
-# rounding. One graph was captured, cut in two, and fused:
+# Read down a column: at each step the three losses agree, so the gradients are the same but for
+# rounding. (The last column is a single step, on a clock that neighbours disturb.) One graph was captured, cut in two, and fused:
 
 # %%
 compiler = curves["your compiler"][2].compiler
@@ -418,6 +455,9 @@ Table(["half", "operations", "kernels of yours", "loops in them", "kernels of to
         sum(not hasattr(unit, "loops") for unit in half.units)) for name, half in halves.items()])
 
 # %% [markdown]
+# A kernel of yours holds several loops: that is fusion. The backward half has about twice as many
+# operations.
+#
 # What does fusion bring to the parts that are not products of matrices? The same three programs,
 # each with tensors of eight megabytes:
 
@@ -428,25 +468,19 @@ parts = {
     "layer norm and a sum": lambda x: x + F.layer_norm(x, (512,)),
 }
 
-def milliseconds(function, x, repeats=9):
-    function(x)
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        function(x)
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[repeats // 2] * 1e3
-
 rows = []
 with torch.no_grad():
     x = torch.randn(4096, 512)
     for name, function in parts.items():
-        eager, yours, ours = (milliseconds(compile(function), x) for compile in
-                              (lambda f: f, my_compiler.compile, minidynamo.compile))
-        rows.append((name, f"{eager:.2f}", f"{yours:.2f}", f"{ours:.2f}"))
+        compiled = [function, my_compiler.compile(function), minidynamo.compile(function)]
+        turns = interleave({n: (lambda run=run: run(x)) for n, run in enumerate(compiled)}, budget=1.5)
+        rows.append((name, *(f"{turns[n].median * 1e3:.2f}" for n in range(3))))
 Table(["program", "eager ms", "your compiler ms", "minidynamo ms"], rows)
 
 # %% [markdown]
+# They took turns, as in notebook 15. Where a row of yours is near that of the packages, fusion was all
+# there is to win.
+#
 # What the two packages add to your files: most of Python (your machine knows few instructions and no
 # exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a backend, most
 # operations, caches on disk, and faster loops for what is not contiguous. The shape of the thing is

@@ -41,6 +41,8 @@ Table(["the paper's figure", ""],
       "what the paper reports, in section 6")
 
 # %% [markdown]
+# Two means and three percentages: that is what is remembered.
+#
 # ## The naive table
 #
 # Take models, time eager, time the compiled call, average the ratios. Much is wrong with it. A
@@ -56,6 +58,10 @@ Table(["the paper's figure", ""],
 excerpt(measure.Judge)
 
 # %% [markdown]
+# The first lines ask what eager itself does. Are its results random? Do they repeat? How far are they from
+# float64 (`exact`)? `problem` then asks whether a compiler's error is allowed: it may be a little larger
+# than eager's, and no more.
+#
 # The order is drawn once. Every beginning of it holds the three groups in their shares. So one may
 # stop at any time, and what was measured is still a fair sample:
 
@@ -65,6 +71,8 @@ for name in fair_order()[:6]:
     print(f"    {MODELS[name]:13} {name}")
 
 # %% [markdown]
+# In the first column stands the group.
+#
 # ## Five models, here and now
 #
 # On one thread of this machine, small enough for a notebook. Each is run by eager, and by ours. Most
@@ -100,9 +108,11 @@ Table(["", "right", "eager / ours", "quartiles"],
       [(n, "yes" if right else "NO", f"{r[0]:.2f}", f"{r[1]:.2f} to {r[2]:.2f}") for n, right, r in found])
 
 # %% [markdown]
+# A figure whose quartiles lie on both sides of one says nothing.
+#
 # ## Speedups on a GPU
 #
-# Recorded, not run here: under the table stand the machine, the versions, the date and the command.
+# Recorded, not run here: above the table stand the machine, the versions, the date and the command.
 # Models of the sample that were finished before the sitting ended; training needs more time to
 # compile, so fewer of them are there.
 
@@ -117,6 +127,11 @@ def recorded_table(name, make, title):
     return Table(head, cells, title)
 
 recorded_table("h100_paper", report.speedups, "geometric means over models that both get right")
+
+# %% [markdown]
+# A row is a group in one of four columns of the paper's kind. First ask how many models there are, and how
+# many of them are right: a mean over few says little. As pictures: above, the models
+# in the order of their speedups; below, how many have which:
 
 # %%
 run = report.recorded("h100_paper")
@@ -154,6 +169,10 @@ recorded_table("h100_paper", report.unfinished, "rows without a right result, an
 # %%
 recorded_table("h100_paper", report.overheads, "time over eager's; below one the graph is faster")
 
+# %% [markdown]
+# The mean is below one: capturing alone makes most models a little faster. On a CPU, where a tiny model is
+# nothing but Python, one can count it in microseconds. A negative figure is time that was saved:
+
 # %%
 recorded_table("cpu_paper_capture", report.call_overheads, "tiny models on a CPU, one thread")
 
@@ -171,10 +190,18 @@ recorded_table("cpu_paper_capture", report.call_overheads, "tiny models on a CPU
 # %%
 excerpt(mechanisms.after_train)
 
+# %% [markdown]
+# `model` is what was captured, `plain` a copy that nobody touched, and `graph` the result. Three answers are
+# possible: it works, it cannot, it is wrong.
+
 # %%
 if run := report.recorded("cpu_paper_capture"):
     print(report.whole_graphs(run))
 recorded_table("cpu_paper_capture", report.captures, "for how many models each mechanism works")
+
+# %% [markdown]
+# Look at the third column first. A mechanism that *cannot* says so. Only one of them is silently wrong, and
+# why stands in the next table:
 
 # %%
 recorded_table("cpu_paper_capture", report.capture_causes, "the most frequent causes")
@@ -193,10 +220,9 @@ recorded_table("cpu_paper_capture", report.capture_causes, "the most frequent ca
 # %%
 recorded_table("h100_paper_ablation", report.ablations, "geometric means over the models")
 
-# %%
-recorded_table("cpu_paper_ablation", report.ablations, "the same on a CPU, one thread")
-
 # %% [markdown]
+# Every row but the first and the last ones takes something away. The last column counts kernels.
+#
 # **Why this differs from the paper's.** Its largest effect is fusion together with inlining. The same
 # can be seen here wherever a model has chains to fuse. Alone, each of the two stands in for the
 # other: the time without both is more than the product of the two. A CUDA graph takes launches away.

@@ -55,6 +55,8 @@ parts = {part: [row for row in rows if row["part"] == part] for part in ("naive"
 print("parts:", ", ".join(parts))
 
 # %% [markdown]
+# `--nproc-per-node=2` asks for two processes, and each prints rows as JSON.
+#
 # ## The naive version
 #
 # Both processes begin with equal weights. Each sees other rows. What happens if each trains on its
@@ -69,6 +71,10 @@ print("parts:", ", ".join(parts))
 
 # %%
 excerpt(two_ranks.naive)
+
+# %% [markdown]
+# `dist.all_reduce` adds up what the ranks have, and gives the sum to each. Divided by their number it is the
+# average. With and without it:
 
 # %%
 for row in parts["naive"]:
@@ -91,6 +97,9 @@ assert parts["naive"][0]["apart"] > 0 == parts["naive"][1]["apart"]
 # %%
 excerpt(two_ranks.Wire.carry)
 
+# %% [markdown]
+# `sleep` is the slow wire, and `all_reduce` the real exchange. How slow, and for which model?
+
 # %%
 print(f"{two_ranks.BUCKET / 1e6:.0f} MB a bucket, {two_ranks.WIRE / 1e6:.0f} MB a second")
 print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER} x 2 weights")
@@ -111,7 +120,8 @@ plots.timelines(parts["DDP"]);
 # The dotted line is the end of the step. The boxes are measured: each is a pair of times that the
 # program took.
 #
-# * **eager**: the first bucket leaves after the first block's backward. The others queue behind it.
+# * **eager**: the first bucket leaves after the first block's backward. Each of the others follows when
+#   its block is done and the wire is free.
 # * **one graph**: computing is one box. The wire idles under it, then everything is sent at once.
 # * **in pieces**: several boxes again, and the first bucket leaves after the first of them.
 
@@ -131,6 +141,9 @@ Table(["", "first bucket leaves, ms", "computing ends, ms", "step ends, ms", "ex
        for row in parts["DDP"]], "the same as numbers")
 
 # %% [markdown]
+# The first two columns tell the difference. As one graph, the first bucket leaves when computing ends, or
+# later.
+#
 # What is sent after the last computation is **exposed**: the step waits for it. What is sent earlier
 # is hidden.
 
@@ -230,6 +243,9 @@ Table(["limit", "pieces", "operations in each", "MiB of parameters in each"], [c
 # %%
 excerpt(two_ranks.sharded)
 
+# %% [markdown]
+# `fully_shard` puts the hooks on. A block whose `forward` is compiled has its hooks outside. What comes out:
+
 # %%
 Table(["what is compiled", "graphs", "breaks", "gradients are eager's", "share of the weights on this rank"],
       [(row["name"], row["graphs"], row["breaks"], row["off"] < 1e-4, f"{row['here'] / row['whole']:.2f}")
@@ -262,6 +278,10 @@ Table(["", "", "ranks", "ms a step", "without communication", "exposed", "first 
 
 # %%
 plots.communication_bars(run["rows"]);
+
+# %% [markdown]
+# A bar is a step; its hatched part is what the step waits for. On this wire, with few ranks, is it worth
+# cutting the graph?
 
 # %%
 def median_of(wrapping, name, column="ms"):

@@ -599,6 +599,16 @@ KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
         ["y = x0.clone()", "y.index_copy_(1, torch.tensor([3]), x1)", "z = y.flatten()"],
         ["y", "z"],
     ),
+    (  # eager's slice_scatter begins where its input does
+        [Input((5, 15, 2), FLOATS, "offset")],
+        ["y = x0.clone()", "z = y.as_strided((24, 6), (6, 1), 0)", "v = y[2:3]", "v.mul_(3)"],
+        ["v", "z"],
+    ),
+    (  # an eager kernel reads a part of what was written in an input's place
+        [Input((8, 17, 4), FLOATS, "offset"), Input((8, 9, 1), FLOATS)],
+        ["x0.logical_not_()", "z = torch.slice_scatter(x0[:, :9], x1, 2, 2, 4, 2)"],
+        ["z"],
+    ),
     (  # a scatter's target is read by a kernel of its own
         [MATRIX, Input((3, 24), FLOATS)],
         [

@@ -56,8 +56,7 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
     result["command"] += f" --device {options.device}"
     result["command"] += f' --columns "{options.columns}"' if options.columns else ""
-    own_limit = options.row_seconds != ROW_SECONDS
-    result["command"] += f" --row-seconds {options.row_seconds:g}" if own_limit else ""
+    result["command"] += f" --row-seconds {options.row_seconds:g}" if options.row_seconds else ""
     earlier = read_earlier(options) if options.resume else {}
     sitting = {"command": result["command"], "GPUs": len(visible_gpus(options))}
     result["sittings"] = [*earlier.get("sittings", []), sitting]
@@ -159,7 +158,7 @@ class Process:
         command += ["--no-peer"] if options.no_peer else []
         command += ["--threads", str(options.threads)] if options.threads else []
         self.problem, self.during, self.end = "", "", end
-        self.limit: float = options.row_seconds
+        self.limit: float = options.row_seconds or ROW_SECONDS
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command,

@@ -82,7 +82,7 @@ def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
     for key, value in items.values():
         cg.value(key)
         cg.value(value)
-    cg.emit("BUILD_MAP", len(items), 1 - 2 * len(items))
+    cg.emit("BUILD_MAP", len(items))
 
 
 def replace_dict(target: Any, contents: dict) -> None:

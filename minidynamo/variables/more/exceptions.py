@@ -118,7 +118,7 @@ class ExceptionVar(ObjectOperations):
             return
         if "__traceback__" in self.slots:
             cg.value(self.slots["__traceback__"])  # refuses, unless it was set to None
-            cg.emit("POP_TOP", None, -1)
+            cg.emit("POP_TOP")
         cg.call_object(
             new_exception,
             cg.constant(self.cls),

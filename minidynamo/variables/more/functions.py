@@ -199,7 +199,7 @@ class CellMethods(CellVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
-            cg.emit(emit.load_cell()[0].op, self.cell, 1)
+            cg.add(emit.load_cell(self.cell))
         elif self.source is not None:
             cg.load_source(self.source)
         else:
@@ -207,8 +207,8 @@ class CellMethods(CellVar):
             cg.remember(self)
             if self.content is not None:  # after `remember`: a closure may refer to itself
                 cg.value(self.content)
-                cg.emit("COPY", 2, 1)
-                cg.emit("STORE_ATTR", "cell_contents", -2)
+                cg.emit("COPY", 2)
+                cg.emit("STORE_ATTR", "cell_contents")
 
     def replay(self, cg: Codegen) -> None:
         if self.content is None:

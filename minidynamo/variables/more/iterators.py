@@ -319,6 +319,7 @@ LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over thes
     "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
     "dict_itemiterator": lambda values: iter(dict(values).items()),
     "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
+    "reversed": lambda values: reversed(values[::-1]),  # of text
     "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
     "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
     "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
@@ -339,7 +340,7 @@ def position(iterator: Any, index: int) -> None:
 def position_late(cg: Codegen) -> None:
     for iterator in cg.late:
         cg.call_object(position, iterator, ConstantVar(iterator.index))
-        cg.emit("POP_TOP", None, -1)
+        cg.emit("POP_TOP")
 
 
 hooks.AFTER_WRITES.append(position_late)
@@ -434,4 +435,4 @@ class HostWalking(HostIterator):
             cg.call_object(iterator_like, ConstantVar(kind), TupleVar(rest))
         else:
             cg.value(TupleVar(rest))
-            cg.emit("GET_ITER", effect=0)
+            cg.emit("GET_ITER")

@@ -36,7 +36,7 @@ class SliceVar(Variable):
     def reconstruct(self, cg: Codegen) -> None:
         for part in self.parts:
             cg.value(part)
-        cg.emit("BUILD_SLICE", 3, effect=-2)
+        cg.emit("BUILD_SLICE", 3)
 
 
 def slice_of(parts: list[Any]) -> Variable:

@@ -105,7 +105,10 @@ class TensorMethods(Metadata):
         return ListVar([part.call_method(tx, "tolist", [], {}) for part in self.iterate(tx)])
 
     def method_detach_(self, tx: Frame) -> Any:
-        self.of_fake(tx, "requires_grad")  # eager refuses a view
+        """Eager refuses a view, and no guard tells a view from another tensor of its sizes."""
+        self.of_fake(tx, "requires_grad")
+        if self.source is not None:
+            raise Break("tensor method", "detach_() of a tensor that may be a view in another call")
         return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
 
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:

@@ -48,11 +48,13 @@ def _sub(node: Node, g: Node) -> Gradients:
 
 
 def _mul(node: Node, g: Node) -> Gradients:
+    """The second argument may be a number: it has no gradient (None)."""
     a, b = node.args
     return fit(g * b, a), fit(g * a, b) if isinstance(b, Node) else None
 
 
 def _div(node: Node, g: Node) -> Gradients:
+    """Of a quotient: `node` itself is the result.  The second argument may be a number."""
     a, b = node.args
     return fit(g / b, a), fit(-g * node / b, b) if isinstance(b, Node) else None
 
@@ -88,6 +90,7 @@ def _spread(value: Node, reduction: Node) -> Node:
 
 
 def _matmul(node: Node, g: Node) -> Gradients:
+    """g @ b' for the first, a' @ g for the second, where ' exchanges the last two dimensions."""
     a, b = node.args
     if b.ndim == 2:  # one matrix for the whole batch: the batch is one long matrix
         rows, columns = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])

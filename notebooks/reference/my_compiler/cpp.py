@@ -134,6 +134,8 @@ class Writer:
         return "\n".join([*lines, "    return 0;", "}", ""])
 
     def row_loops(self) -> list[str]:
+        """The loops over the rows, one for each of their dimensions (i0, i1, ...), with one
+        pragma in front for all of them; inside, in braces, the lines of each pass (`walk`)."""
         rows = self.kernel.rows
         lines = []
         if rows:
@@ -164,6 +166,9 @@ class Writer:
         ]
 
     def end(self, loop: Loop) -> list[str]:
+        """Behind the columns: the 16 partial results `lanes_NAME` become one, in the variable
+        `row_NAME`.  It is remembered in `row_values`, by the Load that reads it, and written to
+        its place if the buffer is stored."""
         name = f"lanes_{loop.buffer.name}"
         row = f"row_{loop.buffer.name}"
         joined = FORMS[loop.reduction].format(row, f"{name}[lane]")

@@ -41,10 +41,12 @@ class Journal:
         self.changed: list[Outside] = []
 
     def append(self, target: list, value: Any) -> None:
+        """Append now; note what takes it away again."""
         target.append(value)
         self.undo.append(target.pop)
 
     def set_item(self, target: list | dict, key: Any, value: Any) -> None:
+        """Set now; note what brings all elements back as they were."""
         before = target.copy()
         target[key] = value
 

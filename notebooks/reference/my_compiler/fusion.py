@@ -95,6 +95,8 @@ class Plan:
         return False
 
     def candidates(self) -> list[tuple[int, Kernel, Kernel]]:
+        """(shared bytes, first, second) of each pair of kernels that shares some, the most
+        first."""
         kernels = [unit for unit in self.units if isinstance(unit, Kernel)]
         found = [
             (shared_bytes(first, second), first, second)

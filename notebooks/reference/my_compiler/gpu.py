@@ -77,6 +77,8 @@ class TritonWriter:
         return product(self.kernel.rows)
 
     def source(self) -> str:
+        """`HEAD`, and a function `kernel` of the buffers, the symbols and BLOCK: first the place
+        of its row (i0, i1, ...), then the lines of each loop."""
         names = ", ".join([*(buffer.name for buffer in self.buffers), *self.symbols])
         lines = [f"def kernel({names}, BLOCK: tl.constexpr):", "    row = tl.program_id(0)"]
         rest = "row"
@@ -89,6 +91,8 @@ class TritonWriter:
         return HEAD + "\n".join([*lines, ""])
 
     def loop(self, loop: Loop, name: str) -> list[str]:
+        """The lines that compute one loop's value, called `name`, and store it.  `made` remembers
+        the name, by the Load that reads it."""
         lines = [
             "    c = tl.arange(0, BLOCK)",
             f"    inside = c < {text_of(loop.columns)}",

@@ -322,8 +322,9 @@ def without_dead_code(graph: Graph) -> None:
 
 
 def without_repetition(graph: Graph) -> None:
-    """Equal operations on equal arguments are computed once.  (Nothing in a graph writes, so
-    nothing lies between them; and 1, 1.0 and True are three different arguments.)"""
+    """Equal operations on equal arguments are computed once: the others leave `graph.nodes`.
+    (Nothing in a graph writes, so nothing lies between them; and 1, 1.0 and True are three
+    different arguments.)"""
     first: dict[Any, Node] = {}
     instead: dict[Node, Node] = {}
     for node in graph.nodes:
@@ -341,6 +342,7 @@ def optimize(graph: Graph) -> None:
 
 # --- what is composed of the operations above -----------------------------------------------------
 def softmax(x: Node, dim: int = -1) -> Node:
+    """exp(x) over its sum along `dim`, for large x as well."""
     e = (x - x.amax(dim, keepdim=True)).exp()
     return e / e.sum(dim, keepdim=True)
 

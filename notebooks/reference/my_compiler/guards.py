@@ -89,6 +89,7 @@ class Guards:
         self.add(f"{source} is {self.name(value)}")
 
     def equals(self, source: str, value: Any) -> None:
+        """Add the check that `same` says yes.  Refused for what does not equal itself (NaN)."""
         if value != value:
             raise Refused("a number that does not equal itself")
         self.add(f"same({source}, {self.name(value)})")

@@ -164,9 +164,11 @@ class Lowering:
         return self.inlined[value](own)
 
     def pointwise(self, node: Node) -> Inlined:
+        """The operation, applied to its arguments' elements at the same index (`element`)."""
         return lambda index: Apply(node.op, tuple(self.element(a, index) for a in node.args))
 
     def permute(self, node: Node) -> Inlined:
+        """The argument's element, at an index whose places are exchanged."""
         x, order = node.args
         return lambda index: self.element(
             x, tuple(index[order.index(dim)] for dim in range(len(order)))
@@ -223,6 +225,8 @@ class Lowering:
         return dims == (x.ndim - 1,)
 
     def reduction(self, node: Node) -> None:
+        """A step: a loop whose value is the argument's element at (i0, i1, ..., c), where c is
+        the column that is reduced over."""
         x = node.args[0]
         rows, columns = x.shape[:-1], x.shape[-1]
         index = (*(f"i{n}" for n in range(len(rows))), "c")

@@ -270,11 +270,13 @@ class Machine:
 
     # --- variables and constants ------------------------------------------------------------------
     def LOAD_FAST(self, name: str) -> None:
+        """Push a local.  Refused if there is none of that name yet."""
         if name not in self.locals:
             raise Refused(f"{name} may be unbound")
         self.stack.append(self.locals[name])
 
     def STORE_FAST(self, name: str) -> None:
+        """Pop it into a local."""
         self.locals[name] = self.stack.pop()
 
     def LOAD_CONST(self, value: Any) -> None:
@@ -302,9 +304,11 @@ class Machine:
         self.stack.pop()
 
     def COPY(self, depth: int) -> None:
+        """Push the value that is the depth-th from above once more."""
         self.stack.append(self.stack[-depth])
 
     def SWAP(self, depth: int) -> None:
+        """Exchange the top and the value that is the depth-th from above."""
         self.stack[-1], self.stack[-depth] = self.stack[-depth], self.stack[-1]
 
     def RETURN_VALUE(self, _: Any) -> bool:
@@ -352,6 +356,8 @@ class Machine:
         self.stack.append(slice(*map(plain, self.pop(count))))
 
     def UNPACK_SEQUENCE(self, count: int) -> None:
+        """Pop a sequence and push its items, the first on top.  Refused for a tensor, or for
+        another number of items (`capture.items` gives them)."""
         value = self.stack.pop()
         if isinstance(value, Node) or len(self.capture.items(value)) != count:
             raise Refused("unpacking of a tensor, or of another number of values")
@@ -359,6 +365,9 @@ class Machine:
 
     # --- operators --------------------------------------------------------------------------------
     def BINARY_OP(self, symbol: str) -> None:
+        """Pop two, push the result (`BINARY`).  Refused: an operator that is not there, `+=` and
+        its like on a tensor or list, which write, and objects from outside.  Sizes stay symbols
+        for + - * // % only; for others they become plain numbers, unless the left is a tensor."""
         left, right = self.pop(2)
         is_write = symbol.endswith("=") and isinstance(left, (Node, list))
         if is_write or symbol.rstrip("=") not in BINARY or isinstance(left, Outside):
@@ -398,6 +407,7 @@ class Machine:
         self.pc = target
 
     def POP_JUMP_IF_FALSE(self, target: int) -> None:
+        """Pop; go on at `target` if it is false (`truth` answers, or refuses)."""
         if not self.truth(self.stack.pop()):
             self.pc = target
 
@@ -420,6 +430,9 @@ class Machine:
         self.stack.append(Loop(list(self.capture.items(value))))
 
     def FOR_ITER(self, target: int) -> None:
+        """The top is a `Loop`.  Push its next item, with a new Loop that is one further below it;
+        or pop it and go on at `target`.  (A Loop is never changed: the frame may be split
+        here.)"""
         loop = self.stack[-1]
         if loop.position < len(loop.items):
             self.stack[-1] = Loop(loop.items, loop.position + 1)

@@ -70,6 +70,9 @@ class Program:
         return "\n".join([*lines, f"    return [{', '.join(results)}]", ""])
 
     def call_of(self, unit: Unit) -> list[str]:
+        """The wrapper's lines for one unit.  A call of torch gives its buffer a value.  A kernel
+        of ours is written (`Writer(...).source()` joins `sources`), gets memory for what it
+        stores, and is called by its number: kernel0, kernel1, ..."""
         if not isinstance(unit, Kernel):
             return [f"    {unit.buffer.name} = EAGER[{unit.op!r}]({', '.join(unit.args)})"]
         stored = stored_buffers(unit, self.memory.read_elsewhere(unit))
