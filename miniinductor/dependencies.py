@@ -1,7 +1,7 @@
 """What a loop body reads and writes, and over which loops, as data: two bodies can be compared.
 
-In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: a list of the ops, and a list of
-      the index expressions in them, over x0, x1, ... (outer loops) and r0, r1, ... (reduction).
+In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: a list of the ops, in which the
+      index expressions are over x0, x1, ... (outer loops) and r0, r1, ... (reduction).
 
     >>> body = trace(buffer)     # exp of 4 x 8 elements: the closure runs once, under a recorder
     >>> body.reads()
@@ -53,19 +53,13 @@ class Ref(NamedTuple):
     number: int
 
 
-class Slot(NamedTuple):
-    """Entry `number` of `LoopBody.indices`: the only place where loop variables occur."""
-
-    number: int
-
-
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
 @dataclass
 class Instruction:
     op: str
-    args: tuple
+    args: tuple  # a `Ref` stands for a value; loop variables occur in sympy expressions alone
     result: Result
     block: tuple["Instruction", ...] = ()  # the instructions of a masked body
     origin: str = ""  # the FX node it comes from
@@ -78,6 +72,17 @@ class Instruction:
         buffer, result = self.first
         return f"{buffer}.{result.number if isinstance(result, Ref) else result}", self.origin
 
+    def expressions(self) -> list[sympy.Expr]:
+        """The indices and sizes among its arguments."""
+        return [arg for arg in self.args if isinstance(arg, sympy.Expr)]
+
+    def rewritten(self, change: Callable[[sympy.Expr], sympy.Expr]) -> "Instruction":
+        """The same with change(expression) in place of each; in its block, too."""
+        if not self.block and not self.expressions():
+            return self
+        args = tuple(change(arg) if isinstance(arg, sympy.Expr) else arg for arg in self.args)
+        return replace(self, args=args, block=tuple(i.rewritten(change) for i in self.block))
+
 
 # --- recording ------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
@@ -89,7 +94,6 @@ class Recorder(OpsHandler):
     flat_reduction_index: sympy.Expr
 
     def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
-        self.indices: list[sympy.Expr] = []
         self.instructions: list[Instruction] = []
         self.seen: dict[tuple, object] = {}
         self.count = itertools.count()
@@ -108,20 +112,8 @@ class Recorder(OpsHandler):
         self.seen[key] = result
         return result
 
-    def slot(self, index: Size) -> Slot:
-        index = sympy.sympify(index)
-        if index not in self.indices:
-            self.indices.append(index)
-        return Slot(self.indices.index(index))
-
-    def load(self, name: str, index: Size) -> Ref:
-        return self.emit("load", name, self.slot(index))
-
-    def store(self, name: str, index: Size, value: Ref, mode: str | None = None) -> Ref:
-        return self.emit("store", name, self.slot(index), value, mode)
-
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
-        return self.emit("index_expr", self.slot(expr), dtype)
+        return self.emit("index_expr", sympy.sympify(expr), dtype)
 
     def reduction(
         self,
@@ -129,10 +121,10 @@ class Recorder(OpsHandler):
         src_dtype: torch.dtype,
         kind: str,
         value: Ref,
-        flat: Size | None = None,
+        flat: sympy.Expr | None = None,
     ) -> Ref:
-        slot = self.slot(self.flat_reduction_index if flat is None else flat)
-        return self.emit("reduction", dtype, src_dtype, kind, value, slot)
+        flat = self.flat_reduction_index if flat is None else flat
+        return self.emit("reduction", dtype, src_dtype, kind, value, flat)
 
     def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         args = (value, size, wrap_neg)
@@ -151,9 +143,7 @@ class Recorder(OpsHandler):
 
     def body(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """What was recorded, as the body of these loops."""
-        body = LoopBody(outer, inner, *without_unused(self.indices, self.instructions))
-        body.indices = [simplify(i, body.ranges()) for i in body.indices]
-        return body
+        return LoopBody(outer, inner, without_unused(self.instructions)).rewritten(lambda e: e)
 
 
 def _record_plain(name: str) -> Callable:
@@ -177,51 +167,30 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
 
 
 DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
-CHECKS = ("indirect_indexing", *DIVISIONS)
-HAS_EFFECT = ("store", *CHECKS)
+MAY_RAISE = ("indirect_indexing", *DIVISIONS)
+HAS_EFFECT = ("store", *MAY_RAISE)
 
 
-def without_unused(
-    indices: list[sympy.Expr], instructions: list[Instruction]
-) -> tuple[list[sympy.Expr], list[Instruction]]:
-    """Only the instructions whose result something uses, and the indices those need, numbered anew.
+def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Only those whose result something uses.
 
     Checks stay though nobody uses their result: x[i] of an x with one row reads the same element
     for each i, but must raise for i = 1."""
-    used, renumber, kept_indices = set(), {}, []
+    used: set[object] = set()
 
     def sweep(block: Sequence[Instruction]) -> list[Instruction]:
         kept = []
         for instruction in reversed(block):
             if instruction.op not in HAS_EFFECT and instruction.result not in used:
                 continue
-            for arg in instruction.args:
-                if isinstance(arg, Ref):
-                    used.add(arg)
-                elif isinstance(arg, Slot):
-                    used.update(indices[arg.number].free_symbols)
-                elif isinstance(arg, sympy.Basic):
-                    used.update(arg.free_symbols)
+            used.update(arg for arg in instruction.args if isinstance(arg, Ref))
+            used.update(*[expr.free_symbols for expr in instruction.expressions()])
             if instruction.block:
                 instruction = replace(instruction, block=tuple(sweep(instruction.block)))
             kept.append(instruction)
         return kept[::-1]
 
-    def renumbered(instruction: Instruction) -> Instruction:
-        args = []
-        for arg in instruction.args:
-            if isinstance(arg, Slot):
-                if arg not in renumber:
-                    renumber[arg] = Slot(len(kept_indices))
-                    kept_indices.append(indices[arg.number])
-                arg = renumber[arg]
-            args.append(arg)
-        return replace(
-            instruction, args=tuple(args), block=tuple(renumbered(i) for i in instruction.block)
-        )
-
-    instructions = [renumbered(i) for i in sweep(instructions)]
-    return kept_indices, instructions
+    return sweep(instructions)
 
 
 def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
@@ -265,7 +234,6 @@ def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
 class LoopBody:
     outer: tuple[Size, ...]  # sizes of x0, x1, ...
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
-    indices: list[sympy.Expr]
     instructions: list[Instruction]
 
     @property
@@ -279,12 +247,13 @@ class LoopBody:
     def sizes(self, prefix: str) -> tuple[Size, ...]:
         return self.outer if prefix == "x" else self.inner
 
-    def loops(self) -> list[tuple[str, int, Size]]:
-        """(prefix, number, size) of each."""
-        return [(prefix, n, size) for prefix in "xr" for n, size in enumerate(self.sizes(prefix))]
-
     def ranges(self) -> dict[sympy.Symbol, Size]:
-        return {loop_variable(prefix, number): size for prefix, number, size in self.loops()}
+        return dict(zip(self.x + self.r, (*self.outer, *self.inner)))
+
+    @functools.cached_property
+    def indices(self) -> list[sympy.Expr]:
+        """Every index, and every size that a check compares with, once."""
+        return list(dict.fromkeys(expr for i in self.walk() for expr in i.expressions()))
 
     def walk(self, instructions: Iterable[Instruction] | None = None) -> Iterator[Instruction]:
         for instruction in self.instructions if instructions is None else instructions:
@@ -300,15 +269,11 @@ class LoopBody:
 
     def place(self, access: Instruction) -> tuple[str, sympy.Expr]:
         """(buffer, index) of a load or store."""
-        return access.args[0], self.indices[access.args[1].number]
+        return access.args[:2]
 
     def work(self) -> int:
         """What one element costs, in simple operations."""
         return sum(price(i.op) for i in self.walk())
-
-    def has_checks(self) -> bool:
-        """May running it raise?  Positions that are known to be in range leave no instruction."""
-        return any(i.op in CHECKS for i in self.walk())
 
     def reduction_kinds(self) -> list[str]:
         return [i.args[2] for i in self.walk() if i.op == "reduction"]
@@ -332,9 +297,6 @@ class LoopBody:
         def decode(arg):
             if isinstance(arg, Ref):
                 return values[arg]
-            if isinstance(arg, Slot):
-                index = self.indices[arg.number]
-                return index.xreplace(symbols) if symbols else index
             if symbols and isinstance(arg, sympy.Expr):
                 return arg.xreplace(symbols)
             return arg
@@ -370,12 +332,16 @@ class LoopBody:
         """The same body over other loops: `mapping` gives the old variables in terms of the new
         ones."""
         mapping = {old: new for old, new in mapping.items() if old != new}
-        indices = self.indices
-        if mapping:
-            indices = [sympy.expand(i.xreplace(mapping)) if i.free_symbols else i for i in indices]
-            after = replace(self, outer=outer, inner=inner).ranges()
-            indices = [simplify(i, after) for i in indices]
-        return replace(self, outer=tuple(outer), inner=tuple(inner), indices=indices)
+        body = replace(self, outer=tuple(outer), inner=tuple(inner))
+        if not mapping:
+            return body
+        return body.rewritten(lambda expr: sympy.expand(expr.xreplace(mapping)))
+
+    def rewritten(self, change: Callable[[sympy.Expr], sympy.Expr]) -> "LoopBody":
+        """The same with change(index), simplified, in place of each index."""
+        ranges = self.ranges()
+        changed = functools.cache(lambda expr: simplify(change(expr), ranges))
+        return replace(self, instructions=[i.rewritten(changed) for i in self.instructions])
 
     def split_to(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new
@@ -395,22 +361,19 @@ class LoopBody:
                 )
         return self.substitute(outer, inner, mapping)
 
+    def with_loops(self, x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]) -> "LoopBody":
+        """The same body over these of its loops, which become x0, x1, ... and r0, r1, ...; those
+        that are left out run once."""
+        sizes = self.ranges()
+        mapping = dict.fromkeys(sizes, sympy.Integer(0))
+        mapping.update(zip(x, loop_variables("x", len(x))))
+        mapping.update(zip(r, loop_variables("r", len(r))))
+        return self.substitute([sizes[v] for v in x], [sizes[v] for v in r], mapping)
+
     def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """A pointwise body over all loops of a reduction: its last loops become r0, r1, ..."""
         body = self.split_to(tuple(outer) + tuple(inner), ())
-        mapping = {
-            loop_variable("x", len(outer) + i): loop_variable("r", i) for i in range(len(inner))
-        }
-        return body.substitute(outer, inner, mapping)
-
-    def reorder(self, outer_order: Sequence[int], inner_order: Sequence[int]) -> "LoopBody":
-        mapping = {
-            loop_variable(prefix, old): loop_variable(prefix, new)
-            for prefix, order in (("x", outer_order), ("r", inner_order))
-            for new, old in enumerate(order)
-        }
-        outer, inner = [self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order]
-        return self.substitute(outer, inner, mapping)
+        return body.with_loops(body.x[: len(outer)], body.x[len(outer) :])
 
     def merged(self, prefix: str, number: int) -> "LoopBody":
         """Loop `number` and the one inside it as one loop.  A body without reduction loops, in a
@@ -418,29 +381,19 @@ class LoopBody:
         sizes = self.sizes(prefix)
         if not sizes:
             return self
-        one = (sizes[number] * sizes[number + 1],)
-        sizes = sizes[:number] + one + sizes[number + 2 :]
-        mapping: dict[sympy.Symbol, sympy.Expr] = {
-            loop_variable(prefix, k + 1): loop_variable(prefix, k)
-            for k in range(number, len(sizes))
-        }
-        mapping[loop_variable(prefix, number)] = sympy.Integer(0)
-        outer, inner = (sizes, self.inner) if prefix == "x" else (self.outer, sizes)
-        return self.substitute(outer, inner, mapping)
+        both = (sizes[number] * sizes[number + 1],)
+        sizes = sizes[: number + 1] + both + sizes[number + 2 :]
+        body = replace(self, outer=sizes) if prefix == "x" else replace(self, inner=sizes)
+        gone = loop_variable(prefix, number)
+        return body.with_loops([v for v in self.x if v != gone], [v for v in self.r if v != gone])
 
     def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""
-        body = self.without_unit_loops().split_divisions()
-        return merge_loops([body.reorder(body.stride_order("x"), body.stride_order("r"))])[0]
-
-    def without_unit_loops(self) -> "LoopBody":
-        mapping, kept = {}, {"x": [], "r": []}
-        for prefix, number, size in self.loops():
-            mapping[loop_variable(prefix, number)] = (
-                sympy.Integer(0) if size == 1 else loop_variable(prefix, len(kept[prefix]))
-            )
-            kept[prefix] += [size] if size != 1 else []
-        return self.substitute(kept["x"], kept["r"], mapping)
+        sizes = self.ranges()
+        body = self.with_loops(
+            [v for v in self.x if sizes[v] != 1], [v for v in self.r if sizes[v] != 1]
+        ).split_divisions()
+        return merge_loops([body.with_loops(body.stride_order("x"), body.stride_order("r"))])[0]
 
     def split_divisions(self) -> "LoopBody":
         """x//k and x%k, where k divides the size of x, become plain variables: x is split into
@@ -450,35 +403,32 @@ class LoopBody:
             cut = next(body._divisors(), None)
             if cut is None:
                 break
-            prefix, number, divisor = cut
-            sizes = {"x": list(body.outer), "r": list(body.inner)}
-            size = sizes[prefix][number]
-            sizes[prefix][number : number + 1] = [quotient(size, divisor), divisor]
-            body = body.split_to(sizes["x"], sizes["r"])
+            sizes: dict[sympy.Symbol, list] = {v: [n] for v, n in body.ranges().items()}
+            sizes.update([cut])
+            outer = [n for v in body.x for n in sizes[v]]
+            body = body.split_to(outer, [n for v in body.r for n in sizes[v]])
         return body
 
-    def _divisors(self) -> Iterator[tuple[str, int, Size]]:
+    def _divisors(self) -> Iterator[tuple[sympy.Symbol, list[Size]]]:
+        """(loop variable, the sizes into which a quotient or remainder divides its loop)"""
+        sizes = self.ranges()
         for index in self.indices:
             for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
-                dividend, divisor = division.args
-                for prefix, number, size in self.loops():
-                    if (
-                        dividend == loop_variable(prefix, number)
-                        and size not in (0, divisor)
-                        and quotient(size, plain(divisor)) is not None
-                    ):
-                        yield prefix, number, plain(divisor)
+                variable, divisor = division.args[0], plain(division.args[1])
+                size = sizes.get(variable, 0)
+                count = None if size in (0, divisor) else quotient(size, divisor)
+                if count is not None:
+                    yield variable, [count, divisor]
 
-    def stride_order(self, prefix: str) -> list[int]:
+    def stride_order(self, prefix: str) -> list[sympy.Symbol]:
         """Loops sorted so that the innermost steps through memory by the smallest stride.
 
         The first access that tells two loops apart decides.  Stores are asked before loads.
         (speed/columns.py asks the loads first where columns are reduced.)"""
-        count = len(self.sizes(prefix))
         # a scan, and argmax, take the elements in their own order
         in_order = self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds())
-        if count < 2 or prefix == "r" and in_order:
-            return list(range(count))
+        if prefix == "r" and in_order:
+            return self.r
         accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
         return self.loops_by_stride(prefix, accesses, compare_strides)
 
@@ -487,21 +437,20 @@ class LoopBody:
         prefix: str,
         accesses: Sequence[Access],
         compare: Callable[[int | None, int | None], int],
-    ) -> list[int]:
-        """The numbers of the loops, outermost first."""
+    ) -> list[sympy.Symbol]:
+        """The variables of the loops, outermost first."""
 
-        def before(a: int, b: int) -> int:
-            first, second = loop_variable(prefix, a), loop_variable(prefix, b)
+        def before(first: sympy.Symbol, second: sympy.Symbol) -> int:
             for access in accesses:
                 strides = [stride_of(access.index, v) for v in (first, second)]
                 known = [None if stride is None else hint(stride) for stride in strides]
                 decided = compare(*known)
                 if decided:
                     return decided
-            return a - b
+            return 0
 
-        count = len(self.sizes(prefix))
-        return sorted(range(count), key=functools.cmp_to_key(before))
+        loops = self.x if prefix == "x" else self.r
+        return sorted(loops, key=functools.cmp_to_key(before))
 
 
 def compare_strides(a: int | None, b: int | None) -> int:

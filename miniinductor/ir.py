@@ -4,7 +4,7 @@ In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operati
       to compute, which the scheduler fuses and the code generators write out.
 
     >>> cpu = torch.device("cpu")
-    >>> x = TensorBox(InputBuffer("x", Layout.contiguous(cpu, torch.float32, [4, 8])))
+    >>> x = TensorBox(InputBuffer("x", Layout(cpu, torch.float32, (4, 8), (8, 1))))
     >>> load = x.make_loader()
     >>> y = TensorBox(Pointwise(cpu, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
     >>> row = lambda index, rindex: y.make_loader()([*index, *rindex])
@@ -34,6 +34,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 
 from .current import Current
 from .ops import Value, ops
@@ -57,10 +58,6 @@ class Layout:
     size: tuple[Size, ...]
     stride: tuple[Size, ...]
     offset: Size = 0
-
-    @staticmethod
-    def contiguous(device: torch.device, dtype: torch.dtype, size: Sequence[Size]) -> "Layout":
-        return Layout(device, dtype, tuple(size), contiguous_strides(size))
 
     @staticmethod
     def of(tensor: "torch.Tensor | Described") -> "Layout":
@@ -372,13 +369,7 @@ class TensorBox:
 
 def leaves_of(kind: type, tree: Any) -> list[Any]:
     """Everything of that kind inside nested lists, tuples and dicts."""
-    if isinstance(tree, kind):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (list, tuple)):
-        return []
-    return [leaf for inner in tree for leaf in leaves_of(kind, inner)]
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
 
 
 boxes_in = functools.partial(leaves_of, TensorBox)

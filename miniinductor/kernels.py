@@ -80,11 +80,7 @@ class Choice(Protocol):
 # --- where ----------------------------------------------------------------------------------------
 def main_device(graph: Graph) -> torch.device:
     """The device of the graph's kernels: that of its GPU tensors, if it has some."""
-    devices = {
-        b.layout.device
-        for b in [*graph.inputs.values(), *graph.buffers.values(), *graph.operations]
-        if getattr(b, "layout", None) is not None
-    }
+    devices = {b.layout.device for b in graph.buffers.values() if b.layout is not None}
     elsewhere = sorted(devices - {torch.device("cpu")}, key=str)
     if len(elsewhere) > 1:
         raise NotImplementedError(f"tensors on several devices: {', '.join(map(str, elsewhere))}")
@@ -104,10 +100,9 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step | Choi
 def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str, int] | None:
     """{name of an FX node: its place in the graph}, for comments and names of kernels."""
     graph = getattr(functional_graph, "graph", functional_graph)
-    nodes = getattr(graph, "nodes", None)
-    if nodes is None:
+    if graph is None:
         return None
-    return {node.name: i for i, node in enumerate(nodes) if node.op == "call_function"}
+    return {node.name: i for i, node in enumerate(graph.nodes) if node.op == "call_function"}
 
 
 @dataclass

@@ -25,7 +25,7 @@ import torch
 
 from . import config
 from .hooks import extended
-from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
+from .ir import Buffer, ExternKernel, MultiOutput
 from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
@@ -123,14 +123,9 @@ class MemoryPlanner:
 
     def is_local(self, name: str) -> bool:
         """Is it a tensor that this call has made, and that nothing needs any more?"""
-        buffer = self.buffers.get(name)
-        return (
-            name not in self.in_arena
-            and name not in self.pinned
-            and name not in self.graph.inputs
-            and not isinstance(buffer, (InputBuffer, ConstantBuffer))
-            and name not in self.graph.constants
-            and name not in self.memory_of
+        given = (self.graph.inputs, self.graph.constants)
+        return not any(
+            name in held for held in (*given, self.in_arena, self.pinned, self.memory_of)
         )
 
     # -- places ------------------------------------------------------------------------------------

@@ -33,16 +33,7 @@ import torch.utils._pytree as pytree
 
 from .codegen.cpp_expressions import TYPES
 from .hooks import extended
-from .ir import (
-    Buffer,
-    BufferView,
-    ConstantBuffer,
-    ExternKernel,
-    InputBuffer,
-    MultiOutput,
-    Opaque,
-    same_layout,
-)
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Opaque, same_layout
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
@@ -109,10 +100,8 @@ class WrapperWriter:
         before = len(self.lines)
         if isinstance(step, KernelStep):
             self.emit_kernel(step)
-        elif isinstance(step.buffer, MultiOutput):
-            self.emit_part(step.buffer)
         else:
-            self.emit_extern(step.buffer)
+            self.emit_eager(step.buffer)
         self.lines[before:] = [Marked.of(line, "", step.made()) for line in self.lines[before:]]
         if freed:
             reason = "frees what no later step reads"
@@ -144,34 +133,30 @@ class WrapperWriter:
                 device = self.named(layout.device)
                 self.lines.append(f"{name} = empty_strided({what}, dtype={dtype}, device={device})")
 
-    def emit_part(self, buffer: MultiOutput) -> None:
-        """One of an eager kernel's results."""
-        path = "".join(f"[{i}]" for i in buffer.index)
-        self.lines.append(f"{buffer.name} = {self.checked(f'{buffer.source}{path}', buffer)}")
-
-    def emit_extern(self, buffer: ExternKernel) -> None:
-        """The call of an eager kernel, into planned memory where it can write there."""
+    def emit_eager(self, buffer: ExternKernel | MultiOutput) -> None:
+        """The call of an eager kernel, into planned memory where it can write there; or one of its
+        results."""
         name = buffer.name
-        arguments = [self.argument(a) for a in buffer.args]
-        arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
-        if name in self.memory.in_arena:
-            function = self.function(self.callee(buffer, writes=True))
-            self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
-            return
-        call = f"{self.function(self.callee(buffer))}({', '.join(arguments)})"
+        if isinstance(buffer, MultiOutput):
+            value = buffer.source + "".join(f"[{i}]" for i in buffer.index)
+        else:
+            arguments = [self.argument(a) for a in buffer.args]
+            arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
+            writes = name in self.memory.in_arena
+            function = self.function(self.callee(buffer, writes))
+            if writes:
+                self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
+                return
+            value = f"{function}({', '.join(arguments)})"
         if buffer.layout is not None:
-            call = self.checked(call, buffer)
-        self.lines.append(f"{name} = {call}")
+            # copied at run time where its strides are not those that our kernels were written for
+            self.scope["in_layout"] = in_layout
+            value = f"in_layout({value}, {self.tuple_of(buffer.layout.stride)})"
+        self.lines.append(f"{name} = {value}")
 
     def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
         """The function that is called for an eager kernel.  writes: into given memory."""
         return buffer.out_op if writes else buffer.op
-
-    def checked(self, expression: str, buffer: Buffer) -> str:
-        """The expression, copied at run time if the eager kernel chose other strides for its result
-        than those that our kernels were written for."""
-        self.scope["in_layout"] = in_layout
-        return f"in_layout({expression}, {self.tuple_of(buffer.layout.stride)})"
 
     # -- arguments
     def argument(self, value: object) -> str:
@@ -223,8 +208,7 @@ class WrapperWriter:
     def offset(self, view: BufferView) -> str:
         """as_strided counts from the start of the storage; inputs, and what is written in their
         place, may themselves be views, so their own offset is added."""
-        owner = self.buffers[self.memory.root(view.name)]
-        if not isinstance(owner, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
+        if isinstance(self.buffers[self.memory.root(view.name)], ComputedBuffer):
             return self.number(view.offset)
         start = self.buffers[view.name].layout.offset
         relative = sympy.expand(sympy.sympify(view.offset) - start)
@@ -257,7 +241,7 @@ class WrapperWriter:
         value = sympy.sympify(value)
         for symbol in value.free_symbols:
             self.symbol(symbol)
-        return str(int(value)) if value.is_Integer else python_code(value)
+        return python_code(value)
 
     def tuple_of(self, values: Iterable[Size]) -> str:
         return tuple_text([self.number(v) for v in values])
@@ -270,21 +254,15 @@ class WrapperWriter:
     def symbol_lines(self) -> list[str]:
         """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
         themselves."""
-        lines, known = [], set(self.graph.inputs)
-        for name, kind, dim, value in self.sizes_of_inputs():
-            if value in self.symbols and value.name not in known:
-                known.add(value.name)
-                lines.append(f"{value} = {name}.{kind}({dim})")
-        return lines
-
-    def sizes_of_inputs(self) -> Iterable[tuple[str, str, int, Size]]:
-        """(input, "size" or "stride", dimension, its value)"""
+        places: dict[Size, str] = {}
         for name, buffer in self.graph.inputs.items():
-            layout = buffer.layout
-            if layout is not None:  # None: an int, which has its symbol's name
-                for kind in ("size", "stride"):
-                    for dim, value in enumerate(getattr(layout, kind)):
-                        yield name, kind, dim, value
+            if buffer.layout is None:  # an int, which has its symbol's name
+                continue
+            for kind in ("size", "stride"):
+                for dim, value in enumerate(getattr(buffer.layout, kind)):
+                    places.setdefault(value, f"{name}.{kind}({dim})")
+        wanted = [s for s in places if s in self.symbols and s.name not in self.graph.inputs]
+        return [f"{symbol} = {places[symbol]}" for symbol in wanted]
 
     # -- the function ------------------------------------------------------------------------------
     def output(self, value: object) -> str:
@@ -294,15 +272,12 @@ class WrapperWriter:
             # to that)
             fresh = self.inference and text.startswith("as_strided(")
             return f"{text}.detach()" if fresh else text
-        if value is None or isinstance(value, (bool, float)):
-            return repr(value)
-        return self.number(value)
+        return self.argument(value)
 
     def source(self) -> Listing:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, no autograd."""
         body = self.with_workspace([*self.lines, *self.result_lines()])
-        body = self.laid_out(body)
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             body = self.without_autograd(body)
@@ -341,12 +316,9 @@ class WrapperWriter:
             return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
         return [*lines, f"return {outputs}"]
 
-    def laid_out(self, lines: list[str]) -> list[str]:
-        """The lines as they are read.  (extras/long_lines.py breaks long ones.)"""
-        return lines
-
     def with_workspace(self, lines: list[str]) -> list[str]:
-        """The lines with the sizes and the memory that they name."""
+        """The lines with the sizes and the memory that they name.  (extras/long_lines.py breaks
+        long ones.)"""
         return self.symbol_lines() + self.in_workspace(lines)
 
     def in_workspace(self, lines: list[str]) -> list[str]:

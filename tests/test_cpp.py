@@ -673,10 +673,7 @@ def test_scatter_add_with_repeated_indices():
             "atomic_add",
         )
         buffer = current_graph().add(
-            ComputedBuffer,
-            Layout.contiguous(CPU, torch.float32, [10, 17]),
-            frozenset(),
-            data=scatter,
+            ComputedBuffer, Layout(CPU, torch.float32, (10, 17), (17, 1)), frozenset(), data=scatter
         )
         return [TensorBox(buffer)]
 

@@ -9,7 +9,8 @@ import sympy
 from minidynamo.extras import float_numbers
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
-from miniinductor.sizes.intervals import assumed, is_nonnegative, of_function, of_polynomial
+from miniinductor.sizes.intervals import assumed, is_nonnegative, of_function, of_terms
+from miniinductor.sizes.polynomials import polynomial
 from miniinductor.sizes.ranges import bounds
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
@@ -55,7 +56,7 @@ def test_loop_variables(seed):
         if atom.is_Symbol:
             return sympy.Integer(0), sympy.Integer(RANGES[atom] - 1)
         if atom.is_Add or atom.is_Mul or atom.is_Pow:
-            return of_polynomial(sympy.expand(atom), of_atom)
+            return of_terms(polynomial(atom), of_atom)
         return of_function(atom, [of_atom(a) for a in atom.args])
 
     assert inside(of_atom(expression), taken), expression

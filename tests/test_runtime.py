@@ -451,7 +451,8 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     from miniinductor import ir
 
     n = sympy.Symbol("n", integer=True, positive=True)
-    layout = ir.Layout.contiguous(CPU, torch.float32, tuple(n if s == "n" else s for s in sizes))
+    symbolic = tuple(n if s == "n" else s for s in sizes)
+    layout = ir.Layout(CPU, torch.float32, symbolic, ir.contiguous_strides(symbolic))
     graph = ir.Graph()
     graph.inputs["arg0"] = graph.buffers["arg0"] = ir.InputBuffer("arg0", layout)
     with ir.building(graph):

@@ -6,7 +6,7 @@ from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run,
 
 import miniinductor.config
 from miniinductor.compile import make_schedule
-from miniinductor.ir import ExternKernel, Layout, TensorBox, current_graph
+from miniinductor.ir import ExternKernel, Layout, TensorBox, contiguous_strides, current_graph
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
 from minidynamo.bench.error_bound import assert_near
@@ -28,7 +28,8 @@ def exp(box):
 def extern(op, *boxes, size=None):
     """An eager kernel over realized boxes, with a contiguous result."""
     views = [b.as_buffer_view() for b in boxes]
-    layout = Layout.contiguous(CPU, torch.float32, size or boxes[0].get_size())
+    size = tuple(size or boxes[0].get_size())
+    layout = Layout(CPU, torch.float32, size, contiguous_strides(size))
     return TensorBox(
         current_graph().add(
             ExternKernel,

@@ -54,8 +54,8 @@ from .cpp_reductions import (
     bound,
     declarations,
     fence,
+    in_parts,
     longest,
-    parts_of,
 )
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
@@ -140,11 +140,7 @@ class CppKernelWriter(CppExpressions):
     def write(self) -> Kernel:
         self.plan = self.plan_loops()
         self.decide()
-        body = self.ask("kernel_body")
-        if body is None:
-            body = self.write_stages()
-        nest = self.ask("loop_nest", body)
-        return self.function(self.plain_nest(body) if nest is None else nest)
+        return self.function(self.ask("loop_nest", self.ask("kernel_body")))
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -196,16 +192,16 @@ class CppKernelWriter(CppExpressions):
             lines.append(Line(text, origin="where a buffer lies"))
         return lines
 
-    def write_stages(self) -> list[Statement]:
+    def plain_kernel_body(self) -> list[Statement]:
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
         self.declare_scratch()
         for stage in self.plan.stages():
-            inner_nodes = self.plan.inner_nodes(stage)
+            inner_nodes = self.plan.nodes_of(stage, inner=True)
             self.current_stage = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
             self.write_into(self.outside, ())
-            for node in self.plan.outer_nodes(stage):
+            for node in self.plan.nodes_of(stage, inner=False):
                 self.play(node)
         return self.outside.lines
 
@@ -241,7 +237,7 @@ class CppKernelWriter(CppExpressions):
             if self.ask("begins_again", body):
                 body = self.lane_body(nodes)
             first = self.ask("first_in_lanes", body) or []
-            self.outside.lines += self.inner_loop([*first, *body])
+            self.outside.lines += self.ask("inner_loop", [*first, *body], self.accumulators)
         self.write_into(self.outside, ())
         for name, index, value, mode, instruction in self.deferred:
             with playing.set(instruction):
@@ -261,77 +257,68 @@ class CppKernelWriter(CppExpressions):
                 self.values.pop(node.name, None)
         return inside.lines
 
-    def inner_loop(self, lines: Statements) -> list[Statement]:
-        """The loops over r0, r1, ... around `lines`."""
-        accumulators = self.accumulators
-        found = self.ask("inner_loop", lines, accumulators)
-        if found is not None:
-            return found
-        # the loops come first: if they cut the sum into chunks, the accumulators become doubles
-        loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
-        return [*declarations(accumulators), *loops]
-
     def ask(self, question: str, *args: object) -> Any:
-        """What the first strategy answers that has an answer; None: the plain form."""
+        """What the first strategy answers that has an answer; else what the plain form is: a method
+        of this class, plain_inner_loop for "inner_loop"."""
         for one in self.strategies:
             method = getattr(one, question, None)
             answer = None if method is None else method(*args)
             if answer is not None:
                 return answer
-        return None
+        plain = getattr(self, f"plain_{question}", None)
+        return None if plain is None else plain(*args)
+
+    def plain_inner_loop(self, lines: Statements, accumulators: Sums) -> list[Statement]:
+        """The loops over r0, r1, ... around `lines`."""
+        # the loops come first: if they cut the sum into chunks, the accumulators become doubles
+        loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
+        return [*declarations(accumulators), *loops]
 
     def chunks(
         self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
         accumulators of its own."""
-        if accumulators and len(self.plan.r) > 1:
-            found = self.ask("reduced_rows", lines, accumulators, start, end)
-            if found is not None:
-                return found
-            parts = parts_of(accumulators, "part")
-            # the row comes first: it may make doubles of the parts
-            row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
-            added = [a.update(p.name) for a, p in zip(accumulators, parts)]
-            lines = [*declarations(parts), *row, *added]
-        else:
-            lines = self.lanes(lines, accumulators, start, end)
-        return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
+        if len(self.plan.r) == 1:
+            return self.lanes(lines, accumulators, start, end)
+        if not accumulators:
+            return self.plain_reduced_rows(lines, accumulators, start, end)
+        return self.ask("reduced_rows", lines, accumulators, start, end)
 
-    def loops_of_reduction(
-        self, variables: Sequence[sympy.Symbol], start: str, end: str
-    ) -> list[tuple]:
-        """Loops over r0 (from start to end), r1, ..., as many as there are variables."""
-        others = list(zip(variables, self.plan.inner))[1:]
-        return [(r, start, end) for r in variables[:1]] + [
-            (r, "0", self.size(n)) for r, n in others
-        ]
+    def plain_reduced_rows(
+        self, lines: Statements, accumulators: Sums, start: str, end: str
+    ) -> list[Statement]:
+        size = self.size(self.plan.inner[-1])
+        rows = in_parts(accumulators, "part", lambda parts: self.lanes(lines, parts, "0", size))
+        return nest(rows, self.loops_of_rows(start, end))
+
+    def loops_of_rows(self, start: str, end: str) -> list[tuple]:
+        """The loops over r0 (from start to end), r1, ... around the lanes."""
+        ends = [(start, end), *[("0", self.size(n)) for n in self.plan.inner[1:-1]]]
+        return [(r, *both) for r, both in zip(self.plan.r[:-1], ends)]
 
     def lanes(self, lines: Statements, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.plan.r[-1]
-        if len(self.plan.r) > 1 and not accumulators:
-            start, end = "0", self.size(self.plan.inner[-1])
-        chunk = self.ask("longest_run", lines, accumulators)
-        if chunk is None:  # a vector adds to 8 or so lanes in turn, a plain loop always to the same
-            chunk = CHUNK if config.vectorize else CHUNK // 8
-        if longest(self.plan.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
-            chunks = parts_of(accumulators, "chunk")
-            body = [
-                bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
-                *declarations(chunks),
-                *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
-                *[a.update(c.name) for a, c in zip(accumulators, chunks)],
-            ]
-            return nest(body, [(f"{lane}_chunk", start, end, chunk)])
-        return self.one_loop(lines, accumulators, start, end)
+        # a vector adds to 8 or so lanes in turn, a plain loop always to the same
+        plain = CHUNK if config.vectorize else CHUNK // 8
+        chunk = self.ask("longest_run", lines, accumulators) or plain
+        is_long = longest(self.plan.inner[-1]) > 2 * chunk
+        if not is_long or not any(a.loses_bits for a in accumulators):
+            return self.ask("innermost", lines, accumulators, start, end)
 
-    def one_loop(
+        def of_chunk(parts: Sums) -> list[Statement]:
+            return self.ask("innermost", lines, parts, f"{lane}_chunk", f"{lane}_stop")
+
+        body = [
+            bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
+            *in_parts(accumulators, "chunk", of_chunk),
+        ]
+        return nest(body, [(f"{lane}_chunk", start, end, chunk)])
+
+    def plain_innermost(
         self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
-        found = self.ask("innermost", lines, accumulators, start, end)
-        if found is not None:
-            return found
         return self.plain_loops(lines, accumulators, [(start, end)])
 
     def plain_loops(
@@ -364,7 +351,7 @@ class CppKernelWriter(CppExpressions):
         (speed/scattered_rows.py knows scatters that do not.)"""
         return not self.group.has_scan and not self.has_scatter
 
-    def plain_nest(self, body: Statements) -> list[Statement]:
+    def plain_loop_nest(self, body: Statements) -> list[Statement]:
         """The kernel's outer loops around `body`."""
         loops = self.outer_loops()
         if not loops and not self.plan.inner:

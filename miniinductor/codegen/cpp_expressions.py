@@ -175,17 +175,8 @@ class CppExpressions(OpsHandler):
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        a, b = self.alike(a, b)
         inner = condition.inner or a.inner or b.inner
         return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
-
-    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """Python numbers among the arguments take the other's dtype."""
-        if not isinstance(a, Value):
-            a = self.constant(a, b.dtype)
-        if not isinstance(b, Value):
-            b = self.constant(b, a.dtype)
-        return a, b
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
         outside = self.scope
@@ -219,7 +210,6 @@ class CppExpressions(OpsHandler):
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
-        a, b = self.alike(a, b)
         inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not b.number:

@@ -13,7 +13,7 @@ Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import Any, ClassVar, TypeAlias
@@ -25,7 +25,7 @@ from ..ir import playing
 from ..sizes.symbols import Size
 from .common import Value
 from .cpp_expressions import compute_type, limit_text
-from .tree import Line, Statements, has_branch
+from .tree import Line, Statement, Statements, has_branch
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 
@@ -164,6 +164,16 @@ def parts_of(accumulators: Sums, prefix: str) -> Sums:
     for accumulator in accumulators:
         accumulator.over_chunks = True
     return parts
+
+
+def in_parts(
+    accumulators: Sums, prefix: str, loop: Callable[[Sums], list[Statement]]
+) -> list[Statement]:
+    """loop(parts), which computes parts of the accumulators, and what adds them up."""
+    parts = parts_of(accumulators, prefix)
+    lines = loop(parts)  # it comes first: it may make doubles of the parts
+    added = [a.update(part.name) for a, part in zip(accumulators, parts)]
+    return [*declarations(parts), *lines, *added]
 
 
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:

@@ -73,13 +73,10 @@ class KernelPlan:
     def stages(self) -> range:
         return range(-1, self.last_stage + 1)
 
-    def inner_nodes(self, stage: int) -> list[Node]:
-        """What runs in the inner loop of a stage."""
-        return [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
-
-    def outer_nodes(self, stage: int) -> list[Node]:
-        """What runs right after the inner loop of a stage, once per outer iteration."""
-        return [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
+    def nodes_of(self, stage: int, inner: bool) -> list[Node]:
+        """What runs in the inner loop of a stage, or right after it, once per outer iteration."""
+        place = (stage, inner)
+        return [n for n in self.nodes if (self.stage[n.name], self.is_inner[n.name]) == place]
 
     def later_loops(self, node: Node) -> list[Node]:
         """The nodes that read its elements in a later inner loop."""
@@ -99,14 +96,9 @@ def estimate(sizes: Iterable[Size]) -> int:
 
 def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:
     """The plan of a group, over the fewest loops."""
-    return plan_of(nodes, merge_loops([n.body for n in nodes]))
-
-
-def plan_of(nodes: Sequence[Node], bodies: Sequence[LoopBody]) -> KernelPlan:
-    """The plan of nodes whose bodies are given: all over the same outer loops, and over the same
-    inner ones where they have some."""
+    bodies = merge_loops([n.body for n in nodes])
     inner = max((body.inner for body in bodies), key=len)
-    return planned(nodes, bodies, bodies[0].outer, inner, is_pointwise=not inner)
+    return plan_of(nodes, bodies, bodies[0].outer, inner, is_pointwise=not inner)
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:
@@ -115,16 +107,18 @@ def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:
     outer, inner = bodies[0].outer[:-1], bodies[0].outer[-1:]
     if inner:
         bodies = [body.as_full(outer, inner) for body in bodies]
-    return planned(plan.nodes, bodies, outer, inner, is_pointwise=True)
+    return plan_of(plan.nodes, bodies, outer, inner, is_pointwise=True)
 
 
-def planned(
+def plan_of(
     nodes: Sequence[Node],
     bodies: Sequence[LoopBody],
     outer: tuple[Size, ...],
     inner: tuple[Size, ...],
     is_pointwise: bool,
 ) -> KernelPlan:
+    """The plan of nodes whose bodies are given: all over the outer loops, some over the inner ones,
+    too."""
     body_of = {node.name: body for node, body in zip(nodes, bodies)}
     ordered = in_data_flow_order(nodes)
     in_order = {node.name: body_of[node.name] for node in ordered}
@@ -136,15 +130,15 @@ def planned(
 # --- order and stages -----------------------------------------------------------------------------
 def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
     """A kernel's nodes so that each stands after those whose results it reads."""
-    names = {n.name for n in nodes}
-    needs = {n.name: {a.name for a in n.body.reads()} & names - {n.name} for n in nodes}
-    ordered: list[Node] = []
-    pending = list(nodes)
-    while pending:
-        done = {n.name for n in ordered}
-        ordered += [n for n in pending if needs[n.name] <= done]
-        pending = [n for n in pending if not needs[n.name] <= done]
-    return ordered
+    makers = {n.name: n for n in nodes}
+
+    @functools.cache
+    def depth(name: str) -> int:
+        """How many nodes must run one after the other until this one has run."""
+        needs = {a.name for a in makers[name].body.reads()} & makers.keys() - {name}
+        return 1 + max(map(depth, needs), default=0)
+
+    return sorted(nodes, key=lambda node: depth(node.name))
 
 
 def stages_of(

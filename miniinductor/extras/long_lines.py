@@ -15,8 +15,8 @@ from ..wrapper import WrapperWriter
 
 @extends(WrapperWriter)
 class LaidOutWriter(WrapperWriter):
-    def laid_out(self, lines: list[str]) -> list[str]:
-        return [piece for line in super().laid_out(lines) for piece in wrapped(line)]
+    def with_workspace(self, lines: list[str]) -> list[str]:
+        return [piece for line in super().with_workspace(lines) for piece in wrapped(line)]
 
 
 def wrapped(line: str, width: int = 108) -> list[str]:

@@ -259,12 +259,8 @@ class TritonExpressions(OpsHandler):
         return replace(value, axes=x.axes)
 
     # -- control -----------------------------------------------------------------------------------
-    def alike(self, a: Any, b: Any) -> tuple[Tile, Tile]:
-        """At most one of two operands is a bare literal; Python numbers take the other's dtype."""
-        if not isinstance(a, Tile):
-            a = self.constant(a, b.dtype)
-        if not isinstance(b, Tile):
-            b = self.constant(b, a.dtype)
+    def alike(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
+        """At most one of two operands is a bare literal."""
         return (self.solid(a) if b.is_literal else a), b
 
     def where(self, condition: Tile, a: Tile, b: Tile) -> Tile:

@@ -289,12 +289,12 @@ class TritonKernelWriter(BoundedExpressions):
     def write_stage(self, stage: int) -> None:
         """A loop over r for the inner nodes of a stage, then what follows per row."""
         plan = self.plan
-        inner = plan.inner_nodes(stage)
+        inner = plan.nodes_of(stage, inner=True)
         # other elements are computed where they are needed
         needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
         if needed:
             self.write_loop(stage, needed)
-        for node in plan.outer_nodes(stage):
+        for node in plan.nodes_of(stage, inner=False):
             self.play(node)
 
     def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:

@@ -40,7 +40,7 @@ from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..listings import lines_of
 from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from ..codegen.plan import planned
+from ..codegen.plan import plan_of
 from .kernel_writer import TritonKernelWriter
 from .tile_plan import Axis, TilePlan, tile_plan
 from .tiles import Code, Tile, plain
@@ -290,7 +290,7 @@ class MatmulWriter(TritonKernelWriter):
         self.batch = BatchIndex("batch", *parts[0], "")
         sizes = {"m": rows, "n": columns, "k": int(self.product.args[-1].size[-2])}
         return tile_plan(
-            planned(self.group.nodes, bodies, outer, (), is_pointwise=True),
+            plan_of(self.group.nodes, bodies, outer, (), is_pointwise=True),
             kind="product",
             axes=[Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")],
             sizes=sizes,

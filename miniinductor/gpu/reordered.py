@@ -35,7 +35,9 @@ def on_reordered_tiles(reduction: Group, pointwise: Group) -> Pair:
                 access.index, reduction, other.index, pointwise
             )
             if order and order != sorted(order) and writes_as_it_reads(pointwise, other.index):
-                nodes = [Node(n.buffer, n.body.reorder(order, ())) for n in pointwise.nodes]
+                loops = loop_variables("x", len(order))
+                x = [loops[number] for number in order]
+                nodes = [Node(n.buffer, n.body.with_loops(x, ())) for n in pointwise.nodes]
                 return on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
     raise Refused("")
 

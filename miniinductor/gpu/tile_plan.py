@@ -155,7 +155,7 @@ def plan_tiles(
     symbolic, however short this run's are."""
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
-    again = any(loops.inner_nodes(stage) for stage in range(1, loops.last_stage + 1))
+    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
     columns = online = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies, buffers)

@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
 from ..exceptions import CannotLower
-from ..ir import BufferView, ExternKernel, Graph, Layout, MultiOutput, TensorBox
+from ..ir import BufferView, ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
 from .registry import LOWERINGS, Call, aten
@@ -54,7 +54,16 @@ def eager_kernel(
         layout, out_op = Layout.of(value), EXTERN.get(op)
         return TensorBox(graph.add(ExternKernel, layout, call.origins, out_op=out_op, **called))
     kernel = graph.add(ExternKernel, None, call.origins, **called)
-    return _outputs(graph, kernel, value, (), call.origins)
+
+    def part(path: tuple, item: Any) -> Any:
+        """A box for one of its results."""
+        if not isinstance(item, (torch.Tensor, Described)):
+            return item
+        layout, index = Layout.of(item), tuple(key.idx for key in path)
+        fields = dict(source=kernel.name, index=index)
+        return TensorBox(graph.add(MultiOutput, layout, call.origins, **fields))
+
+    return pytree.tree_map_with_path(part, value)
 
 
 def _argument(call: Call, box: TensorBox) -> BufferView:
@@ -73,15 +82,3 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
         return box.as_buffer_view()
     stride = tuple(box.fake.stride())
     return replace(box.as_buffer_view(stride), stride=stride)
-
-
-def _outputs(
-    graph: Graph, kernel: ExternKernel, value: Any, path: tuple[int, ...], origins: frozenset[str]
-) -> Any:
-    if isinstance(value, (torch.Tensor, Described)):
-        return TensorBox(
-            graph.add(MultiOutput, Layout.of(value), origins, source=kernel.name, index=path)
-        )
-    if isinstance(value, (tuple, list)):
-        return [_outputs(graph, kernel, item, path + (i,), origins) for i, item in enumerate(value)]
-    return value

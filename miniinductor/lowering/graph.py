@@ -257,7 +257,8 @@ def lower_graph(
         outputs, mutations = lowering.run()
         *_, output = gm.graph.nodes
         nodes: Any = output.args[0]
-        owners: dict[str, fx.Node] = {}
+        given = {*graph.inputs, *graph.constants}
+        owners: dict[str, Any] = {name: name for name in given}
         for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(nodes[0])):
             if isinstance(box, TensorBox):
                 before = len(graph.operations)
@@ -265,7 +266,6 @@ def lower_graph(
                 lowering.made_for(node, before)
             else:
                 graph.outputs.append(size(box))
-        given = {*graph.inputs, *graph.constants}
         for (_, target), box, node in zip(written, mutations, nodes[1]):
             before = len(graph.operations)
             view = lowering.new_value(box, graph.buffers.get(target.replace(".", "_")))
@@ -278,13 +278,13 @@ def lower_graph(
 
 
 def _output_view(
-    box: TensorBox, node: fx.Node, owners: dict[str, fx.Node], lowering: GraphLowering
+    box: TensorBox, node: fx.Node, owners: dict[str, Any], lowering: GraphLowering
 ) -> BufferView:
     """An output in eager's strides.  A value that is not stored yet is stored that way at once.
 
     Outputs share memory with each other, or with an input, only where eager's do: `x.repeat(1)` is
-    a copy in eager, though it is a view here.  owners: buffer -> the node whose memory an earlier
-    output shows; it gets this one's.
+    a copy in eager, though it is a view here.  owners: buffer -> whose memory it is in eager, see
+    `_maker`; it gets that of this output.
     """
     fake = described(node.meta["val"])
     stride = None  # expanded or overlapping: whatever layout is natural
@@ -293,12 +293,7 @@ def _output_view(
     lowering.settle_base(box)
     view = box.as_buffer_view(stride)
     maker = _maker(node)
-    graph = lowering.lowered
-    is_given = view.name in graph.inputs or view.name in graph.constants
-    is_fresh = maker.op == "call_function"  # in eager a tensor of its own
-    if is_given and is_fresh:
-        view = lowering.copied(box, stride)
-    elif owners.setdefault(view.name, maker) is not maker:
+    if owners.setdefault(view.name, maker) != maker:
         view = lowering.copied(box, stride)
     # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask for them
     theirs = tuple(fake.stride())
@@ -308,9 +303,9 @@ def _output_view(
     return replace(view, stride=theirs)
 
 
-def _maker(node: fx.Node) -> fx.Node:
-    """The node whose memory this one shows: views and items of tuples are followed."""
+def _maker(node: Any) -> fx.Node | str:
+    """Whose memory this node shows: the node that makes it, views and items of tuples followed; or
+    the name of an input or constant."""
     while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
-        base: Any = node.args[0]
-        node = base
-    return node
+        node = node.args[0]
+    return node if node.op == "call_function" else node.target.replace(".", "_")

@@ -120,13 +120,15 @@ def is_number(x: object) -> bool:
 
 def broadcast_loader(box: TensorBox, size: Sequence[Size]) -> Loader:
     """A loader that takes an index into the broadcast shape `size`."""
-    own, load = box.get_size(), box.make_loader()
-    skip = len(size) - len(own)
+    load, place = box.make_loader(), broadcast_index(box.get_size(), size)
+    return lambda index: load(place(index))
+
+
+def broadcast_index(own: Sequence[Size], size: Sequence[Size]) -> Reindex:
+    """index into the broadcast shape `size` -> index into the shape `own`."""
+    skip, zero = len(size) - len(own), sympy.Integer(0)
     is_repeated = [n == 1 and m != 1 for n, m in zip(own, size[skip:])]
-    if not skip and not any(is_repeated):
-        return load
-    zero = sympy.Integer(0)
-    return lambda index: load([zero if r else i for r, i in zip(is_repeated, index[skip:])])
+    return lambda index: [zero if r else i for r, i in zip(is_repeated, index[skip:])]
 
 
 def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:

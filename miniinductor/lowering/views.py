@@ -27,7 +27,18 @@ from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import hint, same, sizes
-from .registry import Call, NotLowered, aten, cast, lower, made, normalize_dim, number, view
+from .registry import (
+    Call,
+    NotLowered,
+    aten,
+    broadcast_index,
+    cast,
+    lower,
+    made,
+    normalize_dim,
+    number,
+    view,
+)
 
 
 def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
@@ -124,12 +135,7 @@ def transpose(call: Call, x: TensorBox, a: int = 0, b: int = 1) -> TensorBox:
 @lower(aten.expand.default)
 def expand(call: Call, x: TensorBox, size: Sequence[Size], implicit: bool = False) -> TensorBox:
     own, new = x.get_size(), tuple(call.value.shape)
-    skip = len(new) - len(own)
-
-    def reindex(index: Index) -> Index:
-        return [sympy.Integer(0) if n == 1 else i for n, i in zip(own, index[skip:])]
-
-    return x if own == new else view(call, x, new, reindex)
+    return x if own == new else view(call, x, new, broadcast_index(own, new))
 
 
 def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) -> Index:

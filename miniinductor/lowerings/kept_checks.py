@@ -15,6 +15,7 @@ from typing import Any
 from torch import fx
 
 from ..checks import may_raise
+from ..dependencies import MAY_RAISE
 from ..hooks import extends
 from ..ir import ExternKernel, Pointwise, boxes_in
 from ..lowering.graph import GraphLowering, dense_strides
@@ -51,6 +52,7 @@ class KeepingScheduler(Scheduler):
     def must_stay(self, node: ScheduledNode) -> bool:
         raises = not self.graph.checks.isdisjoint(node.names)
         if isinstance(node, Group):
-            return raises and any(n.body.has_checks() for n in node.nodes)
+            # positions that are known to be in range leave no instruction
+            return raises and any(i.op in MAY_RAISE for n in node.nodes for i in n.body.walk())
         is_eager = isinstance(getattr(node, "buffer", None), ExternKernel)
         return raises and is_eager or super().must_stay(node)

@@ -140,7 +140,8 @@ class Facts:
         if isinstance(expr, sympy.Eq):
             return self._prove_zero(gap)
         if isinstance(expr, sympy.Ne):
-            return _opposite(self._prove_zero(gap))
+            is_zero = self._prove_zero(gap)
+            return None if is_zero is None else not is_zero
         gap = _at_least(expr, gap)
         if self._nonnegative(gap):
             return True
@@ -270,10 +271,6 @@ class Facts:
 def _at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:
     """The integer relation `gap` (>, >=, <, <=) 0 as an expression that is >= 0."""
     return {sympy.Gt: gap - 1, sympy.Ge: gap, sympy.Lt: -gap - 1, sympy.Le: -gap}[type(relation)]
-
-
-def _opposite(known: bool | None) -> bool | None:
-    return None if known is None else not known
 
 
 def reduced(gap: sympy.Expr) -> sympy.Expr:

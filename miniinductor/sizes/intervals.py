@@ -14,7 +14,7 @@ Out:  (lowest, highest), infinite where unknown.
 There is one rule for each function (`RULES`), and there are two ways to go through sums and
 products:
 
-* `of_polynomial` is exact for `s*t - s`: it writes each atom as its lowest value plus something
+* `of_terms` is exact for `s*t - s`: it writes each atom as its lowest value plus something
   that is >= 0, expands, and reads the sign of each term.  `assumed` (what the symbols say of
   themselves: sizes are >= 1) and `facts.Facts.bounds` (what guards say) use it.
 * `ranges.bounds` adds and multiplies the intervals of the parts.  That is less exact, but needs no
@@ -94,14 +94,9 @@ def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> s
 
 
 # --- sums and products ----------------------------------------------------------------------------
-def of_polynomial(expr: sympy.Expr, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
-    """The interval of a polynomial in atoms (symbols, quotients, maxima, ...), whose intervals
-    `interval_of` gives."""
-    return of_terms(polynomial(expr), interval_of)
-
-
 def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
-    """The same for a polynomial that is multiplied out.
+    """The interval of a polynomial in atoms (symbols, quotients, maxima, ...), whose intervals
+    `interval_of` gives.
 
     Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
     polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
@@ -154,7 +149,7 @@ def interval(
         return of_symbol(expr)
     if isinstance(expr, ATOMS):
         return of_function(expr, [of_part(a) for a in expr.args])
-    return of_polynomial(expr, of_part)
+    return of_terms(polynomial(expr), of_part)
 
 
 # --- what symbols say of themselves ---------------------------------------------------------------

@@ -41,6 +41,24 @@ class Printer:
     def text(self, expr: sympy.Expr) -> str:
         return self.visit(expr)[0]
 
+    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
+        return expr.name, ATOM
+
+    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
+        first, *others = sorted(expr.args, key=self.place)
+        text = self.text(first)
+        for term in others:
+            _, is_subtracted, _ = self.place(term)
+            if is_subtracted:
+                text += f" - {self.within(-term, PRODUCT)}"
+            else:
+                text += f" + {self.text(term)}"
+        return text, SUM
+
+    def place(self, term: sympy.Expr) -> tuple[bool, bool, str]:
+        """In a sum: (is it a number, which comes last?  is it subtracted?  its name)"""
+        return term.is_number, term.could_extract_minus_sign(), str(term)
+
 
 # --- Python ---------------------------------------------------------------------------------------
 class PythonPrinter(Printer):
@@ -60,19 +78,6 @@ class PythonPrinter(Printer):
         return repr(as_number(expr)), ATOM
 
     write_NumberSymbol = write_Number  # pi
-
-    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
-        def place(term: sympy.Expr) -> tuple[bool, bool, str]:
-            return term.is_number, term.could_extract_minus_sign(), str(term)
-
-        first, *others = sorted(expr.args, key=place)
-        text = self.text(first)
-        for term in others:
-            if term.could_extract_minus_sign():
-                text += f" - {self.within(-term, PRODUCT)}"
-            else:
-                text += f" + {self.text(term)}"
-        return text, SUM
 
     def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
         number, rest = expr.as_coeff_Mul()
@@ -112,18 +117,9 @@ class IndexPrinter(Printer):
     def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(int(expr)), ATOM if expr >= 0 else UNARY
 
-    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
-        return expr.name, ATOM
-
-    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
-        first, *others = sorted(expr.args, key=_term_key)
-        text = self.within(first, SUM)
-        for term in others:
-            if term.as_coeff_Mul()[0].is_negative:
-                text += f" - {self.within(-term, PRODUCT)}"
-            else:
-                text += f" + {self.within(term, SUM)}"
-        return text, SUM
+    def place(self, term: sympy.Expr) -> tuple[bool, bool, str]:
+        coefficient, rest = term.as_coeff_Mul()
+        return rest == 1, coefficient.is_negative or False, str(rest)
 
     def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
         coefficient, rest = expr.as_coeff_Mul()
@@ -163,12 +159,6 @@ LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
 def index_text(expr: sympy.Expr, language: str = "c") -> str:
     """A sympy index expression as text of a kernel.  NotImplementedError where there is none."""
     return LANGUAGES[language].text(sympy.sympify(expr))
-
-
-def _term_key(term: sympy.Expr) -> tuple[bool, bool, str]:
-    """In a sum, what is added stands before what is subtracted, and the constant last."""
-    coefficient, rest = term.as_coeff_Mul()
-    return rest == 1, coefficient.is_negative or False, str(rest)
 
 
 # Read from memory, or computed: these may be negative.  Loop variables and sizes never are.

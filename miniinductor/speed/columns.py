@@ -8,12 +8,14 @@ In:   a loop body (dependencies.py).  Out: its outer loops, sorted so that the l
 Without this file the store decides, and such a kernel may read memory in large steps.
 """
 
+import sympy
+
 from ..dependencies import LoopBody, compare_strides, stride_of
 
 plain_stride_order = LoopBody.stride_order
 
 
-def stride_order(self: LoopBody, prefix: str) -> list[int]:
+def stride_order(self: LoopBody, prefix: str) -> list[sympy.Symbol]:
     if prefix == "x" and len(self.outer) > 1 and reads_lie_along_outer(self):
         return self.loops_by_stride(prefix, self.reads() + self.writes(), far_first)
     return plain_stride_order(self, prefix)

@@ -14,7 +14,6 @@ plain_binary = CppExpressions.binary
 
 
 def binary(self: CppExpressions, op: str, a: Value, b: Value) -> Value:
-    a, b = self.alike(a, b)
     numbers = [v.number is not None and math.isfinite(v.number) for v in (a, b)]
     if op not in ("maximum", "minimum") or not any(numbers) or a.dtype == torch.bool:
         return plain_binary(self, op, a, b)

@@ -53,8 +53,6 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
     """The writer's method for an op that has two forms for floats; else it is `plain`."""
 
     def method(self: CppExpressions, *args: Value) -> Value:
-        if len(args) == 2:
-            args = self.alike(*args)
         is_double = compute_type(args[0].dtype) == "double" and op in OF_DOUBLES
         if compute_type(args[0].dtype) != "float" and not is_double:
             return plain(self, *args)

@@ -27,7 +27,7 @@ import sympy
 
 from .. import config
 from ..codegen.common import Kernel
-from ..dependencies import Instruction, LoopBody, Ref, Slot, int_or_none, loop_variable, merge_loops
+from ..dependencies import Instruction, Ref, int_or_none, loop_variable, merge_loops
 from ..devices import language_of
 from ..hooks import JOINERS
 from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
@@ -195,7 +195,7 @@ def one_loop(group: Group) -> OneLoop | None:
         for instruction in body.walk():
             if instruction.op in ("indirect_indexing", "masked"):
                 return None
-            operations.append(with_numbers(instruction, body, names))
+            operations.append(with_numbers(instruction, names))
     outer = bodies[0].outer or (1,)
     nodes = [Node(n.buffer, b.substitute(outer, (), {})) for n, b in zip(group.nodes, bodies)]
     return OneLoop(Group(nodes, outer, ()), tuple(operations), names)
@@ -206,19 +206,12 @@ def is_one_element(index: sympy.Expr) -> bool:
     return index == loop_variable("x", 0) or index.is_Integer
 
 
-def with_numbers(instruction: Instruction, body: LoopBody, names: list[str]) -> tuple:
+def with_numbers(instruction: Instruction, names: list[str]) -> tuple:
     """The instruction with the buffer's number in `names`, which grows, for its name."""
     args = list(instruction.args)
     if instruction.op in ("load", "store"):
         if args[0] not in names:
             names.append(args[0])
         args[0] = names.index(args[0])
-    written: list[object] = []
-    for arg in args:
-        if isinstance(arg, Slot):
-            written.append(str(body.indices[arg.number]))
-        elif isinstance(arg, Ref):
-            written.append(arg)
-        else:
-            written.append(repr(arg))
+    written = [arg if isinstance(arg, Ref) else repr(arg) for arg in args]
     return instruction.op, *written, instruction.result

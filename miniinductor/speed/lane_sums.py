@@ -127,7 +127,7 @@ class LaneSums(Strategy):
     def read_first(self) -> list[Access]:
         """What the first stage reads of this row alone."""
         plan, made = self.writer.plan, set(self.writer.plan.bodies)
-        reads = [a for n in plan.inner_nodes(0) for a in plan.bodies[n.name].reads()]
+        reads = [a for n in plan.nodes_of(0, inner=True) for a in plan.bodies[n.name].reads()]
         row = plan.x[-1]
         return list(dict.fromkeys(a for a in reads if a.name not in made and a.index.has(row)))
 
@@ -136,7 +136,7 @@ class LaneSums(Strategy):
         writer, plan = self.writer, self.writer.plan
         return [
             access
-            for n in plan.inner_nodes(plan.last_stage)
+            for n in plan.nodes_of(plan.last_stage, inner=True)
             if not n.is_reduction and n.name in writer.keep and n.name not in writer.overwritten
             for access in plan.bodies[n.name].writes()
         ]

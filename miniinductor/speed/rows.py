@@ -182,10 +182,10 @@ class Rows(RowInvariants):
         lines: list[Statement] = []
         for stage in plan.stages():
             writer.deferred, writer.accumulators = [], []
-            inner_nodes = plan.inner_nodes(stage)
+            inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:
                 lines += self.rows_loop(inner_nodes)
-            outer_nodes = plan.outer_nodes(stage)
+            outer_nodes = plan.nodes_of(stage, inner=False)
             if writer.deferred or outer_nodes:
                 lines += self.after_rows(outer_nodes, stage)
         if self.is_whole:
@@ -375,7 +375,7 @@ class Rows(RowInvariants):
             lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
-        return nest(lines, writer.loops_of_reduction(plan.r[:-1], start, end))
+        return nest(lines, writer.loops_of_rows(start, end))
 
     def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows one by one, or ROWS at a time and then what is left."""

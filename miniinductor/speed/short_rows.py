@@ -24,7 +24,7 @@ class ShortRows(Strategy):
         if not is_short or not writer.lanes_are_free() or any(a.is_arg for a in accumulators):
             return None
         lane, row, count = plan.r[-1], plan.r[-2], plan.inner[-1]
-        *outer, (_, low, high) = writer.loops_of_reduction(plan.r[:-1], start, end)
+        *outer, (_, low, high) = writer.loops_of_rows(start, end)
         rows, stop = (row, low, high), []
         if longest(plan.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators):
             outer.append((f"{row}_chunk", low, high, CHUNK))

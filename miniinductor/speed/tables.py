@@ -98,9 +98,9 @@ class Tables(RowInvariants):
         writer, above = self.writer, self.above.lines
         changed = {name for line in printed(above) for name in NAME.findall(line)}
         if not above:
-            return writer.plain_nest(body)
+            return writer.plain_loop_nest(body)
         if not self.in_blocks and not changed.intersection(map(str, writer.plan.x)):
-            return [*above, *writer.plain_nest(body)]
+            return [*above, *writer.plain_loop_nest(body)]
         return writer.in_threads(*self.rows_below(body, writer.outer_loops()))
 
     def rows_below(

@@ -156,7 +156,6 @@ def plus_zero():
     plain = CppExpressions.binary
 
     def binary(self, op, a, b):
-        a, b = self.alike(a, b)
         if op == "add" and b.text in ("0.0f", "0.0"):
             return a
         return plain(self, op, a, b)
