@@ -223,9 +223,9 @@ class Held:
         """Print what there is more of since."""
         minidynamo.reset()
         gc.collect()
+        types = collections.Counter(type(value).__qualname__ for value in gc.get_objects())
         lines = tracemalloc.take_snapshot().statistics("lineno")
         tracemalloc.stop()
-        types = collections.Counter(type(value).__qualname__ for value in gc.get_objects())
         print(f"[soak] {(resident() - self.memory) >> 10} KiB", end=", ")
         print(f"{sys.getallocatedblocks() - self.blocks} blocks of Python more than then")
         for name, more in (types - self.types).most_common(12):

@@ -7,8 +7,9 @@ import copy
 import gc
 import inspect
 import io
-import pickle
+import linecache
 import os
+import pickle
 import subprocess
 import sys
 import weakref
@@ -292,6 +293,31 @@ def test_functions_that_are_made_anew_do_not_live_for_ever(backend):
     minidynamo.reset()
     gc.collect()
     assert not any(code() for code in alive)
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_texts_of_graphs_that_have_died_are_forgotten(backend, learns):
+    """torch.fx keeps the text of every graph that ever ran, and linecache, too."""
+
+    def kept():
+        gc.collect()
+        texts = torch.fx.graph_module._loader.eval_cache
+        return {*texts, *(file for file in linecache.cache if file.startswith("<eval_with_key>"))}
+
+    def once():
+        program = minidynamo.compile(lambda x: (x.sin() + 1) * 2, backend=backend)
+        for rows in (3, 4):
+            x = torch.randn(rows, requires_grad=learns)
+            result = program(x)
+            if learns:
+                result.sum().backward()
+        minidynamo.reset()
+
+    once()
+    before = kept()
+    once()
+    assert kept() == before
 
 
 # ---- differentiating twice -----------------------------------------------------------------------
