@@ -2,6 +2,8 @@
 
     python tests/soak.py                    # 30 minutes; prints a line a minute
     python tests/soak.py --seconds 60
+    python tests/soak.py --alone            # without torch.compile: the growth is ours
+    python tests/soak.py --alone --blame    # and what Python has more of at the end
 
 Each round is one of: a random program (of tests/sweeps/graphs.py) compiled and called at two sizes;
 functions made anew; training; a program that raises; threads that compile at once; a fork whose
@@ -15,6 +17,7 @@ called, beside programs that we compile.
 """
 
 import argparse
+import collections
 import contextlib
 import gc
 import os
@@ -26,6 +29,7 @@ import tempfile
 import threading
 import time
 import traceback
+import tracemalloc
 from pathlib import Path
 
 import torch
@@ -41,8 +45,9 @@ OPS = ("relu", "sin", "cos", "exp", "abs", "sigmoid", "tanh", "neg", "square", "
 
 
 class Soak:
-    def __init__(self, seed, folder):
+    def __init__(self, seed, folder, alone=False, blame=False):
         self.random, self.folder = random.Random(seed), Path(folder)
+        self.alone, self.blame = alone, blame
         self.counts, self.wrong, self.last_source = {}, [], ""
         self.first_quarter, self.theirs = True, []  # (program, what torch.compile has made of it)
 
@@ -171,7 +176,7 @@ class Soak:
     # --- the whole
     def round(self):
         rounds = [self.sizes] * 6 + [self.training] * 2 + [self.raising, self.threads, self.fork]
-        rounds += [self.reset, self.evicted, self.beside]
+        rounds += [self.reset, self.evicted] + ([] if self.alone else [self.beside])
         chosen = self.random.choice(rounds)
         self.counts[chosen.__name__] = self.counts.get(chosen.__name__, 0) + 1
         try:
@@ -183,7 +188,7 @@ class Soak:
 
     def run(self, seconds, most_rounds=None):
         """(rounds, bytes a round after the first quarter)."""
-        begin, told, rounds, memory = time.monotonic(), 0.0, 0, []
+        begin, told, rounds, memory, before = time.monotonic(), 0.0, 0, [], None
         while time.monotonic() - begin < seconds and rounds != most_rounds:
             self.round()
             rounds += 1
@@ -191,12 +196,42 @@ class Soak:
                 gc.collect()
                 memory.append((rounds, resident()))
             now = time.monotonic() - begin
-            self.first_quarter = now < seconds / 4
+            if self.first_quarter and now >= seconds / 4:
+                self.first_quarter = False
+                before = Held() if self.blame else None
             if now - told > 60:
                 told = now
                 text = f"{now:5.0f} s, {rounds} rounds, {resident() >> 20} MiB"
                 print(text, f"{len(self.wrong)} wrong", flush=True)
+        if before:
+            before.compare()
         return rounds, growth(memory[len(memory) // 4 :])
+
+
+class Held:
+    """What Python holds, with nothing compiled."""
+
+    def __init__(self):
+        minidynamo.reset()
+        gc.collect()
+        tracemalloc.start(8)
+        tracemalloc.clear_traces()
+        self.types = collections.Counter(type(value).__qualname__ for value in gc.get_objects())
+        self.blocks, self.memory = sys.getallocatedblocks(), resident()
+
+    def compare(self):
+        """Print what there is more of since."""
+        minidynamo.reset()
+        gc.collect()
+        types = collections.Counter(type(value).__qualname__ for value in gc.get_objects())
+        lines = tracemalloc.take_snapshot().statistics("lineno")
+        tracemalloc.stop()
+        print(f"[soak] {(resident() - self.memory) >> 10} KiB", end=", ")
+        print(f"{sys.getallocatedblocks() - self.blocks} blocks of Python more than then")
+        for name, more in (types - self.types).most_common(12):
+            print(f"  {more} {name}")
+        for line in lines[:25]:
+            print(f"  {line}")
 
 
 def resident():
@@ -217,11 +252,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alone", action="store_true", help="without torch.compile")
+    parser.add_argument("--blame", action="store_true", help="say what Python holds more of")
     options = parser.parse_args()
     torch.set_num_threads(1)  # GNU OpenMP hangs in children of a process that has used threads
     with tempfile.TemporaryDirectory() as folder:
         with miniinductor.config.patch(cache_dir=folder, cache_bytes=4 << 20):
-            soak = Soak(options.seed, folder)
+            soak = Soak(options.seed, folder, options.alone, options.blame)
             rounds, grown = soak.run(options.seconds)
     print(f"[soak] {rounds} rounds {soak.counts}")
     print(f"[soak] {grown / 1024:.1f} KiB a round, {len(soak.wrong)} wrong")

@@ -72,6 +72,82 @@ def test_what_a_frame_holds_lives_as_long_behind_breaks():
         assert ours == plain == ["first", "second", "gone", "third", "gone"]
 
 
+def deleted(x, make, log):
+    held = make(log)
+    x = x + 1
+    log.append("made")
+    del held
+    log.append("after")
+    return x * 2
+
+
+def bound_anew(x, make, log):
+    held, other = make(log), make([])
+    x = x + 1
+    held = other
+    log.append("after")
+    return x * 2, held is other
+
+
+def thrown_away(x, make, log):
+    x = x + 1
+    make(log)
+    log.append("after")
+    return x * 2
+
+
+def popped(x, make, log):
+    held = [make(log)]
+    x = x + 1
+    held.pop()
+    log.append("after")
+    return x * 2
+
+
+def held_twice(x, make, log):
+    held = other = make(log)  # noqa: F841
+    x = x + 1
+    del held
+    log.append("still there")
+    other = None
+    log.append("after")
+    return x * 2
+
+
+def in_a_loop(x, make, log):
+    for number in range(3):
+        held = make(log)  # noqa: F841
+        x = x + number
+        log.append(number)
+    return x * 2
+
+
+def a_generator(x, make, log):
+    def numbers():
+        try:
+            yield 1
+        finally:
+            log.append("gone")
+
+    held = minidynamo.disable(numbers)()
+    x = x + next(held)
+    del held
+    log.append("after")
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "f", [deleted, bound_anew, thrown_away, popped, held_twice, in_a_loop, a_generator]
+)
+def test_a_finalizer_runs_where_the_last_name_goes(f):
+    compiled = minidynamo.compile(f, backend="eager")
+    for make in (minidynamo.disable(Temporary), Temporary):
+        for _ in range(2):
+            plain, ours = [], []
+            same(compiled(X(), make, ours), f(X(), make, plain))
+            assert ours == plain and "gone" in plain, (ours, plain)
+
+
 def test_a_deleted_tensor_is_freed_behind_a_break():
     def f(x):
         big = x + 1

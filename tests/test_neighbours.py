@@ -7,8 +7,9 @@ import copy
 import gc
 import inspect
 import io
-import pickle
+import linecache
 import os
+import pickle
 import subprocess
 import sys
 import weakref
@@ -164,15 +165,50 @@ def test_every_method_of_torch_that_returns_the_module_is_known():
             ), name
 
 
-def test_parameters_of_a_compiled_module_can_be_swapped():
-    compiled, x = minidynamo.compile(Model(), backend="eager"), torch.randn(2, 3)
-    compiled(x)
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_of_a_compiled_module_can_be_swapped(backend):
+    """`to` does so, on demand, of the compiled module or the module itself; what was compiled
+    stays."""
+    model, x = Model(), torch.randn(2, 3)
+    compiled = minidynamo.compile(model, backend=backend)
+    compiled(x).sum().backward()
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
-        compiled.to(torch.float64)
+        for convert, dtype in ((compiled.to, torch.float64), (model.to, torch.float32)):
+            convert(dtype)
+            assert torch.allclose(compiled(x.to(dtype)), model(x.to(dtype)))
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
-    assert torch.equal(compiled(x.double()), compiled._orig_mod(x.double()))
+    assert minidynamo.counters["recompiles"].total() == 1  # (of float64)
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tensors_that_compiled_code_has_met_can_be_swapped(backend, learns):
+    """`torch.utils.swap_tensors` refuses a tensor to which a weak reference points."""
+    held, model = torch.randn(3), Model()
+
+    def f(x, factor):
+        return model(x) * held + factor
+
+    compiled = minidynamo.compile(f, backend=backend, dynamic=False)
+    x, factor = torch.randn(2, 3), torch.randn(2, 3)
+    model.requires_grad_(learns)
+    for dtype, columns in ((torch.float32, 3), (torch.float32, 1), (torch.float64, 3)):
+        assert torch.allclose(compiled(x, factor), f(x, factor))
+        if learns:
+            compiled(x, factor).sum().backward()
+            model.zero_grad()
+        model.linear.to(dtype)
+        torch.utils.swap_tensors(held, torch.randn(3, dtype=dtype))
+        torch.utils.swap_tensors(factor, torch.randn(2, columns, dtype=dtype))
+        torch.utils.swap_tensors(x, torch.randn(2, 3, dtype=dtype))
+        other = torch.nn.Parameter(torch.randn(3, 3, dtype=dtype), requires_grad=learns)
+        torch.utils.swap_tensors(model.linear.weight, other)
+        assert torch.allclose(compiled(x, factor), f(x, factor))
 
 
 def through_torch_save(value):
@@ -257,6 +293,31 @@ def test_functions_that_are_made_anew_do_not_live_for_ever(backend):
     minidynamo.reset()
     gc.collect()
     assert not any(code() for code in alive)
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_texts_of_graphs_that_have_died_are_forgotten(backend, learns):
+    """torch.fx keeps the text of every graph that ever ran, and linecache, too."""
+
+    def kept():
+        gc.collect()
+        texts = torch.fx.graph_module._loader.eval_cache
+        return {*texts, *(file for file in linecache.cache if file.startswith("<eval_with_key>"))}
+
+    def once():
+        program = minidynamo.compile(lambda x: (x.sin() + 1) * 2, backend=backend)
+        for rows in (3, 4):
+            x = torch.randn(rows, requires_grad=learns)
+            result = program(x)
+            if learns:
+                result.sum().backward()
+        minidynamo.reset()
+
+    once()
+    before = kept()
+    once()
+    assert kept() == before
 
 
 # ---- differentiating twice -----------------------------------------------------------------------

@@ -17,7 +17,6 @@ through); torch.compile'd functions are closures, which cannot be pickled.
 
 import copyreg
 import functools
-import gc
 import operator
 import sys
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from typing import Any
 import torch
 
 from .. import api, frame_hook
-from ..convert_frame import FrameCompiler, reset
+from ..convert_frame import FrameCompiler
 from ..foreign import ours
 from .directions import disable
 
@@ -42,9 +41,6 @@ def returning_compiled(name: str) -> Callable[..., Any]:
 
     @functools.wraps(getattr(torch.nn.Module, name))
     def method(self: api.CompiledModule, *args: Any, **kwargs: Any) -> Any:
-        if torch.__future__.get_swap_module_params_on_conversion():
-            reset()  # tensors to which weak references point cannot be swapped: guards have some
-            gc.collect()
         result = getattr(self._orig_mod, name)(*args, **kwargs)
         return self if result is self._orig_mod else result
 

@@ -29,8 +29,11 @@ class NoticedEnds(Lifetimes):
         return frozenset(
             name
             for name, value in frame.locals.items()
-            if end_is_noticed(value)
-            or (id(value) in tail.variable_temps and type(value) in INSTANCES)
+            if (
+                end_is_noticed(value)
+                or (id(value) in tail.variable_temps and type(value) in INSTANCES)
+            )
+            and name != deleted_by_python(frame)
         )
 
     def has_ended(self, frame: RootFrame, name: str, live: Collection[str]) -> bool:
@@ -41,6 +44,14 @@ class NoticedEnds(Lifetimes):
             return True
         rebound = name not in live and value.source is not was.source
         return rebound and end_is_noticed(was)
+
+
+def deleted_by_python(frame: RootFrame) -> str | None:
+    """The name that the instruction deletes at which the frame is split (see finalizers.py)."""
+    if frame.split is None:
+        return None
+    operation = frame.info.operations[frame.split[0]]
+    return operation.arg if operation.op == "DELETE_FAST" else None
 
 
 def end_is_noticed(value: Variable) -> bool:

@@ -16,6 +16,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
+from miniinductor.more.swapped_tensors import let_go
+
 from .. import hooks
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
@@ -32,11 +34,11 @@ PLAIN_OPERATORS = {  # operator.iadd -> operator.add
 }
 
 
-plain_failure = OutputGraph.failure
+plain_failure, plain_forget = OutputGraph.failure, OutputGraph.forget
 
 
 @extends(OutputGraph)
-class Failures(OutputGraph):
+class CarefulGraph(OutputGraph):
     def failure(self, target: Any, error: Exception) -> Break:
         if isinstance(error, NEEDS_DATA):
             return Break(
@@ -47,6 +49,10 @@ class Failures(OutputGraph):
         if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
             return Break("fake tensor", f"{describe(target)}: {error}")
         return plain_failure(self, target, error)
+
+    def forget(self) -> None:
+        plain_forget(self)
+        let_go(self.fake_mode)
 
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

@@ -10,7 +10,9 @@ Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
 import keyword
+import linecache
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,6 +71,7 @@ class Interpreted:
 
     def start(self) -> Callable:
         gm = runnable(self.gm)
+        weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
         names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
         def run(*inputs: object) -> list:
@@ -94,6 +97,14 @@ def runnable(gm: fx.GraphModule) -> Callable:
     if any(map(keyword.iskeyword, overloads)):
         return fx.Interpreter(gm).run
     return gm
+
+
+def forget_text(cls: Any) -> None:
+    """torch.fx keeps the text of each graph that has run, for tracebacks: of the graph of this
+    class, which has died, nobody needs it."""
+    file = cls.forward.__code__.co_filename
+    if torch.fx.graph_module._loader.eval_cache.pop(file, None) is not None:
+        linecache.cache.pop(file, None)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from ...exceptions import CannotFunctionalize
 from ...hooks import Op, extends
+from ...more.swapped_tensors import let_go
 from ...sizes.symbols import hint, same, same_sizes, sizes
 from ..functionalize import functional_form, is_view
 from ..tracer import LIFT, OriginInterpreter, Tracer, of_tensors
@@ -72,6 +74,11 @@ class CarefulTracer(Tracer):
         self.versions_raised: set[int] = set()
         # ids of tensors of which an as_strided() of a part has reached other parts
         self.reached_around: set[int] = set()
+
+    def module(self, name: str) -> fx.GraphModule:
+        """The recorded graph.  What it was made of may be swapped from now on."""
+        let_go(self.fake_mode)
+        return super().module(name)
 
     # --- views ------------------------------------------------------------------------------------
     def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:
