@@ -5,8 +5,11 @@ import pathlib
 import collections
 import copy
 import gc
+import heapq
 import itertools
 import logging
+import math
+import random
 import typing
 import weakref
 
@@ -697,3 +700,96 @@ def test_keys_with_an_equality_of_their_own_are_left_to_python():
     weights, one = weakref.WeakKeyDictionary(), Equal(1)
     weights[one] = 3
     same(minidynamo.compile(f, backend="eager")(X(), Equal(1), weights), X() * 3)
+
+
+# ---- functions of C that walk what they are given
+def shaped(x, pattern):
+    """As einops reads it: products of sizes, by generators."""
+    sizes = dict(zip(pattern, x.shape))
+    pairs = [(sizes[name], sizes[name] + 1) for name in pattern]
+    whole = math.prod(sizes[name] for name in pattern)
+    return x.reshape(math.prod(size for size, _ in pairs)) * whole, math.prod([], start=x).shape
+
+
+def test_products_of_what_a_generator_gives():
+    compiled = minidynamo.compile(shaped, backend="eager")
+    for rows in (2, 3, 5, 7):
+        x = torch.randn(rows, 4)
+        same(compiled(x, "ab"), shaped(x, "ab"))
+    assert minidynamo.counters["graphs"].total() == 2
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+@make_test(X())
+def test_products_are_pythons(x):
+    numbers = 3, 0.1, True, 2**70, 1e280, -0.0
+    return [math.prod(numbers[:n]) for n in range(7)], math.prod([x, x, 2], start=0.5), x
+
+
+def shortest(x, edges, start):
+    distances, queue, log = {start: 0}, [(0, start)], []
+    while queue:
+        distance, node = heapq.heappop(queue)
+        log.append(node)
+        for other, length in edges[node]:
+            if distance + length < distances.get(other, 99):
+                distances[other] = distance + length
+                heapq.heappush(queue, (distance + length, other))
+    return x * distances[max(distances)], distances, log
+
+
+def test_a_queue_by_priority():
+    edges = [[(1, 4), (2, 1)], [(3, 1)], [(1, 2), (3, 5)], []]
+    compiled = minidynamo.compile(shortest, backend="eager")
+    for length in (1, 7, 2):
+        edges[0][1] = (2, length)
+        for start in (0, 2):
+            same(compiled(X(), edges, start), shortest(X(), edges, start))
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+class Compared:
+    def __init__(self, number, log):
+        self.number, self.log = number, log
+
+    def __lt__(self, other):
+        self.log.append((self.number, other.number))
+        if other.number == 99:
+            raise ValueError("not this one")
+        return self.number < other.number
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_heaps_compare_and_lie_as_those_of_c(seed):
+    """Also where a comparison raises in the middle."""
+
+    def work(x, numbers, log):
+        heap = [Compared(number, log) for number in numbers]
+        state = []
+        try:
+            heapq.heapify(heap)
+            for number in numbers[:3]:
+                state.append(heapq.heapreplace(heap, Compared(number + 1, log)).number)
+                state.append(heapq.heappushpop(heap, Compared(number + 2, log)).number)
+                heapq.heappush(heap, Compared(number, log))
+                state.append(heapq.heappop(heap).number)
+        except ValueError as error:
+            state.append(str(error))
+        return x + 1, [item.number for item in heap], state
+
+    numbers = random.Random(seed).sample(range(20), 9)
+    for given in (numbers, [*numbers[:5], 99, *numbers[5:]]):
+        minidynamo.reset()
+        logs, found = ([], []), []
+        for function, log in zip((work, minidynamo.compile(work, backend="eager")), logs):
+            found.append(function(X(), given, log))
+        same(found[1], found[0])
+        assert logs[1] == logs[0]
+        assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+def test_what_is_no_heap_is_left_to_python():
+    for wrong in ([], (1, 2)):
+        compiled = minidynamo.compile(lambda x, heap: (x + 1, heapq.heappop(heap)), backend="eager")
+        with pytest.raises((IndexError, TypeError), match="index out of range|must be (a )?list"):
+            compiled(X(), wrong)
