@@ -3,9 +3,13 @@ break.  Each equals plain Python."""
 
 import pathlib
 import collections
+import copy
 import gc
+import heapq
 import itertools
 import logging
+import math
+import random
 import typing
 import weakref
 
@@ -478,3 +482,314 @@ def test_a_class_of_modules_may_be_marked_static():
     for wrong in (torch.nn.Linear(2, 2), 3, int):
         with pytest.raises(TypeError, match="a tensor or a class of modules"):
             minidynamo.mark_static(wrong)
+
+
+# ---- state dictionaries: an OrderedDict with an attribute
+NORMED = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+
+
+@make_test(X())
+def test_a_state_dict_read_in_a_frame(x):
+    """With its metadata, which is an attribute of the dictionary."""
+    state = NORMED.state_dict(prefix="net.")
+    for value in state.values():
+        if value.is_floating_point():
+            x = x + value.sum()
+    version = state._metadata["net.1"]["version"]
+    others = hasattr(state.copy(), "_metadata"), hasattr(state, "other"), state == dict(state)
+    return x + version, state, state._metadata, list(state), others
+
+
+def with_note(x):
+    made = collections.OrderedDict(a=x + 1)
+    made.note = [made["a"]]
+    return made
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_an_ordered_dict_with_attributes_lives_behind_a_break(x):
+    made = with_note(x)
+    alias = made
+    minidynamo.graph_break()
+    made.more = 2
+    return torch.sin(x), made, made.note[0] is made["a"], alias.more
+
+
+@make_test(X())
+def test_attributes_of_copies(x):
+    made, other = with_note(x), collections.OrderedDict(b=1)
+    other.names = ["b"]
+    shallow, deep, plain = copy.copy(made), copy.deepcopy(other), made.copy()
+    shallow.more = 1
+    deep.names.append("c")
+    names = other.names, deep.names, getattr(plain, "note", None), getattr(made, "more", None)
+    return made, shallow, deep, names, made.note is shallow.note
+
+
+def test_attributes_that_lead_back_or_leave_as_a_dictionary():
+    def own(x):
+        made = collections.OrderedDict(a=x + 1)
+        made.own = made
+        return made
+
+    def fields(x):
+        made = with_note(x)
+        return made, vars(made)
+
+    found = minidynamo.compile(own, backend="eager")(X())
+    assert found.own is found
+    found, attributes = minidynamo.compile(fields, backend="eager")(X())
+    assert vars(found) is attributes
+
+
+def test_attributes_of_an_ordered_dict_from_outside():
+    def f(x, d):
+        d.uses = d.uses + 1
+        d["last"] = x
+        return x * d.scale, getattr(d, "missing", 3), copy.copy(d)
+
+    compiled, worlds = minidynamo.compile(f, backend="eager"), []
+    for function in (f, compiled):
+        d, log = collections.OrderedDict(a=1), []
+        d.scale, d.uses = 2, 0
+        for change in ("", "scale", "missing", "items"):
+            if change:
+                setattr(d, change, 5 if change != "items" else dict(d).items)
+            log.append([*function(X(), d), vars(d).keys(), d.uses])
+            log[-1][2] = vars(log[-1][2])
+        worlds.append(log)
+    for ours, plain in zip(*reversed(worlds)):
+        same(ours[0], plain[0])
+        assert ours[1] == plain[1] and ours[3:] == plain[3:]
+        assert list(ours[2]) == list(plain[2])
+    assert minidynamo.counters["graphs"].total() <= 5
+
+
+def test_weights_loaded_in_a_frame():
+    """What is loaded may come from outside; a wrong size is plain Python's error."""
+
+    def f(model, state, x):
+        keys = model.load_state_dict(state)
+        return model(x), keys.missing_keys
+
+    other, state = copy.deepcopy(NORMED), NORMED.state_dict()
+    compiled = minidynamo.compile(f, backend="eager")
+    for step in range(3):
+        with torch.no_grad():
+            NORMED[0].weight.add_(step)
+        ours, plain = (function(other, state, X()) for function in (compiled, f))
+        assert torch.equal(other[0].weight, NORMED[0].weight)
+        same(ours, plain)
+    assert counts() == (1, 0)
+    with pytest.raises(RuntimeError, match="size mismatch for 0.weight"):
+        compiled(other, {**state, "0.weight": torch.ones(2, 2)}, X())
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: .0.bias"):
+        compiled(other, {k: v for k, v in state.items() if k != "0.bias"}, X())
+
+
+# ---- weak references as keys
+class Node:
+    def __init__(self, number):
+        self.number = number
+
+
+def test_dictionaries_with_weak_keys():
+    def look(x, node, weights, seen):
+        if node in seen:
+            x = x + weights.get(node, 1.5)
+        return x * weights[node] if node in weights else x - len(weights)
+
+    compiled, nodes = minidynamo.compile(look, backend="eager"), [Node(n) for n in range(3)]
+    weights, seen = weakref.WeakKeyDictionary(), weakref.WeakSet()
+
+    def check():
+        for node in nodes:
+            same(compiled(X(), node, weights, seen), look(X(), node, weights, seen))
+
+    check()
+    for n, node in enumerate(nodes[:2]):
+        weights[node] = n + 2
+        check()
+    seen.add(nodes[1])
+    check()
+    weights[nodes[0]] = 7
+    check()
+    del weights[nodes[1]]
+    check()
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+def test_the_end_of_a_weak_key_is_seen():
+    def count(x, weights):
+        return x * len(weights)
+
+    def look(x, node, weights):
+        return x * weights[node]
+
+    counted, looked = (minidynamo.compile(f, backend="eager") for f in (count, look))
+    node, other = Node(1), Node(2)
+    weights = weakref.WeakKeyDictionary({node: 3, other: 4})
+    same(counted(X(), weights), X() * 2)
+    same(looked(X(), node, weights), X() * 3)
+    alive = weakref.ref(node)
+    del node
+    gc.collect()
+    assert alive() is None and len(weights) == 1  # no entry holds it
+    same(counted(X(), weights), X())
+    node = Node(1)  # perhaps at the address of the first
+    with pytest.raises(KeyError):
+        looked(X(), node, weights)
+
+
+class Holder:
+    pass
+
+
+def test_a_weak_key_that_dies_while_the_frame_runs():
+    def f(x, holder, weights):
+        holder.node = None
+        return x * len(weights), [node.number for node in weights]
+
+    results = []
+    for function in (f, minidynamo.compile(f, backend="eager")):
+        holder, weights = Holder(), weakref.WeakKeyDictionary()
+        holder.node = Node(1)
+        weights[holder.node] = 2
+        results.append(function(X(), holder, weights))
+    same(results[1], results[0])
+
+
+def test_weak_keys_written_in_a_frame():
+    def f(x, layer, cache):
+        if layer not in cache:
+            cache[layer] = torch.zeros(2)
+        cache[layer] = cache[layer] + x.sum(1)
+        return layer(x) + cache[layer].sum()
+
+    results = []
+    for function in (f, minidynamo.compile(f, backend="eager")):
+        torch.manual_seed(0)
+        layers, cache = [torch.nn.Linear(3, 3) for _ in range(2)], weakref.WeakKeyDictionary()
+        found = [function(X(), layers[n % 2], cache) for n in range(5)]
+        found.append([cache[layer] for layer in layers])
+        del layers[0]
+        gc.collect()
+        results.append((found, len(cache)))  # what dies is gone from it
+    same(results[1], results[0])
+
+
+@make_test(X(), breaks=0)
+def test_weak_references_made_in_a_frame(x):
+    reference = weakref.ref(NORMED)
+    again, called = weakref.ref(NORMED), weakref.ref(NORMED, print)
+    seen = reference is again, called is again, reference() is NORMED
+    return x + len(reference()), reference, {reference: 1}[again], seen
+
+
+def test_keys_with_an_equality_of_their_own_are_left_to_python():
+    class Equal(Node):
+        def __eq__(self, other):
+            return self.number == other.number
+
+        def __hash__(self):
+            return hash(self.number)
+
+    def f(x, node, weights):
+        return x * weights[node]
+
+    weights, one = weakref.WeakKeyDictionary(), Equal(1)
+    weights[one] = 3
+    same(minidynamo.compile(f, backend="eager")(X(), Equal(1), weights), X() * 3)
+
+
+# ---- functions of C that walk what they are given
+def shaped(x, pattern):
+    """As einops reads it: products of sizes, by generators."""
+    sizes = dict(zip(pattern, x.shape))
+    pairs = [(sizes[name], sizes[name] + 1) for name in pattern]
+    whole = math.prod(sizes[name] for name in pattern)
+    return x.reshape(math.prod(size for size, _ in pairs)) * whole, math.prod([], start=x).shape
+
+
+def test_products_of_what_a_generator_gives():
+    compiled = minidynamo.compile(shaped, backend="eager")
+    for rows in (2, 3, 5, 7):
+        x = torch.randn(rows, 4)
+        same(compiled(x, "ab"), shaped(x, "ab"))
+    assert minidynamo.counters["graphs"].total() == 2
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+@make_test(X())
+def test_products_are_pythons(x):
+    numbers = 3, 0.1, True, 2**70, 1e280, -0.0
+    return [math.prod(numbers[:n]) for n in range(7)], math.prod([x, x, 2], start=0.5), x
+
+
+def shortest(x, edges, start):
+    distances, queue, log = {start: 0}, [(0, start)], []
+    while queue:
+        distance, node = heapq.heappop(queue)
+        log.append(node)
+        for other, length in edges[node]:
+            if distance + length < distances.get(other, 99):
+                distances[other] = distance + length
+                heapq.heappush(queue, (distance + length, other))
+    return x * distances[max(distances)], distances, log
+
+
+def test_a_queue_by_priority():
+    edges = [[(1, 4), (2, 1)], [(3, 1)], [(1, 2), (3, 5)], []]
+    compiled = minidynamo.compile(shortest, backend="eager")
+    for length in (1, 7, 2):
+        edges[0][1] = (2, length)
+        for start in (0, 2):
+            same(compiled(X(), edges, start), shortest(X(), edges, start))
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+class Compared:
+    def __init__(self, number, log):
+        self.number, self.log = number, log
+
+    def __lt__(self, other):
+        self.log.append((self.number, other.number))
+        if other.number == 99:
+            raise ValueError("not this one")
+        return self.number < other.number
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_heaps_compare_and_lie_as_those_of_c(seed):
+    """Also where a comparison raises in the middle."""
+
+    def work(x, numbers, log):
+        heap = [Compared(number, log) for number in numbers]
+        state = []
+        try:
+            heapq.heapify(heap)
+            for number in numbers[:3]:
+                state.append(heapq.heapreplace(heap, Compared(number + 1, log)).number)
+                state.append(heapq.heappushpop(heap, Compared(number + 2, log)).number)
+                heapq.heappush(heap, Compared(number, log))
+                state.append(heapq.heappop(heap).number)
+        except ValueError as error:
+            state.append(str(error))
+        return x + 1, [item.number for item in heap], state
+
+    numbers = random.Random(seed).sample(range(20), 9)
+    for given in (numbers, [*numbers[:5], 99, *numbers[5:]]):
+        minidynamo.reset()
+        logs, found = ([], []), []
+        for function, log in zip((work, minidynamo.compile(work, backend="eager")), logs):
+            found.append(function(X(), given, log))
+        same(found[1], found[0])
+        assert logs[1] == logs[0]
+        assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+def test_what_is_no_heap_is_left_to_python():
+    for wrong in ([], (1, 2)):
+        compiled = minidynamo.compile(lambda x, heap: (x + 1, heapq.heappop(heap)), backend="eager")
+        with pytest.raises((IndexError, TypeError), match="index out of range|must be (a )?list"):
+            compiled(X(), wrong)

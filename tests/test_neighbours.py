@@ -3,6 +3,7 @@
 The long version is `make soak` and `make faults`; docs/how_it_is_tested.md says what is promised.
 """
 
+import builtins
 import copy
 import gc
 import inspect
@@ -12,6 +13,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
 
@@ -338,3 +340,89 @@ def test_differentiating_compiled_code_twice_says_what_to_do():
     expected = step(penalty).clone()
     weight.grad = None
     torch.testing.assert_close(step(minidynamo.compile(penalty, backend="eager")), expected)
+
+
+# ---- torch's older tracers
+def summed(x):
+    return torch.sin(x) + x.sum()
+
+
+class Summing(torch.nn.Module):
+    def __init__(self, function=summed, layer=None):
+        super().__init__()
+        self.layer = layer or torch.nn.Linear(3, 3)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.layer(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_trace_by_torch_jit_sees_torchs_operations(backend, warm):
+    """Of a compiled function, and of what calls one; not the example's numbers."""
+    function, module = minidynamo.compile(summed, backend=backend), Summing()
+    x, y = torch.ones(2, 3), torch.randn(2, 3)
+    if warm:
+        function(x)
+    for traced, plain in (
+        (function, summed),
+        (lambda x: function(x) * 2, lambda x: summed(x) * 2),
+        (Summing(function, module.layer), module),
+    ):
+        found = torch.jit.trace(traced, x, check_trace=False)
+        torch.testing.assert_close(found(y), plain(y))
+    minidynamo.reset()
+    function(x)
+    assert minidynamo.counters["graphs"].total() == 1  # the trace is over
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trace_by_torch_jit_that_begins_in_a_compiled_frame():
+    def outer(x, y):
+        traced = torch.jit.trace(summed, x, check_trace=False)
+        return traced(y) + x
+
+    compiled = minidynamo.compile(outer)
+    compiled(torch.ones(3), torch.ones(3))
+    x, y = torch.randn(3), torch.randn(3)
+    torch.testing.assert_close(compiled(x, y), outer(x, y))
+
+
+def test_another_thread_is_compiled_while_torch_jit_traces():
+    counts, compiled = [], minidynamo.compile(summed, backend="eager")
+
+    def body(x):
+        thread = threading.Thread(target=compiled, args=(torch.ones(2),))
+        thread.start()
+        thread.join()
+        counts.append(minidynamo.counters["graphs"].total())
+        return x + 1
+
+    torch.jit.trace(body, torch.ones(2), check_trace=False)
+    assert counts == [1]
+
+
+def test_what_torch_fx_says_of_a_compiled_function():
+    compiled, module = minidynamo.compile(summed, backend="eager"), Summing()
+    compiled(torch.ones(2))
+    with pytest.raises(RuntimeError, match="trace the original, which is its __wrapped__"):
+        torch.fx.symbolic_trace(compiled)
+    assert compiled.__code__ is summed.__code__
+    x = torch.randn(2, 3)
+    for root, plain in (
+        (compiled.__wrapped__, summed),
+        (lambda x: compiled(x) * 2, lambda x: summed(x) * 2),
+        (Summing(compiled, module.layer), module),
+        (minidynamo.disable(summed).__wrapped__, summed),
+    ):
+        torch.testing.assert_close(torch.fx.symbolic_trace(root)(x), plain(x))
+
+
+def test_guards_have_the_builtins_that_c_code_looks_for():
+    """What C imports is imported by the running function's `__builtins__`; torch crashed later."""
+    compiled = minidynamo.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(2))
+    (entry,) = minidynamo.frame_hook.get_cache(compiled.__code__)
+    assert entry.check.__globals__["__builtins__"] is builtins

@@ -5,6 +5,7 @@ In:   the text of a guard function.   Out: a function that compiles it in its fi
 Without this file the text is compiled at once.
 """
 
+import builtins
 import types
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..variables.base import extends
 class Lazily(GuardFunction):
     def compiled(self) -> types.FunctionType:
         self.namespace["compile_check"] = self.compile
+        # C code that imports a module asks the running function's globals (torch.jit.trace does).
+        self.namespace["__builtins__"] = builtins
         check = types.FunctionType(compile_first.__code__, self.namespace, "check")
         self.namespace["check"] = check
         return check

@@ -31,7 +31,8 @@ GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakVal
 UNUSED: collections.Counter[int] = collections.Counter()
 
 # What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
-# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
+# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile,
+# torch.jit.trace...
 UNHOOKED.extend(
     os.path.join(TORCH, *parts)
     for parts in (
@@ -41,6 +42,7 @@ UNHOOKED.extend(
         ("_functorch", ""),
         ("_dynamo", ""),
         ("_inductor", ""),
+        ("jit", "_trace.py"),
     )
 )
 

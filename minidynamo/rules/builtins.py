@@ -50,7 +50,6 @@ CALLS.update(
         int: lambda n: torch.SymInt(n.node.sym_int()),
         min: torch.sym_min,
         max: torch.sym_max,
-        math.prod: None,
         math.isqrt: None,
     }
 )
@@ -126,6 +125,10 @@ def _sum(tx, values, /, start=ConstantVar(0)):
     if issubclass(start.python_type(), (str, bytes, bytearray)):
         raise Break("arguments", "sum() of text")  # plain Python says what is wrong with it
     return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
+
+
+def _prod(tx, values, /, *, start=ConstantVar(1)):
+    return functools.reduce(functools.partial(tx.binary, "*"), values.iterate(tx), start)
 
 
 def _vars(tx, owner=None, /):
@@ -354,6 +357,7 @@ rules(
         max: functools.partial(_extreme, max, ">"),
         min: functools.partial(_extreme, min, "<"),
         sum: _sum,
+        math.prod: _prod,
         vars: _vars,
         delattr: lambda tx, owner, name, /: owner.delattr(tx, name_of(name)),
         callable: lambda tx, value, /: is_callable(value),

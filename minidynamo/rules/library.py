@@ -168,16 +168,14 @@ def _locals(tx):
 
 
 def _copy(tx, value):
-    if isinstance(value, (ListVar, DictVar, SetVar)) and not with_attributes(value):
-        return value.call_method(tx, "copy", [], {})
+    if isinstance(value, (ListVar, DictVar, SetVar)):
+        made = value.call_method(tx, "copy", [], {})
+        if isinstance(value, DictVar) and value.attributes is not None:
+            made.attributes = value.attributes.method_copy(tx)
+        return made
     if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
         return value
     return copied_object(tx, value, "__copy__", lambda item: item)
-
-
-def with_attributes(value):
-    """May it have any?  An OrderedDict from outside may."""
-    return value.cls is collections.OrderedDict and value.source is not None
 
 
 def deep_copy(tx, value, done):
@@ -186,10 +184,12 @@ def deep_copy(tx, value, done):
         return value
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, DictVar) and not with_attributes(value):
+    if isinstance(value, DictVar):
         made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
         for key, item in value.pairs(tx):
             made.store(tx, key, deep_copy(tx, item, done))
+        if value.attributes is not None:
+            made.attributes = deep_copy(tx, value.attributes, done)
         return made
     if isinstance(value, SetVar):
         return value.method_copy(tx)

@@ -25,6 +25,7 @@ from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
 from ..wrap_containers import pairs_of, wrapped
+from .dictionaries import Items
 
 plain_constant = DictVar.as_constant
 plain_item = Codegen.commit_item
@@ -34,17 +35,28 @@ plain_item = Codegen.commit_item
 @SHARED.rule(collections.OrderedDict, collections.defaultdict)
 @wrapped
 def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    if type(value).__dictoffset__:  # it may have attributes of its own
-        if value.__dict__:
-            raise Break("attribute", f"a {type(value).__name__} with attributes")
-        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
     factory = None
     pairs = real_pairs(value)
     items = pairs_of(builder, pairs, source)
     if type(value) is collections.defaultdict and value.default_factory is not None:
         factory = Lazy(value.default_factory, source.attr("default_factory"))
     keys = [key for key, _ in pairs]
-    return DictVar(items, type(value), factory, source=source, real_keys=keys)
+    variable: Any = DictVar(items, type(value), factory, source=source, real_keys=keys)
+    if type(value).__dictoffset__:
+        variable.attributes = own_attributes(builder, value.__dict__, source)
+    return variable
+
+
+def own_attributes(builder: OutputGraph, own: dict, source: Source) -> Variable | None:
+    """Those that a program has set on an OrderedDict, such as `state_dict()._metadata`."""
+    if not own:
+        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
+        return None
+    if any(hasattr(collections.OrderedDict, name) for name in own):
+        raise Break("attribute", "an OrderedDict with an attribute in the place of a method")
+    variable: Any = builder.wrap(own, source.instance_dict())
+    variable.guard_keys(builder.frame)
+    return variable
 
 
 def real_pairs(value: Any) -> list[tuple[Any, Any]]:
@@ -102,8 +114,10 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar
 
 # ---- what differs from the containers that they inherit from
 @extends(DictVar)
-class SpecialDict(DictVar):
+class SpecialDict(Items):
     def as_constant(self) -> Any:
+        if self.attributes is not None:
+            raise Break("constant", "an OrderedDict with attributes where a constant is needed")
         if self.cls is not collections.defaultdict:
             return plain_constant(self)
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]

@@ -19,6 +19,7 @@ from ..base import Frame, Lazy, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
 from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
 from ..registry import SHARED
+from .dictionaries import Items
 
 
 def whole(index: Variable) -> int:
@@ -168,7 +169,7 @@ class ListMethods(ListVar):
 
 
 @extends(DictVar)
-class DictMethods(DictVar):
+class DictMethods(Items):
     def method_popitem(self, tx: Frame, last: Variable = ConstantVar(True)) -> Any:
         keys = self.keys(tx)
         if not keys:
@@ -212,7 +213,22 @@ class DictMethods(DictVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.factory.realize(tx) if self.factory is not None else ConstantVar(None)
-        return Variable.getattr(self, tx, name)
+        if self.attributes is None:
+            return Variable.getattr(self, tx, name)
+        if name == "__dict__":  # made again, it would be another one
+            raise Break("attribute", "the __dict__ of an OrderedDict")
+        own = self.attributes.get(tx, ConstantVar(name))
+        return Variable.getattr(self, tx, name) if own is None else own
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """An OrderedDict that this frame made, and one from outside that has attributes."""
+        known = hasattr(collections.OrderedDict, name)
+        outside = self.source is not None and self.attributes is None
+        if known or outside or self.cls is not collections.OrderedDict:
+            return Variable.setattr(self, tx, name, value)
+        if self.attributes is None:
+            self.attributes = DictVar({})
+        self.attributes.store(tx, ConstantVar(name), value)
 
     def delitem(self, tx: Frame, key: Variable) -> None:
         if self.get(tx, key) is None:

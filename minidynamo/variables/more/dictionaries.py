@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ..base import Codegen, Frame, OutputGraph, Variable, current, extends
 from ..constant import ConstantVar
@@ -24,12 +24,13 @@ plain_replay = DictVar.replay
 
 @extends(DictVar)
 class Items(DictVar):
+    attributes = cast(Any, None)  # a DictVar: what was set on an OrderedDict itself
+
     def truth(self, tx: Frame) -> bool:
         return self.length(tx) > 0
 
     def length(self, tx: Frame) -> int:
-        self.guard_keys(tx)
-        return len(self.items)
+        return len(self.keys(tx))
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         value = self.get(tx, key)
@@ -56,7 +57,7 @@ class Items(DictVar):
 
 
 @extends(DictVar)
-class MadeAgain(DictVar):
+class MadeAgain(Items):
     def contents(self, cg: Codegen) -> None:
         """Push a dict of the items."""
         mapping(cg, self.items)
@@ -67,6 +68,8 @@ class MadeAgain(DictVar):
         elif self.cls is collections.defaultdict:
             factory = self.factory or ConstantVar(None)
             cg.call_object(self.cls, factory, cg.emitter(self.contents))
+        elif self.attributes is not None:
+            cg.call_object(ordered_dict, cg.emitter(self.contents), self.attributes)
         else:
             cg.call_object(self.cls, cg.emitter(self.contents))
 
@@ -83,6 +86,13 @@ def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
         cg.value(key)
         cg.value(value)
     cg.emit("BUILD_MAP", len(items))
+
+
+def ordered_dict(contents: dict, attributes: dict[str, Any]) -> Any:
+    """One that has attributes."""
+    made = collections.OrderedDict(contents)
+    vars(made).update(attributes)
+    return made
 
 
 def replace_dict(target: Any, contents: dict) -> None:

@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/dicts.py (SetVariable).
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
@@ -22,9 +23,11 @@ from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import RESULTS, SHARED
-from ..wrap_containers import wrapped
+from ..wrap_containers import wrap_key, wrapped
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
+
+ELEMENTS = (*HASHED_BY_IDENTITY, weakref.ref)
 
 
 def write_set(target: Any, writes: Any) -> None:
@@ -77,10 +80,10 @@ class SetVar(Container):
         return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
 
     def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
+        return self.length(tx) > 0
 
     def length(self, tx: Frame) -> int:
-        return len(self.items)
+        return len([item.realize(tx) for item in self.items.values()])
 
     def ordered(self, tx: Frame) -> set:
         """`table`, where the order of the keys matters."""
@@ -93,7 +96,7 @@ class SetVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         table, self.walked = self.ordered(tx), True
         order = self.items if self.source is not None else table
-        return iter([self.items[key] for key in order])
+        return iter([self.items[key].realize(tx) for key in order])
 
     def contains(self, tx: Frame, item: Variable) -> bool:
         return item.hash_key(tx) in self.items
@@ -276,12 +279,17 @@ setattr(SetVar, "method_symmetric_difference_update", _of_one(_updated))
 @SHARED.rule(set, frozenset)
 @wrapped
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
-    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
+    if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
-    items = [builder.wrap_pinned(item) for item in value]
+    items = [element(builder, item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
     return SetVar(hosts, type(value), type(value)(hosts), source=source)
+
+
+def element(builder: OutputGraph, value: Any) -> Variable:
+    weak = isinstance(value, weakref.ref)
+    return wrap_key(builder, value) if weak else builder.wrap_pinned(value)
 
 
 @RESULTS.rule(set, frozenset)

@@ -1,8 +1,12 @@
-"""Weak references and weak proxies from outside.
+"""Weak references and weak proxies from outside, also as keys of dictionaries and sets.
 
 In:   a call of a weak reference.   Out: the object that it refers to.
 
     >>> WeakRefVar(weakref.ref(module), source).call(tx, [], {})
+
+What the keys of a `WeakKeyDictionary` refer to may die while the frame runs; they are then gone.
+A key whose object the program has at hand is there; those of others are not walked or counted once
+something was written.
 
 Mirrors torch/_dynamo/variables/misc.py (WeakRefVariable).
 """
@@ -16,12 +20,12 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
-from ...reconstruct import BY_CALL
+from ...reconstruct import BY_CALL, Codegen
 from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
-from ..registry import BY_VALUE, SHARED
+from ..registry import BY_VALUE, KEYS, SHARED
 
 
 def referent(reference: Any, _: object) -> Any:
@@ -71,6 +75,35 @@ class WeakRefVar(RealVar):
                 "hold the object itself",
             )
         return tx.output.wrap(found, self.source.child("call"))
+
+
+class WeakKeyVar(WeakRefVar):
+    """A weak reference that is a key of a dictionary or an element of a set.  It is equal to each
+    other one to its object."""
+
+    hash_key = RealVar.hash_key
+
+    def realize(self, tx: Frame) -> Variable:
+        if lets_go(tx.output, self.value()):
+            raise Break("dictionary", "weak keys that are walked after writes that may end them")
+        return self
+
+    def reconstruct(self, cg: Codegen) -> None:  # once dead it would stay
+        raise Break("reconstruct", "a dictionary whose weak keys are stored again")
+
+
+def hashed_by_identity(kind: type) -> bool:
+    """Are its objects equal to themselves alone?"""
+    plain = lookup(kind, "__eq__")[1] is object.__eq__
+    return plain and lookup(kind, "__hash__")[1] is object.__hash__
+
+
+@KEYS.rule(test=lambda key: is_weak_reference(key))
+def weak_key(builder: OutputGraph, key: Any) -> Variable:
+    found = key()
+    if found is None or not hashed_by_identity(type(found)):
+        raise Break("dictionary", f"a weak reference to a {type(found).__name__} as a key")
+    return WeakKeyVar(key)
 
 
 def is_weak_reference(value: Any) -> bool:

@@ -1,0 +1,92 @@
+"""heapq, whose functions C has written, as Python that the evaluator traces in their place.
+
+    heapq.heappush(queue, (priority, name))         best = heapq.heappop(queue)
+
+In, out: see `symbolic_eval.registry`.  Elements are compared in the order in which C compares them,
+by `<` alone; what is no list, and an empty one, is left to plain Python, which complains.
+Mirrors torch/_dynamo/polyfills/heapq.py.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from ..exceptions import Break
+from ..symbolic_eval.registry import rule
+from ..variables.base import Frame, Variable
+from ..variables.containers import ListVar
+
+
+# ---- what is traced
+def swap(heap: list, one: int, other: int) -> None:
+    heap[one], heap[other] = heap[other], heap[one]
+
+
+def rise(heap: list, top: int, place: int) -> None:
+    """Let the element at `place` rise, at most to `top`, above those that it is smaller than."""
+    while place > top:
+        parent = (place - 1) // 2
+        if not heap[place] < heap[parent]:
+            break
+        swap(heap, place, parent)
+        place = parent
+
+
+def sink(heap: list, top: int) -> None:
+    """Let the element at `top` sink to a leaf below the smaller children, and rise from there."""
+    place, count = top, len(heap)
+    while 2 * place + 1 < count:
+        child = 2 * place + 1
+        if child + 1 < count and not heap[child] < heap[child + 1]:
+            child += 1
+        swap(heap, place, child)
+        place = child
+    rise(heap, top, place)
+
+
+def heappush(heap: list, item: Any) -> None:
+    heap.append(item)
+    rise(heap, 0, len(heap) - 1)
+
+
+def heappop(heap: list) -> Any:
+    last = heap.pop()
+    return heapreplace(heap, last) if heap else last
+
+
+def heapreplace(heap: list, item: Any) -> Any:
+    smallest = heap[0]
+    heap[0] = item
+    sink(heap, 0)
+    return smallest
+
+
+def heappushpop(heap: list, item: Any) -> Any:
+    return heapreplace(heap, item) if heap and heap[0] < item else item
+
+
+def heapify(heap: list) -> None:
+    for top in range(len(heap) // 2 - 1, -1, -1):
+        sink(heap, top)
+
+
+# ---- the rules
+MAY_BE_EMPTY = (heappush, heappushpop, heapify)
+
+
+def traced_on_lists(function: Callable) -> Callable:
+    """The handler of the function of C that has this one's name."""
+
+    def trace(tx: Frame, heap: Variable, /, *items: Variable) -> Variable:
+        empty = type(heap) is ListVar and not heap.items and function not in MAY_BE_EMPTY
+        if type(heap) is not ListVar or empty:
+            raise Break("arguments", f"heapq.{function.__name__}() of {heap}")
+        return tx.output.wrap_pinned(function).call(tx, [heap, *items], {})
+
+    return trace
+
+
+for _function in (heappush, heappop, heapreplace, heappushpop, heapify):
+    rule(getattr(heapq, _function.__name__))(traced_on_lists(_function))
