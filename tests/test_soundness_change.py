@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import functools
 import types
 
 import pytest
@@ -12,7 +13,7 @@ from record_helpers import last_compiled
 
 import minidynamo
 from minidynamo import config
-from tests.soundness import change, change_state, modes, mutants_change, runner
+from tests.soundness import absence, change, change_state, modes, mutants_change, runner
 
 
 def test_things():
@@ -202,6 +203,58 @@ def test_absence(name, backend, restored):
             torch.testing.assert_close(compiled(x), net.forward(x))
             net.factor = 6.0
             torch.testing.assert_close(compiled(x), net.forward(x))
+
+
+@pytest.mark.parametrize("kind", absence.things())
+def test_absence_of_every_kind_of_object(kind):
+    """Each way of asking at one place, and each place with one way: drawn by the kind's name."""
+    ways, places = [*absence.ASKING], [*absence.PLACES]
+    turn = len(kind)
+    for n in range(2):
+        case = (kind, ways[(turn + n) % len(ways)], places[(turn + n) % len(places)])
+        assert runner.attempt(absence, case, modes.MODES["eager"]) == "", case
+
+
+@pytest.mark.parametrize("name", ["k", "mro", "__subclasses__", "__basicsize__"])
+def test_a_function_gets_an_attribute_that_the_class_of_its_class_has(name):
+    def target():
+        pass
+
+    def f(x):
+        return x * getattr(target, name, 1)
+
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    for step in (lambda: None, lambda: setattr(target, name, 4), lambda: delattr(target, name)):
+        step()
+        assert torch.equal(compiled(x), f(x))
+
+
+def test_attributes_of_a_cached_function():
+    cached = functools.lru_cache(lambda: 1)
+    cached.rate = 2
+
+    def f(x):
+        named = len(cached.__name__) + len(cached.__doc__ or "") + len(cached.__dict__)
+        return x * getattr(cached, "rate", 1) + named
+
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    for name, value in (("rate", 3), ("__name__", "other"), ("__doc__", "text"), ("fresh", 1)):
+        assert torch.equal(compiled(x), f(x))
+        setattr(cached, name, value)
+    assert torch.equal(compiled(x), f(x))
+    del cached.rate
+    assert torch.equal(compiled(x), f(x))
+
+
+def test_a_module_gets_a_call_of_its_own():
+    """`__call__` is looked up in the class, and reads `_call_impl` of the module."""
+    layer, x = nn.Linear(2, 2), torch.ones(2)
+    compiled = minidynamo.compile(nn.Sequential(layer), backend="eager")
+    for name in ("_call_impl", "_wrapped_call_impl"):
+        assert torch.equal(compiled(x), layer(x))
+        setattr(layer, name, lambda x: x * 3)
+        assert torch.equal(compiled(x), nn.Sequential(layer)(x))
+        delattr(layer, name)
 
 
 def test_absence_costs_one_guard_for_a_dictionary():

@@ -418,3 +418,24 @@ def test_dtypes_are_refused_for_symbolic_sizes(dtype):
     f = lambda x: F.pixel_shuffle(x, 2)  # noqa: E731
     x = torch.zeros(3, 4, 4, 4, dtype=dtype)
     assert error_of(f, [x]) == error_of(minidynamo.compile(f, dynamic=True), [x]) is not None
+
+
+@pytest.mark.parametrize("mode", ["aot_eager", "inductor", "inductor-dynamic"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool])
+def test_classes_of_other_dtypes_are_refused_for_symbolic_sizes(dtype, mode):
+    """Also where the first call had the dtype that eager takes, and the second another size."""
+    classes = lambda i: F.one_hot(i, 4)  # noqa: E731
+    wanted = error_of(classes, [positions(0, 1).to(dtype)])
+    minidynamo.reset()
+    compiled = MODES[mode].compile(classes)
+    assert torch.equal(compiled(positions(0, 3)), classes(positions(0, 3)))
+    assert error_of(compiled, [positions(0, 1, 1).to(dtype)]) == wanted
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_labels_end_where_eagers_do(reduction):
+    """torch's rule for other back ends counts -1, and what is behind it, as label 0."""
+    loss = lambda x, labels: F.multilabel_margin_loss(x, labels, reduction=reduction)  # noqa: E731
+    x = torch.arange(12.0).reshape(4, 3).sin()
+    labels = torch.tensor([[-1, 2, 1], [0, -1, 2], [2, 1, -1], [0, 1, 2]])
+    torch.testing.assert_close(minidynamo.compile(loss)(x, labels), loss(x, labels))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
 from ..hooks import call_rule
@@ -92,7 +93,11 @@ LOOKS_AT_CLASSES = hasattr(torch._decomp.decompositions, "one_hot")
 
 @call_rule(F.one_hot, torch._C._nn.one_hot, torch.ops.aten.one_hot, torch.ops.aten.one_hot.default)
 def one_hot(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
-    """Classes out of range raise, as the kernel in C++ does where there are data."""
+    """Classes out of range raise, as the kernel in C++ does where there are data; torch's Python
+    rule, which answers for symbolic sizes, takes other dtypes than eager does."""
+    classes = pytree.tree_leaves((args, kwargs))[0]
+    if isinstance(classes, torch.Tensor) and classes.dtype is not torch.int64:
+        raise CannotTrace(f"eager refuses classes of {classes.dtype}")
     if not LOOKS_AT_CLASSES:
         check_classes(*args, **kwargs)
     return interpreter.plain_call(target, args, kwargs)

@@ -66,6 +66,7 @@ _only_where(  # not integer images; on a CPU not bfloat16, whose weights eager r
         x.dtype in (torch.float32, torch.float64) or x.is_cuda and x.dtype in LOW_PRECISION
     ),
 )
+_only_where("multilabel_margin_loss_forward", lambda *args: False)  # takes -1 for a label
 _only_where(
     "linspace logspace",
     lambda *args, dtype=None, **kwargs: (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 # generator -> (share of the processes, options)
 GENERATORS: dict[str, tuple[int, str]] = {
+    "absence": (1, ""),
     "aliases": (1, "--count 100000"),
     "c_objects": (2, ""),
     "cache_keys": (1, "--modes graph-cache,eager,aot_eager"),

@@ -274,6 +274,8 @@ def check(case, mode: Mode) -> str:
         return lost_check(op.op, args, kwargs, mode)
     if ours[0] == "error":
         return f"raises {ours[1].__name__}: {ours[2]:.300} where eager gives {eager[1]!r:.200}"
+    if name in LOSSES_OF_NOTHING and not args[0].numel():
+        return ""  # eager's kernel returns without writing its result
     found, expected = compared(name, args, ours[1]), compared(name, args, eager[1])
     problem = sweep.difference(op, found, (args, kwargs, expected), dtype)
     if problem is None and not has_any_sign(name) and not is_uninitialised(name):
@@ -320,6 +322,7 @@ def has_any_sign(name):
     return name in ANY_SIGN or name.startswith(("linalg", "fft"))
 
 
+LOSSES_OF_NOTHING = ("nn.functional.multi_margin_loss", "nn.functional.multilabel_margin_loss")
 ANY_SIGN = {
     *"max min maximum minimum fmax fmin amax amin clamp clamp_max clamp_min".split(),
     "nn.functional.softshrink",

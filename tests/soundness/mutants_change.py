@@ -14,6 +14,7 @@ from pathlib import Path
 import minidynamo
 from minidynamo import entry_guards, guards
 from minidynamo.extras import memo
+from minidynamo.variables.more import functions, module_operations
 
 from .mutants import mutant
 
@@ -143,6 +144,25 @@ for kind, killers in KILLERS.items():
         for killer in killers
     ]
     mutant(f"no {kind} guards", *commands)(without(kind))
+
+
+@mutant(
+    "what functions lack may come", f"absence --only function --modes eager --seconds {SECONDS}"
+)
+def functions_keep_lacking() -> None:
+    plain = functions.in_dictionary
+
+    def in_dictionary(tx, fields, owner, name):
+        if name not in vars(owner):
+            tx.raise_(AttributeError, name)
+        return plain(tx, fields, owner, name)
+
+    functions.in_dictionary = in_dictionary
+
+
+@mutant("what modules of the library lack may come", "absence --only library --modes eager")
+def modules_keep_lacking() -> None:
+    module_operations.PyModuleVar.getattr = module_operations.plain_module_getattr
 
 
 @mutant("the memo is always right", "change --kinds module --only 'rate' --modes eager")

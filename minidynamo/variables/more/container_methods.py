@@ -328,11 +328,13 @@ def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
 
 
 def is_named_tuple(value: Any) -> bool:
+    """Without a `__dict__`: those of a subclass that has one are instances (container_classes)."""
     kind = type(value)
     return (
         issubclass(type(value), tuple)
         and hasattr(kind, "_fields")
         and kind.__new__ is not tuple.__new__
+        and not kind.__dictoffset__
     )
 
 

@@ -30,10 +30,11 @@ from ..functions import (
     MethodVar,
     pinned_callable,
 )
-from ..lookup import trusted
+from ..lookup import MISSING, lookup, trusted
 from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED
 from .dictionaries import mapping
+from .type_names import type_text
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -146,16 +147,23 @@ class FunctionAttributes(FunctionVar):
 
 
 def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
-    try:
-        value = getattr(self.fn, name)
-    except ours(AttributeError) as error:
-        tx.raise_(AttributeError, *error.args)
+    if lookup(types.FunctionType, name)[1] is MISSING:
+        return in_dictionary(tx, dict_of(self, tx), self.fn, name)
+    value = getattr(self.fn, name)
     if name in ("__globals__", "__closure__"):
         raise Break("attribute", f"function.{name} is not traced")
     source = self.source or tx.output.tree.pinned(self.fn)
-    if name not in WRITABLE and hasattr(types.FunctionType, name):
+    if name not in WRITABLE:
         return tx.output.wrap_pinned(value)
     return tx.output.wrap(value, source.attr(name))
+
+
+def in_dictionary(tx: Frame, fields: Any, owner: Any, name: str) -> Variable:
+    """What the program has put on a function; that there is nothing is guarded, too."""
+    found = fields.get(tx, ConstantVar(name))
+    if found is None:
+        tx.raise_(AttributeError, f"'{type_text(type(owner))}' object has no attribute '{name}'")
+    return found
 
 
 def annotations_of(self: FunctionVar) -> Variable:
@@ -301,6 +309,15 @@ class NativeMethods(MethodVar):
 @extends(CallableVar)
 class CallableMethods(CallableVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
+        if type(self.value) is functools._lru_cache_wrapper:
+            fields: Any = tx.output.wrap(
+                vars(self.value), tx.output.tree.pinned(self.value).attr("__dict__")
+            )
+            if name == "__dict__":
+                return fields
+            nowhere = lookup(type(self.value), name)[1] is MISSING
+            if nowhere or fields.get(tx, ConstantVar(name)) is not None:
+                return in_dictionary(tx, fields, self.value, name)
         return tx.fold_pinned(getattr, self.value, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]

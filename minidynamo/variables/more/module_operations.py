@@ -14,10 +14,10 @@ import torch.fx
 
 from ...exceptions import Break
 from ...originals import NN_MODULE
-from ..base import Codegen, Frame, Source, Variable, extends
+from ..base import Codegen, Frame, Source, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
-from ..lookup import MISSING, lookup
+from ..lookup import MISSING, lookup, trusted
 from ..modules import PyModuleVar
 from ..nn_modules import HOOKS, ModuleVar
 from ..objects import ObjectVar
@@ -46,6 +46,7 @@ class ModuleListVar(TupleVar):
 
 
 plain_calls_forward = ModuleVar.calls_forward
+plain_module_getattr = PyModuleVar.getattr
 plain_fallback: Any = Descriptors.fallback_getattr
 
 
@@ -79,13 +80,15 @@ class ModuleOperations(ModuleVar):
 
     def calls_forward(self) -> bool:
         """The `__call__` of a torch.fx.GraphModule only makes errors readable."""
+        rest = ("_wrapped_call_impl", "_call_impl")
+        if any(self.fields.get(current(), ConstantVar(name)) for name in rest):
+            return False  # the program has put its own on this one
         if not issubclass(self.cls, torch.fx.GraphModule):
             return plain_calls_forward(self)
         wrapped = lookup(self.cls, "_wrapped_call")[1]
         torchs = (
             getattr(lookup(self.cls, "__call__")[1], "__module__", "") == "torch.fx.graph_module"
         )
-        rest = ("_wrapped_call_impl", "_call_impl")
         same = all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in rest)
         return torchs and same and getattr(wrapped, "cls_call", self) is None
 
@@ -134,6 +137,12 @@ class ModuleOperations(ModuleVar):
 
 @extends(PyModuleVar)
 class PythonModules(PyModuleVar):
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        values = self.value.__dict__
+        if name not in values and trusted(self.name()):  # a program may set it later
+            tx.output.guard_absent(tx.output.globals_of(values).source, name)
+        return plain_module_getattr(self, tx, name)
+
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         tx.output.globals_of(self.value.__dict__).written[name] = value
 

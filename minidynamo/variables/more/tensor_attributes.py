@@ -63,6 +63,8 @@ class TensorAttributes(Metadata):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         if self.value is not None and name in getattr(self.value, "__dict__", {}):
             return tx.output.wrap(self.value.__dict__[name], self.source.attr(name))
+        if not hasattr(torch.Tensor, name) and hasattr(self.cls, name):
+            raise Break("tensor attribute", f"{self.cls.__name__}.{name} is the program's")
         if getattr(torch.Tensor, name, None) is None:
             if self.value is not None:
                 tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
