@@ -182,6 +182,8 @@ STATISTICS = {  # shape, memory format, dimensions
     "columns": ((8192, 24), False, (0,)),
     "odd": ((8191, 24), False, (0,)),
     "one of three": ((1024, 6, 70), False, (0, 2)),
+    "the last part is shorter": ((2, 65_537), False, (1,)),
+    "the last part is shorter, of all": ((3, 100_003), False, None),
 }
 
 
@@ -200,6 +202,17 @@ def test_variances_are_put_together_of_parts(name):
             assert a.shape == b.shape and a.dtype == dtype
             rtol = 1e-5 if dtype == torch.float32 else 2**-8
             torch.testing.assert_close(a.double(), b, rtol=rtol, atol=1e-6)
+
+
+def test_a_variance_of_a_prime_number_of_elements_reads_them_once():
+    x = torch.randn(2, 131_071) * 2 + 7
+    (variance, mean), record = compiled(lambda v: torch.var_mean(v, 1), x)
+    assert sum("in0: arg0" in kernel.source for kernel in record.kernels) == 1
+    torch.testing.assert_close(variance, x.var(1), rtol=1e-5, atol=0)
+    torch.testing.assert_close(mean, x.mean(1), rtol=1e-5, atol=0)
+    check(lambda v: F.layer_norm(v, v.shape[1:]), x, rtol=1e-4, atol=1e-5)
+    x[0, -1] = torch.inf
+    assert compiled(lambda v: torch.var_mean(v, 1), x)[0][0].isnan().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("last", [False, True])
