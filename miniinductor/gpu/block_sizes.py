@@ -210,9 +210,9 @@ def most_elements(y: int, x: int) -> int:
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
-    elements_and_warps = ((2048, 4), (1024, 4), (4096, 8))
+    elements_and_warps = [(2048, 4), (1024, 4), (4096, 8)]
     if block <= SHORT_COLUMN:
-        elements_and_warps += ((2048, 1), (8192, 4))
+        elements_and_warps += [(2048, 1), (8192, 4)]
     return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
 
 

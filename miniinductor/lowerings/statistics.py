@@ -6,7 +6,7 @@ In:   var_mean or var of a tensor on a GPU.  Out: the same from the mean and the
     [64, 96, 37, 41] over 0, 2, 3      ->  each image's channel is a row of 1517; then 64 of those
     channels-last, the same            ->  1024 parts of 95 pixels; then those 1024
     2^24 elements                      ->  1024 parts of 16384
-    [16, 1600048], of each row         ->  66 parts of 24244; the last of them has 24188
+    [16, 1600048], of each row         ->  66 parts of 24256; the last of them has 23408
 
     M2 = sum of the parts' M2 + n * sum of (a part's mean - mean)^2,  parts of n elements
 
@@ -87,7 +87,7 @@ def rows(x: Tensor, dims: list[int], inner: list[int]) -> tuple[list[int], int] 
     wanted = max(length // ROW, min(PROGRAMS * length // x.numel(), length // PART), 1)
     cuts = divisor_near(length, wanted)
     if length // cuts > ROW:  # no divisor is near: the last part is shorter
-        cuts = -(-length // -(-length // wanted))
+        cuts = -(-length // uneven_part(length, wanted))
     return (inner, cuts) if length // cuts <= ROW and count > length // cuts else None
 
 
@@ -176,7 +176,7 @@ def of_even_parts(x: Tensor, axis: int) -> tuple[Tensor, Tensor, Any]:
 def of_uneven_parts(x: Tensor, cuts: int) -> tuple[Tensor, Tensor, Tensor]:
     """The same of so many parts of the last axis; the last of them is shorter."""
     length = x.shape[-1]
-    part = -(-length // cuts)
+    part = uneven_part(length, cuts)
     parts = torch.nn.functional.pad(x, (0, part * cuts - length)).unflatten(-1, (cuts, part))
     exists = torch.arange(part * cuts, device=x.device).reshape(cuts, part) < length
     before = torch.arange(cuts, device=x.device) * part
@@ -184,3 +184,8 @@ def of_uneven_parts(x: Tensor, cuts: int) -> tuple[Tensor, Tensor, Tensor]:
     mean = parts.sum(-1) / counts
     differences = torch.where(exists, parts - mean.unsqueeze(-1), 0.0)
     return mean, differences.square().sum(-1), counts
+
+
+def uneven_part(length: int, cuts: int) -> int:
+    """Elements of each part but the last: whole cache lines."""
+    return -(-length // (cuts * STEP)) * STEP
