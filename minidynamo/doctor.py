@@ -223,15 +223,19 @@ def works() -> Finding:
         compiled = minidynamo.compile(softmax, fullgraph=True)
         with torch.no_grad():
             right = bool(torch.allclose(compiled(x), softmax(x)))
-        records = [record.backend_record for record in minidynamo.records.frames if record.graph]
-        notes, kernels = records[-1].notes, records[-1].kernels
+        frame = [frame for frame in minidynamo.records.frames if frame.graph][-1]
     except Exception as error:  # whatever it is, it is what we are asked about
         return Finding("missing", "a compiled function", f"{type(error).__name__}: {error}")
     if not right:
         return Finding("missing", "a compiled function", "gives a wrong result: please report it")
-    if kernels:
-        return Finding("ok", f"a compiled function is right ({kernels[0].name})")
-    return Finding("missing", "a compiled function is right, but ran eagerly", "; ".join(notes))
+    record = frame.backend_record
+    if record is None:  # the backend has raised: the last line of its traceback says why
+        why = frame.error.strip().splitlines()[-1]
+        return Finding("missing", "a compiled function is right, but ran eagerly", why)
+    if record.kernels:
+        return Finding("ok", f"a compiled function is right ({record.kernels[0].name})")
+    why = "; ".join(record.notes)
+    return Finding("missing", "a compiled function is right, but ran eagerly", why)
 
 
 # --- the command ----------------------------------------------------------------------------------

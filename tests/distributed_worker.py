@@ -251,6 +251,9 @@ def check_tensor_parallel() -> None:
         same(model, expected_model)
         frames = [frame for frame in records.frames if frame.backend_record is not None]
         assert any(frame.backend_record.kernels for frame in frames), (what, frames)
+        if what == "around":  # what runs eagerly is told by its name
+            breaks = [str(one) for frame in records.frames for one in frame.graph_breaks]
+            assert any("the tensor subclass DTensor is not traced" in one for one in breaks), breaks
 
 
 def check_checkpoint_of_fsdp() -> None:

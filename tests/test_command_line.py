@@ -44,6 +44,17 @@ def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
     assert "but ran eagerly" in text
 
 
+def test_doctor_says_what_the_backend_has_raised(tmp_path):
+    """In an environment without a dependency: its name, not an error of the doctor's own."""
+    program = "import sys; sys.modules['numpy'] = None\n"
+    program += "from minidynamo import doctor; sys.exit(doctor.main([]))"
+    status, text = run(tmp_path, "-c", program)
+    assert status == 1 and "NoneType" not in text, text
+    assert "missing  numpy" in text and "missing  a compiled function" in text
+    advice = text.split("missing  a compiled function")[1].splitlines()[1]
+    assert "numpy" in advice, advice
+
+
 @pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook", "triton"])
 def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     monkeypatch.setitem(sys.modules, gone, None)

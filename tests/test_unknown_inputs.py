@@ -156,6 +156,22 @@ def test_what_is_not_supported_is_refused_by_name_and_right(row):
     assert not minidynamo.counters["errors"]
 
 
+WITHOUT_CLONE = "quantised by channel"  # eager cannot copy that one
+REFUSED_AS_INPUTS = [name for name in ROWS if ROWS[name][2].endswith("not traced")]
+
+
+@pytest.mark.parametrize("row", [row for row in REFUSED_AS_INPUTS if row != WITHOUT_CLONE])
+def test_an_argument_of_a_torch_function_is_refused_by_name(row):
+    """As a layer's weight is: only the method's break named it, the function's said "opaque(t)"."""
+    _, make, reason = ROWS[row]
+    given = make()
+    got = minidynamo.compile(lambda t, x: (torch.clone(t), torch.sin(x) * 2))(given, numbers())[0]
+    assert type(got) is type(given)
+    for ours, eager in zip(plain(got), plain(given), strict=True):
+        torch.testing.assert_close(ours, eager)
+    assert reason in said() and "opaque(" not in said()
+
+
 def test_the_documentation_has_each_row():
     from pathlib import Path
 

@@ -33,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="keep the rows of the --json file and go on behind them (census, paper, programs)",
+        help="keep the rows of the --json file and go on behind them (census, distributed, paper,"
+        " programs)",
     )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
     parser.add_argument(
@@ -42,12 +43,17 @@ def main(arguments: list[str] | None = None) -> int:
         help="both compilers freeze parameters (inference suites on the CPU)",
     )
     parser.add_argument("--columns", default="", help="--suite paper: of its columns, these")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=None,
+        help="stop after so long (census, paper: 200; distributed: without limit)",
+    )
     census = parser.add_argument_group("of --suite census and paper")
     census.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     census.add_argument("--part", default="grid", choices=["grid"])
     census.add_argument("--seed", type=int, default=0, help="draws the order of the cases")
     census.add_argument("--share", type=float, default=1.0, help="so much of them at most")
-    census.add_argument("--seconds", type=float, default=200, help="stop after so long")
     census.add_argument("--row-seconds", type=float, default=None, help="paper: one row, at most")
     census.add_argument("--holdout", action="store_true", help="the cases held out, no others")
     census.add_argument("--peers", default=None, help="a result whose torch.compile times count")

@@ -314,7 +314,7 @@ def communication_bars(rows: list[dict]) -> Any:
     what communication adds."""
     import matplotlib.pyplot as plt
 
-    timed = [row for row in rows if "ms" in row and row["ranks"] > 1]
+    timed = [row for row in rows if "exposed_ms" in row and row["ranks"] > 1]
     if not timed:
         return None
     names = [f"{row['wrapping']}: {row['name']}" for row in timed]

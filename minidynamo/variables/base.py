@@ -227,7 +227,7 @@ class OpaqueVar(RealVar):
 
 REFUSED = (
     *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
-    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains"),
+    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
 )
 for _name in REFUSED:
     setattr(OpaqueVar, _name, OpaqueVar._refuse)

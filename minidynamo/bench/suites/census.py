@@ -99,7 +99,7 @@ def load_compilers(options):
 def timed(cases, workers, peers, options):
     """Rows: some cases are compiled side by side, then each of them is timed alone, and so on until
     the time is up."""
-    end, size = time.monotonic() + options.seconds, 2 * len(workers.processes)
+    end, size = time.monotonic() + (options.seconds or 200), 2 * len(workers.processes)
     while cases and time.monotonic() < end:
         batch, cases = cases[:size], cases[size:]
         wanted = [

@@ -74,9 +74,12 @@ def suite(name):
 
 
 def write(result, path):
+    """Whole or not at all: a run that is cut while it writes leaves what was there."""
     if path:
-        with open(path, "w") as file:
+        beside = f"{path}.{os.getpid()}"
+        with open(beside, "w") as file:
             json.dump(result, file, indent=1)
+        os.replace(beside, path)
 
 
 def wanted(name, options):

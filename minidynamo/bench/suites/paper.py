@@ -98,7 +98,7 @@ def read_earlier(options: Any) -> Row:
 def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
     """The rows of all models in the order in which they are done."""
     found: queue.Queue[Row | None] = queue.Queue()
-    end = time.monotonic() + options.seconds
+    end = time.monotonic() + (options.seconds or 200)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder
         gpus = visible_gpus(options)
