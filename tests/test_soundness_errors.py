@@ -439,3 +439,18 @@ def test_labels_end_where_eagers_do(reduction):
     x = torch.arange(12.0).reshape(4, 3).sin()
     labels = torch.tensor([[-1, 2, 1], [0, -1, 2], [2, 1, -1], [0, 1, 2]])
     torch.testing.assert_close(minidynamo.compile(loss)(x, labels), loss(x, labels))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile, torch.Tensor.nanquantile])
+def test_quantiles_out_of_range(function, backend):
+    x = torch.arange(4.0)
+    for values in ([0.25, 0.5], [-1.0, 0.5], [0.5, 1.5], [0.5, NAN]):
+        q = torch.tensor(values)
+        f = lambda x, q: function(x, q)  # noqa: E731
+        minidynamo.reset()
+        compiled = minidynamo.compile(f, backend=backend)
+        if values == [0.25, 0.5]:
+            assert torch.equal(compiled(x, q), f(x, q))
+        else:
+            assert error_of(compiled, [x, q]) == error_of(f, [x, q])

@@ -276,3 +276,27 @@ def test_hooks_of_results_that_no_loss_reaches(backend):
     )
     assert want == got
     torch.testing.assert_close(want_grad, got_grad)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("kind", [ValueError, KeyError, AssertionError, TypeError, RuntimeError])
+def test_a_backward_that_raises_does_so_when_it_is_asked(kind, backend):
+    """The compiler calls it in the first call already, to trace it."""
+
+    class Raising(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise kind("backward")
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(lambda x: Raising.apply(x).sum(), backend=backend)
+    with minidynamo.config.patch(raise_internal_errors=True):
+        for _ in range(2):
+            loss = compiled(torch.ones(3, requires_grad=True))
+            assert loss == 6
+            with pytest.raises(kind, match="backward"):
+                loss.backward()

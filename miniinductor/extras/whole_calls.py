@@ -87,6 +87,8 @@ def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) ->
     return out
 
 
+NAMES_OF_QUANTILES = ("quantile", "nanquantile")
+
 # torch has a Python rule that looks at the classes, since 2.12
 LOOKS_AT_CLASSES = hasattr(torch._decomp.decompositions, "one_hot")
 
@@ -109,6 +111,21 @@ def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
     torch._assert_async(
         (tensor < num_classes).all(), "Class values must be smaller than num_classes."
     )
+
+
+QUANTILES = [getattr(home, name) for home in (torch, torch.ops.aten) for name in NAMES_OF_QUANTILES]
+
+
+@call_rule(*QUANTILES, *NAMES_OF_QUANTILES)
+def quantile(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """On a CPU eager looks whether each of several quantiles lies in [0, 1]."""
+    q = args[1] if len(args) > 1 else kwargs.get("q")
+    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
+    out = plain(target, args, kwargs)
+    if isinstance(q, torch.Tensor) and q.device.type == "cpu":
+        inside = torch.logical_and(q >= 0, q <= 1).all()
+        torch._assert_async(inside, "quantile() q values must be in the range [0, 1]")
+    return out
 
 
 def is_linear(target: Callable, args: tuple, kwargs: dict) -> bool:
