@@ -240,6 +240,31 @@ def test_copies_of_compiled_functions(again):
     assert minidynamo.counters["frames"]["decorated"] == 1
 
 
+def counting(gm, example_inputs):
+    counting.graphs += 1
+    return gm.forward
+
+
+class Counting:
+    __call__ = staticmethod(counting)
+
+
+@pytest.mark.parametrize(
+    "backend", [counting, Counting(), "aot_eager"], ids=["function", "object", "name"]
+)
+@pytest.mark.parametrize("again", COPIES.values(), ids=COPIES)
+def test_copies_of_compiled_modules_keep_backend_and_options(again, backend):
+    counting.graphs = 0
+    module = minidynamo.compile(Model(), backend=backend, dynamic=True, fullgraph=True)
+    other, x = again(module), torch.randn(2, 3)
+    assert type(other) is type(module) and torch.equal(other(x), module._orig_mod(x))
+    compiler = other._compiler
+    assert (compiler.dynamic, compiler.fullgraph, compiler.mode) == (True, True, None)
+    assert counting.graphs == (backend != "aot_eager")
+    other(torch.randn(5, 3))
+    assert minidynamo.counters["recompiles"].total() == 0
+
+
 def test_what_writes_functions_down_by_their_code_does_not_lose_the_compiler():
     """cloudpickle does so where `isinstance(f, types.FunctionType)`, and torch.compile reads the
     closures of such in C."""
