@@ -259,6 +259,24 @@ def test_kernels_that_share_machine_code_are_compiled_once(cache, monkeypatch, v
     assert disk().read("k.cubin") == b"code" and len(compiled) == 1 + vanishes
 
 
+@pytest.mark.parametrize("name", ["k.cubin", "k.best", "k.race"])
+def test_a_kept_file_of_which_one_byte_has_changed_is_not_there(cache, name):
+    """Machine code of GPU kernels and what was measured of them, too: all go through `disk()`."""
+    from miniinductor.gpu import timing
+
+    content = bytes(100)
+    timing.keep(name, content)
+    whole = (cache / name).read_bytes()
+    assert disk().read(name) == content and disk().find(name)
+    for place in (0, 50, len(content), len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (cache / name).write_bytes(damaged)
+        assert disk().read(name) is None and disk().find(name) is None
+    (cache / name).write_bytes(whole)
+    assert disk().read(name) == content
+
+
 def test_temporaries_of_dead_processes_are_swept(cache):
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -48,6 +48,13 @@ def test_links_lead_to_files(path: Path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=names)
+def test_tests_that_are_named_exist(path: Path):
+    for file, test in re.findall(r"`(tests/\w+\.py)::(\w+)`", path.read_text()):
+        body = ast.parse((ROOT / file).read_text()).body
+        assert test in {node.name for node in body if isinstance(node, ast.FunctionDef)}, test
+
+
+@pytest.mark.parametrize("path", PAGES, ids=names)
 def test_lines_are_short(path: Path):
     """But for tables, and what is written from docstrings."""
     lines = path.read_text().splitlines()

@@ -13,7 +13,11 @@ import os
 import pickle
 import subprocess
 import sys
+<<<<<<< HEAD
 import threading
+=======
+import types
+>>>>>>> ngh24
 import weakref
 from pathlib import Path
 
@@ -241,11 +245,50 @@ def test_copies_of_compiled_functions(again):
     assert minidynamo.counters["frames"]["decorated"] == 1
 
 
+def counting(gm, example_inputs):
+    counting.graphs += 1
+    return gm.forward
+
+
+class Counting:
+    __call__ = staticmethod(counting)
+
+
+@pytest.mark.parametrize(
+    "backend", [counting, Counting(), "aot_eager"], ids=["function", "object", "name"]
+)
+@pytest.mark.parametrize("again", COPIES.values(), ids=COPIES)
+def test_copies_of_compiled_modules_keep_backend_and_options(again, backend):
+    counting.graphs = 0
+    module = minidynamo.compile(Model(), backend=backend, dynamic=True, fullgraph=True)
+    other, x = again(module), torch.randn(2, 3)
+    assert type(other) is type(module) and torch.equal(other(x), module._orig_mod(x))
+    compiler = other._compiler
+    assert (compiler.dynamic, compiler.fullgraph, compiler.mode) == (True, True, None)
+    assert counting.graphs == (backend != "aot_eager")
+    other(torch.randn(5, 3))
+    assert minidynamo.counters["recompiles"].total() == 0
+
+
+def test_what_writes_functions_down_by_their_code_does_not_lose_the_compiler():
+    """cloudpickle does so where `isinstance(f, types.FunctionType)`, and torch.compile reads the
+    closures of such in C."""
+    assert not isinstance(alone, types.FunctionType) and alone.__class__ is type(alone)
+    cloudpickle = pytest.importorskip("cloudpickle")
+    compiled = minidynamo.compile(lambda x: x + 1, backend="eager")
+    other = pickle.loads(cloudpickle.dumps(compiled))
+    assert type(other) is type(compiled) and other(torch.ones(1)) == 2
+    assert other.__callback__ is compiled.__callback__
+
+
 def test_a_compiled_function_has_what_the_function_has():
     assert alone.tag == 5 and alone.__defaults__ == (2,) and alone.__kwdefaults__ == {"k": 3}
     assert alone.__code__ is plain.__code__ and alone.__globals__ is globals()
     assert inspect.signature(alone) == inspect.signature(plain) and alone.__doc__ == plain.__doc__
     assert not hasattr(alone, "there_is_none")
+    assert inspect.isfunction(alone) and inspect.getfile(alone) == __file__
+    assert not inspect.isfunction(minidynamo.compile(Model().forward, backend="eager"))
+    assert not inspect.isfunction(minidynamo.disable(len))
     compiled, x = minidynamo.compile(lambda x, y=2: x * y, backend="eager"), torch.ones(2)
     assert compiled(x)[0] == 2
     compiled.__defaults__ = (10,)

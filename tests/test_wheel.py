@@ -3,6 +3,7 @@
 It is built from a copy of the packages, unpacked into a folder, and used from another one.
 """
 
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -60,19 +61,50 @@ def unpacked(tmp_path_factory) -> Path:
 
 
 def files_in(folder: Path) -> set[str]:
+    """The files of the packages, but for those that .gitignore names."""
+    ignored = (ROOT / ".gitignore").read_text().replace("/", "").split()
+    found = [path for package in PACKAGES for path in (folder / package).rglob("*")]
+    names = {path.relative_to(folder) for path in found if path.is_file()}
     return {
-        str(path.relative_to(folder))
-        for package in PACKAGES
-        for path in (folder / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
+        name.as_posix()
+        for name in names
+        if not any(fnmatch.fnmatch(part, one) for part in name.parts for one in ignored)
     }
 
 
-def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(unpacked):
-    tracked = subprocess.run(
-        ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True
+def files_of_the_checkout(folder: Path) -> set[str]:
+    """What git knows.  A copy may have no git, or lie in a checkout of something else: then what
+    lies there."""
+    if shutil.which("git") is None:
+        return files_in(folder)
+    listed = subprocess.run(
+        ["git", "ls-files", *PACKAGES], cwd=folder, capture_output=True, text=True
     )
-    expected = set(tracked.stdout.split()) if tracked.returncode == 0 else files_in(ROOT)
+    return set(listed.stdout.split()) or files_in(folder)
+
+
+@pytest.mark.parametrize("git", ["none", "no checkout", "another's", "its own"])
+def test_what_a_checkout_holds_is_found_without_git_too(git, tmp_path, monkeypatch):
+    names = {"minidynamo/a.py", "miniinductor/b/c.h"}
+    for name in [*names, "minidynamo/__pycache__/a.pyc", "miniinductor/b/d.so", "else.py"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    if git == "none":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    elif git != "no checkout":
+        if shutil.which("git") is None:
+            pytest.skip("git is not installed")
+        (tmp_path / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+        run("git", "init", "-q", cwd=tmp_path)
+    if git == "its own":
+        run("git", "add", ".", cwd=tmp_path)
+        (tmp_path / "minidynamo" / "not_added.py").touch()
+    assert files_of_the_checkout(tmp_path) == names
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(unpacked):
+    expected = files_of_the_checkout(ROOT)
     assert files_in(unpacked) == expected
     assert {path.name for path in unpacked.iterdir()} - set(PACKAGES) == {
         next(unpacked.glob("*.dist-info")).name
