@@ -13,11 +13,8 @@ import os
 import pickle
 import subprocess
 import sys
-<<<<<<< HEAD
 import threading
-=======
 import types
->>>>>>> ngh24
 import weakref
 from pathlib import Path
 
