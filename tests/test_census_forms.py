@@ -213,3 +213,9 @@ def test_variances_are_counted_once_where_that_is_right(name, axis, branch):
             assert ours[~is_number].isinf().all()
     source = sources(minidynamo.records.frames[-1].backend_record)
     assert source.count(branch) == 2, source
+
+
+def test_threads_share_each_of_several_loops_over_a_symbolic_size():
+    """Two stages over few, long rows, whose parts are counted when the kernel runs."""
+    record = check(lambda x: (torch.std(x),), (torch.randn(300, 2500),), dynamic=True)
+    assert not record.fallbacks and sources(record).count("const int64_t rows") >= 2
