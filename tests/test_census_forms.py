@@ -2,6 +2,7 @@
 thread and several.  Many programs are one graph here, since compiling is what costs time."""
 
 import contextlib
+import re
 
 import pytest
 import torch
@@ -151,3 +152,70 @@ def test_tiles_of_float16_stay_within_their_tile():
     turned = lambda x: x.half().mT.contiguous() * 2  # noqa: E731
     record = check(turned, [x])
     assert "_tile" in sources(record) and "half0" not in sources(record)
+
+
+# --- sums that are wanted of some rows only -------------------------------------------------------
+def wanted_sums(x, wanted):
+    rows, columns = x.sum(-1) > 0, x.sum(0) > 0
+    return (
+        torch.where(rows[:, None], x * x, 0.0).sum(-1),
+        torch.where((rows & wanted)[:, None], x + 1, 0.0).sum(-1),
+        torch.where(columns, x + 2, 0.0).sum(0),
+    )
+
+
+def sums_of_all(x, wanted):
+    rows = x.sum(-1) > 0
+    return (
+        torch.where(rows[:, None], x * x, 0.0).sum(-1),
+        torch.where(rows[:, None], x, 1.0).sum(-1),
+        torch.where(x > 0, x, 0.0).sum(-1),
+        torch.where(wanted[:, None], x, -1.0).amax(-1),
+    )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "function, branches", [(wanted_sums, {"is_wanted", "tmp"}), (sums_of_all, set())]
+)
+def test_sums_that_no_row_wants_are_left_out(function, branches, dynamic):
+    """Not where another sum of the same loop is wanted of each row."""
+    x, other = torch.randn(67, 300), torch.randn(235, 431)
+    record = check(function, (x, x[:, 0] > 1), dynamic, (other, other[:, 0] > 1))
+    heads = re.findall(r"^ *if \((is_wanted|tmp)", sources(record), re.MULTILINE)
+    assert set(heads) == branches
+
+
+@pytest.mark.parametrize(
+    "axis, branch", [(-1, "if (tmp"), (0, "if (is_wanted)"), (None, "if (tmp")]
+)
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_variances_are_counted_once_where_that_is_right(name, axis, branch):
+    """Two loops that every row runs, and two that the rows run whose squares overflow or vanish."""
+
+    def function(x):
+        found = getattr(torch, name)(x, axis)
+        return found if isinstance(found, tuple) else (found,)
+
+    sizes = torch.tensor([1.0, 1e20, 1e-30, 3e9, 1e-12, 0.0]).repeat(50)
+    minidynamo.reset()
+    compiled = minidynamo.compile(function)
+    for x in (
+        torch.randn(300, 300),
+        torch.randn(300, 300) * (sizes if axis == 0 else sizes[:, None]),
+    ):
+        for place, (ours, exact) in enumerate(zip(compiled(x), function(x.double()))):
+            largest = x.abs().amax() if axis is None else x.abs().amax(axis)
+            of_means = place * 1e-6 * largest  # (they may lie near 0)
+            room = torch.finfo(torch.float32).tiny + of_means
+            is_number = exact < torch.finfo(torch.float32).max
+            assert ((ours - exact).abs() <= 1e-5 * exact.abs() + room)[is_number].all()
+            assert ours[~is_number].isinf().all()
+    source = sources(minidynamo.records.frames[-1].backend_record)
+    assert source.count(branch) == 2, source
+
+
+def test_threads_share_each_of_several_loops_over_a_symbolic_size():
+    """Two stages over few, long rows, whose parts are counted when the kernel runs."""
+    record = check(lambda x: (torch.std(x),), (torch.randn(300, 2500),), dynamic=True)
+    assert not record.fallbacks and sources(record).count("const int64_t rows") >= 2

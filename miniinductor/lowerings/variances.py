@@ -7,8 +7,10 @@ In:   var, std, var_mean, std_mean of floats on a CPU.  Out: the same, counted i
     x = torch.randn(100) * 1e-30      x.std()                              0.0;   eager: 1e-30
     torch.var_mean([inf, 1.0])[1]     the sum divided                      inf;   eager: nan
 
-The differences from the mean are multiplied by a power of two before they are squared, which one
-hangs on the row's mean size; the result is divided again.  Between 2**-30 and 2**30 it is 1.
+A row's variance is counted plainly first.  Where the sum of squares is infinite, no number or so
+small that squares may have vanished, it is counted again: the differences from the mean are
+multiplied by a power of two before they are squared, which one hangs on the row's mean size; the
+result is divided again.  Between 2**-30 and 2**30 it is 1.
 
 Eager's mean of an infinity is one as long as no other element comes after it (Welford's recurrence
 adds `(x - mean) / n` for each), so it is infinite where only the last element is, otherwise NaN.
@@ -44,6 +46,9 @@ LOWERED = 2.0**-24  # a sum of 2**24 elements that are multiplied by this is no 
 # elements overflows, and the square of one unit in the last place does not vanish
 LARGE = ((2.0**30, 2.0**-50), (2.0**70, 2.0**-84))
 SMALL = ((2.0**-30, 2.0**50), (2.0**-70, 2.0**100))
+# Mean squares above this lose nothing to those of them that vanish: 2**-126 is the smallest number
+# of all bits, and float32 has 24 of them.
+SAFE = 2.0**-100
 NORMALIZATIONS = (
     aten.native_layer_norm.default,
     aten.native_group_norm.default,
@@ -105,23 +110,50 @@ def plain_variance(x: Tensor, dim: Any, how: dict[str, Any]) -> Tensor:
 def scaled_variance(
     x: Tensor, dim: Any, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """(the variance of x * factor, factor): a factor for each row."""
+    """(the variance of x * factor, factor): a factor for each row, 1 where the squares need none"""
     wide, dims = upcast(x), dims_of(x, dim)
-    size = torch.mean(wide.abs() * LOWERED, dims, True)
+    plain, mean, is_right = plain_squares(wide, dims)
+    scaled, factor = scaled_squares(wide, dims, mean, is_right.logical_not())
+    squares, factor = torch.where(is_right, plain, scaled), torch.where(is_right, 1.0, factor)
+    count = math.prod(x.shape[d] for d in dims)
+    divisor = torch.sym_max(count - (1 if correction is None else correction), 0)
+    variance = squares / divisor
+    return (variance, factor) if keepdim else (variance.squeeze(dims), factor.squeeze(dims))
+
+
+def plain_squares(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """(the sum of the squared differences, the mean, are they right?)"""
+    mean = torch.mean(x, dims, True)
+    squares = torch.sum((x - mean).square(), dims, True)
+    count = math.prod(x.shape[d] for d in dims)
+    return squares, mean, (squares > SAFE * count) & (squares < math.inf)
+
+
+def scaled_squares(
+    x: Tensor, dims: list[int], mean: Tensor, wanted: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(the sum of the squared differences * factor, factor) of the rows of which they are wanted;
+    mean: what the plain one came to."""
+    size = mean_where(wanted, x.abs() * LOWERED, dims)
     factor = torch.ones_like(size)
     for least, power in LARGE:
         factor = torch.where(size > least * LOWERED, power, factor)
     for most, power in SMALL:
         factor = torch.where(size < most * LOWERED, power, factor)
-    differences = (wide - mean_without_overflow(wide, dims)) * factor
-    squares = torch.sum(differences.square(), dims, keepdim)
-    count = math.prod(x.shape[d] for d in dims)
-    divisor = torch.sym_max(count - (1 if correction is None else correction), 0)
-    return squares / divisor, factor if keepdim else factor.squeeze(dims)
+    differences = (x - mean_without_overflow(x, dims, mean, wanted)) * factor
+    return torch.where(wanted, differences.square(), 0.0).sum(dims, True), factor
 
 
-def mean_without_overflow(x: Tensor, dims: list[int]) -> Tensor:
-    mean, lowered = (torch.mean(x * factor, dims, True) for factor in (1.0, LOWERED))
+def mean_where(wanted: Tensor, x: Tensor, dims: list[int]) -> Tensor:
+    """The mean of the rows of which it is wanted, 0 of others: of those, the loop over the row is
+    left out (speed/wanted_sums.py)."""
+    return torch.mean(torch.where(wanted, x, 0.0), dims, True)
+
+
+def mean_without_overflow(x: Tensor, dims: list[int], mean: Tensor, wanted: Tensor) -> Tensor:
+    """The mean, also where its sum overflows; mean: what the plain one came to; wanted: of which
+    rows it may have."""
+    lowered = mean_where(wanted, x * LOWERED, dims)
     return torch.where(mean.isfinite(), mean, lowered / LOWERED)
 
 
@@ -134,13 +166,17 @@ def mean_of(x: Tensor, dim: Any, how: dict[str, Any]) -> Tensor:
     """NaN where another element than the last is infinite."""
     wide, dims = upcast(x), dims_of(x, dim)
     if x.dtype in WIDE_RANGE:
-        mean = mean_without_overflow(wide, dims)
+        _, mean, is_right = plain_squares(wide, dims)
+        wanted = is_right.logical_not()
+        mean = mean_without_overflow(wide, dims, mean, wanted)
     else:
         mean = torch.mean(wide, dims, True)
+        wanted = mean.isfinite().logical_not()
     last = x
     for d in dims:
         last = last.narrow(d, -1, 1)
-    infinite = x.isinf().float().sum(dims, keepdim=True)  # (more than one: that is all we ask)
+    # (more than one: that is all we ask)
+    infinite = torch.where(wanted, x.isinf().float(), 0.0).sum(dims, keepdim=True)
     mean = torch.where(infinite > last.isinf(), float("nan"), mean)
     return mean if how.get("keepdim") else mean.squeeze(dims)
 

@@ -35,7 +35,8 @@ from ..codegen.cpp_expressions import CppScope, compute_type
 from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
-from ..codegen.tree import Block, Line, Loop, Pragma, Statement, Statements, nest, printed
+from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
+from ..codegen.tree import nest, printed, sets_error
 from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
@@ -44,6 +45,7 @@ from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
+from .wanted_sums import wanted_where
 
 PART = "where a thread's part of the rows lies"
 
@@ -269,6 +271,12 @@ class Rows(RowInvariants):
         self.is_on = False
         return self.above.lines + lines
 
+    def is_same(self, name: str) -> bool:
+        """Where a block begins, and sizes, are the same in each of its rows, too."""
+        return (
+            name == self.columns[1] or name in map(str, self.writer.sizes) or super().is_same(name)
+        )
+
     def row_body(self, nodes: Sequence[Node], step: int) -> Row:
         """The nodes for row `row + step`."""
         writer, plan = self.writer, self.writer.plan
@@ -293,6 +301,7 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         one = self.row_body(nodes, 0)
         deferred, accumulators = writer.deferred, one.terms
+        wanted = [condition.text for condition in wanted_where(writer, accumulators)]
         for accumulator in accumulators:
             accumulator.few_places = longest(math.prod(plan.inner)) < 1 << 31
         if not accumulators:
@@ -309,9 +318,27 @@ class Rows(RowInvariants):
         self.before_each = self.first_in_lanes(every, added)
         size = writer.size(plan.inner[0])
         if self.shares_rows:
-            return self.shared_rows(accumulators, size)
-        rows = self.all_rows(accumulators, "0", size)
+            return self.shared_rows(accumulators, size, wanted)
+        rows = self.where_wanted(wanted, self.all_rows(accumulators, "0", size))
         return array_declarations(accumulators, self.block_width, self.count) + rows
+
+    def where_wanted(self, wanted: list[str], rows: list[Statement]) -> list[Statement]:
+        """The rows in a branch, where they add nothing unless a column wants it (wanted_sums.py);
+        wanted: names of the conditions."""
+        if not wanted or not all(name in self.lazy for name in wanted) or sets_error(rows):
+            return rows
+        asked = [self.definition(name) for name in self.needed(wanted)]
+        asked += [Line(f"is_wanted |= {name};", origin=PART) for name in wanted]
+        pragma = Pragma(simd=True, clauses=" reduction(|:is_wanted)") if config.vectorize else None
+        return [
+            Block(
+                [
+                    Line("int32_t is_wanted = 0;", origin=PART),
+                    *nest(asked, [self.columns], pragma),
+                    Branch("is_wanted", rows),
+                ]
+            )
+        ]
 
     def stored_rows(self, one: Row) -> list[Statement]:
         """Rows of which elements are stored, and nothing is added up."""
@@ -323,12 +350,12 @@ class Rows(RowInvariants):
         columns = self.columns_loop([*self.first_in_lanes(one.lines), *one.lines])
         return nest([*one.halves.before, *columns, *one.halves.after], loops, threads)
 
-    def shared_rows(self, accumulators: Sums, size: str) -> list[Statement]:
+    def shared_rows(self, accumulators: Sums, size: str, wanted: list[str]) -> list[Statement]:
         """Each thread adds up a part of the rows; then the parts are put together."""
         writer, row = self.writer, self.writer.plan.r[0]
         count = torch.get_num_threads()
         start, end = f"{row}_start", f"{row}_end"
-        lines = self.all_rows(accumulators, start, end)
+        lines = self.where_wanted(wanted, self.all_rows(accumulators, start, end))
         arrays = [array for a in accumulators for array in arrays_of(a)]
         own = []
         for c_type, name, value in arrays:

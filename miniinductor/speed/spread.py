@@ -47,16 +47,20 @@ class Spread(Strategy):
         if isinstance(self.writer.plan.inner[0], int):
             rows = max(rows, -(-self.writer.plan.inner[0] // MOST_PARTS))
             blocks = most_blocks = -(-self.writer.plan.inner[0] // rows)
-        else:
+        else:  # (another stage has names of its own)
+            names = [self.writer.outside.fresh(name) for name in ("rows", "blocks")]
             prologue = [
                 Line(
-                    f"const int64_t rows = mini::maximum<int64_t>({rows}, "
+                    f"const int64_t {names[0]} = mini::maximum<int64_t>({rows}, "
                     f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
                     origin=PARTS,
                 ),
-                Line(f"const int64_t blocks = ({size} + rows - 1)/rows;", origin=PARTS),
+                Line(
+                    f"const int64_t {names[1]} = ({size} + {names[0]} - 1)/{names[0]};",
+                    origin=PARTS,
+                ),
             ]
-            rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
+            (rows, blocks), most_blocks = names, MOST_PARTS
         of_block = parts_of(accumulators, "block")
         # the loops come first: they may make doubles of the accumulators
         loops = self.writer.chunks(lines, of_block, f"{first}_block", f"{first}_end")
