@@ -185,3 +185,87 @@ def test_whether_numbers_that_changed_are_one_object():
     compiled, x = minidynamo.compile(same, backend="eager"), torch.ones(2)
     for n, m in ((3, 3), (4, 4), (5, 6), (6, 6), (7, 8), (3, 3)):
         assert compiled(x, n, m)[:3] == same(x, n, m)[:3]
+
+
+def written(x, t):
+    x = x.clone()
+    x[0] = t
+    x[1:, 1] = t
+    x[2:].fill_(t)
+    return x.masked_fill(x > 1, t), x.masked_fill_(x < t, -t)
+
+
+MET_BY_TENSORS = {
+    "order": lambda x, t: (x > t, x <= t, t < x, torch.ge(x, t), x.lt(t)),
+    "equality": lambda x, t: (x == t, x != t, torch.eq(x, t)),
+    "clamp": lambda x, t: (x.clamp(-t, t), x.clamp(t, 1.0), x.clip(max=t), torch.clamp(x, t)),
+    "clamp to one end": lambda x, t: (x.clamp(min=t), torch.clip(x, None, t), x.clamp_min(t)),
+    "crossed ends": lambda x, t: (x.clamp(t, -t), torch.clamp(x, min=2.0, max=t)),
+    "where": lambda x, t: (torch.where(x > 0, x, t), torch.where(x > 0, t, 0.5), x.where(x > 0, t)),
+    "remainders": lambda x, t: (x // (t + 9), x % (t + 9), torch.fmod(x, t + 9), (t + 9) % x.abs()),
+    "written": written,
+    "full": lambda x, t: (
+        torch.full((2, 3), t),
+        x[0] * torch.full((), t),
+        torch.full((2,), t, dtype=torch.float64),
+    ),
+}
+CHANGING = (0.1, 0.7, -0.3, 0.0, -0.0, 1.0, 2.5)
+
+
+def met_by(dtype):
+    """Where numbers lie on, and beside, what is compared with them."""
+    x = torch.tensor([[0.1, 0.7, -0.3], [0.0, -0.0, 1.0], [2.5, -2.0, 1e-3]])
+    return (x * (1 if dtype.is_floating_point else 4)).to(dtype)
+
+
+def all_equal(found, expected):
+    for ours, plain in zip(found, expected, strict=True):
+        assert ours.dtype == plain.dtype and torch.equal(ours.isnan(), plain.isnan())
+        torch.testing.assert_close(ours, plain, rtol=0, atol=0, equal_nan=True)
+        zeros = plain == 0
+        assert torch.equal(ours[zeros].signbit(), plain[zeros].signbit())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("name", MET_BY_TENSORS)
+def test_a_float_that_changes_meets_a_tensor(name, dtype):
+    """Eager's values to the last bit; floats of float32 and float64 need two compilations."""
+    function, x = MET_BY_TENSORS[name], met_by(dtype)
+    compiled = minidynamo.compile(function, backend="eager")
+    for t in CHANGING:
+        all_equal(compiled(x, t), function(x, t))
+    assert minidynamo.counters["graph_breaks"].total() == 0
+    if dtype in (torch.float32, torch.float64):
+        zeros = 2 if "clamp" in name or "ends" in name else 0
+        assert minidynamo.counters["graphs"].total() <= 3 + zeros
+
+
+@pytest.mark.parametrize("name", ["order", "equality", "clamp", "where", "written", "full"])
+def test_the_same_by_kernels(name):
+    """Kernels compare in the tensor's dtype, as eager does: 0.1 is 0.1 there."""
+    function, x = MET_BY_TENSORS[name], met_by(torch.float32)
+    compiled = minidynamo.compile(function)
+    for t in CHANGING:
+        all_equal(compiled(x, t), function(x, t))
+    assert minidynamo.counters["graphs"].total() <= (5 if name == "clamp" else 3)
+
+
+def test_whole_numbers_of_a_float_break_nothing():
+    compiled = minidynamo.compile(lambda x, t: (x >= int(t * 10), x * round(t)), backend="eager")
+    for t in CHANGING[:5]:
+        all_equal(
+            compiled(met_by(torch.float32), t), compiled.__wrapped__(met_by(torch.float32), t)
+        )
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+def test_gradients_of_a_clamp_whose_ends_change():
+    compiled = minidynamo.compile(lambda x, t: x.clamp(-t, t), backend="inductor")
+    for t in (0.7, 0.1, 2.5, -0.1):
+        found = []
+        for function in (compiled, compiled.__wrapped__):
+            x = met_by(torch.float32).requires_grad_()
+            function(x, t).sum().backward()
+            found.append(x.grad)
+        assert torch.equal(*found)

@@ -55,6 +55,7 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     builder.guard(source, "FLOAT", FINITE)
     known = builder.float_inputs.get(source)
     if known is None:
+        builder.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
         number = create_float(builder.shape_env, value, source)
         known = builder.float_inputs[source] = SymVar(number, source=source)
     return known
@@ -92,6 +93,12 @@ def is_float(variable: Any) -> bool:
     if type(variable) is not SymVar or type(variable.value) is not torch.SymFloat:
         return False
     return made_of_floats(variable.value)
+
+
+def is_pinned(variable: Any) -> bool:
+    """Was it such a float, until the program needed its number?"""
+    kind = type(variable.value) if type(variable) is SymVar else None
+    return kind is torch.SymFloat and not variable.value.node.expr.free_symbols
 
 
 def made_of_floats(number: Any) -> bool:
@@ -145,32 +152,79 @@ ARITHMETIC = frozenset(
     """
     add sub mul div true_divide truediv iadd isub imul itruediv add_ sub_ mul_ div_ true_divide_
     _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
+    gt ge lt le eq ne greater greater_equal less less_equal not_equal
+    floordiv floor_divide floor_divide_ mod remainder remainder_ fmod fmod_
+    where clamp_min clamp_max
     """.split()
 )
+# name -> which argument a number is written with; the tensor that is written has floats
+WRITTEN = {"masked_fill": 2, "masked_fill_": 2, "fill_": 1, "setitem": 2}
+SCALED_SUMS = ("add", "sub", "foreach_add", "foreach_sub")  # x + alpha * y
+CLAMPS = ("clamp", "clip")
+CLAMPED_ONCE = ("clamp_min", "clamp_max")
 
 
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
     takes one there; else it is pinned once it is to stand in the graph."""
-    if not tx.output.float_inputs or not any(map(is_float, (*args, *kwargs.values()))):
+    if not tx.output.float_inputs:
+        return target, args, kwargs
+    args = [value.constant() if is_pinned(value) else value for value in args]
+    if not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    alpha = kwargs.get("alpha")
-    if (
-        is_float(alpha)
-        and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
-        and len(args) == 2
-    ):
-        # x + alpha * y
-        multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
-        product = tx.node(multiply, [args[1], alpha])
-        args, kwargs = [args[0], product], {}
-    if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
-        args = [beside(tx, a, args) if is_float(a) else a for a in args]
+    if name in CLAMPS:
+        return clamped(tx, target, args, kwargs)
     if target is torch.tensor and len(args) == 1 and not kwargs:
         dtype = ConstantVar(torch.get_default_dtype())
         return "to", [tensor_of(tx.output, args[0]), dtype], {}
-    return target, args, kwargs
+    if target is torch.full and len(args) == 2 and kwargs.keys() <= {"dtype", "device"}:
+        ones: Any = tx.node(torch.ones, [args[0]], kwargs)
+        if ones.fake.is_floating_point():
+            target, name, args, kwargs = operator.mul, "mul", [ones, args[1]], {}
+    if name.strip("_") in SCALED_SUMS and len(args) == 2 and is_float(kwargs.get("alpha")):
+        multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
+        args, kwargs = [args[0], tx.node(multiply, [args[1], kwargs["alpha"]])], {}
+    return target, with_numbers(tx, name, args), kwargs
+
+
+def with_numbers(tx: Frame, name: str, args: Any) -> Any:
+    """The arguments of the operation of this name, with tensors where it takes them."""
+    last: Any = args[-1] if args else None
+    if name in CLAMPED_ONCE and is_float(last) and not is_other_than_zero(last):
+        return [*args[:-1], last.constant()]
+    if name in WRITTEN and len(args) == WRITTEN[name] + 1 and is_float(last):
+        number = tensor_of(tx.output, last) if is_floating(args[0]) else last.constant()
+        return [*args[:-1], number]
+    if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
+        return [beside(tx, a, args) if is_float(a) else a for a in args]
+    return args
+
+
+def clamped(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
+    """clamp(x, low, high), one end after the other: of two tensors, both would have to be some."""
+    x, *rest = args
+    bounds = {**dict(zip(("min", "max"), rest)), **kwargs}
+    set_bounds = {name: value for name, value in bounds.items() if value.identity() is not None}
+    if not bounds.keys() <= {"min", "max"} or len(rest) > 2 or not is_floating(x):
+        return target, args, kwargs
+    *first, last = sorted(set_bounds, reverse=True)  # first the lower one, as eager
+    for name in first:
+        x = tx.node(getattr(torch, f"clamp_{name}"), [x, set_bounds[name]], {})
+    by_name = f"clamp_{last}"
+    end = by_name if isinstance(target, str) else getattr(torch, by_name)
+    return with_tensors(tx, end, [x, set_bounds[last]], {})
+
+
+def is_other_than_zero(value: SymVar) -> bool:
+    """Guarded.  Of -0.0 and 0.0 eager's clamp takes one by a number, and another by a tensor."""
+    node = value.value.node
+    return bool(node.shape_env.decide(sympy.Ne(node.expr, 0)))
+
+
+def is_floating(value: Variable) -> bool:
+    """Is it a tensor of floats that has dimensions?"""
+    return isinstance(value, TensorVar) and value.fake.is_floating_point() and value.fake.dim() > 0
 
 
 hooks.BEFORE_NODES.append(with_tensors)
