@@ -82,7 +82,7 @@ class WantedSums(Strategy):
         if sets_error(body) or not self.only_reduces():
             return None
         self.is_asking = True
-        lines = writer.inner_loop(body)
+        lines = writer.ask("inner_loop", body, accumulators)
         self.is_asking = False
         # (known only now: the loop may have made doubles of the accumulators)
         declared = declarations(accumulators)
@@ -91,5 +91,5 @@ class WantedSums(Strategy):
 
     def only_reduces(self) -> bool:
         writer = self.writer
-        nodes = writer.plan.inner_nodes(writer.current_stage)
+        nodes = writer.plan.nodes_of(writer.current_stage, inner=True)
         return all(node.is_reduction for node in nodes)
