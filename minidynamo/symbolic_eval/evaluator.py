@@ -104,10 +104,11 @@ class Frame(Operations):
             self.output.frame = caller
 
     def loop(self) -> None:
-        ops, output = self.info.ops, self.output
+        ops = self.info.ops
         while True:
-            output.count_step()
             handler, arg, handler_entry, self.line = ops[self.pc]
+            if self.ends_here():
+                return
             self.pc += 1
             try:
                 if handler(self, arg) is True:
@@ -115,6 +116,11 @@ class Frame(Operations):
             except ObservedException as raised:
                 if not self.caught(raised, handler_entry):
                     raise
+
+    def ends_here(self) -> bool:
+        """Count the step that comes next.  Is it left to plain Python?  Only the root can do so."""
+        self.output.count_step()
+        return False
 
     def caught(self, raised: ObservedException, entry: Any) -> bool:
         """Does the program go on at its handler `entry`?  The core breaks the graph where something
@@ -191,28 +197,21 @@ class RootFrame(Frame):
         output.root = self
 
     def loop(self) -> None:
-        ops, groups = self.info.ops, self.info.groups
-        while True:
-            pc = self.pc
-            handler, arg, entry, self.line = ops[pc]
-            self.step += 1
-            if self.step > config.step_limit:
-                text = f"more than {config.step_limit} instructions to trace (config.step_limit)"
-                raise SkipFrame(text)
-            if groups[pc] == pc:
-                self.group_step = self.step
-            if self.step in self.forced:
-                self.split = (pc, self.forced[self.step])
-                return
-            self.pc = pc + 1
-            try:
-                if handler(self, arg) is True:
-                    return
-            except ObservedException as raised:
-                if not self.caught(raised, entry):
-                    raise
-            except Break as broken:
-                self.break_at(broken)
+        try:
+            super().loop()
+        except Break as broken:
+            self.break_at(broken)
+
+    def ends_here(self) -> bool:
+        self.step += 1
+        if self.step > config.step_limit:
+            text = f"more than {config.step_limit} instructions to trace (config.step_limit)"
+            raise SkipFrame(text)
+        if self.info.groups[self.pc] == self.pc:
+            self.group_step = self.step
+        if self.step in self.forced:
+            self.split = (self.pc, self.forced[self.step])
+        return self.split is not None
 
     def instruction_end(self) -> int:
         """The byte of the code at which the native instruction ends that is being run."""
