@@ -186,6 +186,19 @@ def test_sums_that_no_row_wants_are_left_out(function, branches, dynamic):
     assert set(heads) == branches
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_loop_that_stores_is_not_left_out(axis, dynamic):
+    """One that also adds up what no row wants."""
+
+    def function(x):
+        wanted = x.sum(axis, keepdim=True) > 1e9
+        scaled = torch.where(wanted, x.square(), 0.0).sum(axis)
+        return torch.softmax(x, axis), x - x.std(axis, keepdim=True), x * 2 + 1, scaled
+
+    check(function, (torch.randn(301, 277),), dynamic, (torch.randn(130, 431),))
+
+
 @pytest.mark.parametrize(
     "axis, branch", [(-1, "if (tmp"), (0, "if (is_wanted)"), (None, "if (tmp")]
 )

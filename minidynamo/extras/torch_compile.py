@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .. import _frame_hook, frame_hook
+from ..foreign import ours
 
 TRACING_STATE = "_ZN5torch3jit6tracer15getTracingStateEv"  # torch::jit::tracer::getTracingState()
 
@@ -46,7 +47,7 @@ def address_of(symbol: str) -> int:
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
             function = getattr(ctypes.CDLL(os.path.join(folder, name)), symbol)
-        except (OSError, AttributeError):
+        except ours(OSError, AttributeError):
             continue
         return ctypes.cast(function, ctypes.c_void_p).value or 0
     return 0

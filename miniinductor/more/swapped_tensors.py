@@ -1,7 +1,7 @@
 """(coverage) Tensors of which a fake mode has made fakes can be swapped afterwards.
 
-    >>> compiled(x)
-    >>> torch.utils.swap_tensors(x, y)      # refuses a tensor to which a weak reference points
+    compiled(x)
+    torch.utils.swap_tensors(x, y)      # refuses a tensor to which a weak reference points
 
 In:   a fake mode that has seen the program's tensors.   Out: one that has no reference to them.
 

@@ -301,7 +301,7 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         one = self.row_body(nodes, 0)
         deferred, accumulators = writer.deferred, one.terms
-        wanted = [condition.text for condition in wanted_where(writer, accumulators)]
+        wanted = [condition.text for condition in wanted_where(writer, nodes, accumulators)]
         for accumulator in accumulators:
             accumulator.few_places = longest(math.prod(plan.inner)) < 1 << 31
         if not accumulators:

@@ -7,9 +7,9 @@
         for (int64_t r0 = 0; r0 < 1024; r0++) { ... acc1 = acc1 + tmp12; }
     }
 
-In:   a loop all of whose accumulators add up `condition ? value : 0`, where no iteration changes
-      the condition.  Out: the loop in a branch.  Of several conditions one must hold; of columns
-      that are reduced together (rows.py), the condition of one of them.
+In:   a loop that stores nothing, all of whose accumulators add up `condition ? value : 0`, where no
+      iteration changes the condition.  Out: the loop in a branch.  Of several conditions one must
+      hold; of columns that are reduced together (rows.py), the condition of one of them.
 
 So a careful form of a sum costs nothing where the plain one is right (lowerings/variances.py).
 PyTorch: has no such form; its loops have no branches around them.
@@ -23,6 +23,7 @@ from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_reductions import Accumulator, Sums, declarations
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Branch, Statement, Statements, sets_error
+from ..nodes import Node
 
 
 def conditions_of(writer: CppKernelWriter) -> dict[str, Value]:
@@ -56,8 +57,13 @@ setattr(CppKernelWriter, "where", noting(CppKernelWriter.where))
 setattr(CppKernelWriter, "write_into", forgetting(CppKernelWriter.write_into))
 
 
-def wanted_where(writer: CppKernelWriter, accumulators: Iterable[Accumulator]) -> list[Value]:
-    """Conditions, without all of which these add up nothing; none: they may add up something."""
+def wanted_where(
+    writer: CppKernelWriter, nodes: Iterable[Node], accumulators: Iterable[Accumulator]
+) -> list[Value]:
+    """Conditions, without all of which a loop over these nodes adds up nothing; none: it may add up
+    something, or stores elements."""
+    if not all(node.is_reduction for node in nodes):
+        return []
     found: dict[str, Value] = {}
     for accumulator in accumulators:
         condition = conditions_of(writer).get(accumulator.term)
@@ -76,10 +82,11 @@ class WantedSums(Strategy):
 
     def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
         writer = self.writer
-        conditions = wanted_where(writer, accumulators)
+        nodes = writer.plan.nodes_of(writer.current_stage, inner=True)
+        conditions = wanted_where(writer, nodes, accumulators)
         if self.is_asking or not conditions or any(c.inner for c in conditions):
             return None
-        if sets_error(body) or not self.only_reduces():
+        if sets_error(body):
             return None
         self.is_asking = True
         lines = writer.ask("inner_loop", body, accumulators)
@@ -88,8 +95,3 @@ class WantedSums(Strategy):
         declared = declarations(accumulators)
         loop: list[Statement] = [line for line in lines if line not in declared]
         return [*declared, Branch(" || ".join(c.text for c in conditions), loop)]
-
-    def only_reduces(self) -> bool:
-        writer = self.writer
-        nodes = writer.plan.nodes_of(writer.current_stage, inner=True)
-        return all(node.is_reduction for node in nodes)
