@@ -101,15 +101,17 @@ excerpt(Recorder.emit)
 
 # %% [markdown]
 # `emit` writes one operation down and gives back its number (`Ref`). An operation that was seen before
-# is not written twice (`seen`). `load` and `store` do one thing more: they note the index expression,
-# and name it by its place in a list (`slot`):
+# is not written twice (`seen`). A `load` and a `store` have their index expression among their
+# arguments, and nothing else in the list depends on the loops:
 
 # %%
-excerpt(Recorder.load)
+from miniinductor.dependencies import Instruction
+
+excerpt(Instruction.expressions)
 
 # %% [markdown]
-# So all indices of a body stand in one list, and two bodies can be compared. Two nests may share a
-# kernel if
+# So the list says which elements are read and written, and two bodies can be compared. Two nests may
+# share a kernel if
 #
 # 1. they run over the same loops (after splitting or merging them);
 # 2. each element that the second reads of the first's result is the element written *in the same
