@@ -194,8 +194,8 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "Ablation on a CPU",
         "cpu_paper_ablation",
         "ablations",
-        "Inference in float32 on two threads: small models, while others compiled on cores beside.\n"
-        "The switches that GPUs have, and those of the C++ writer.",
+        "Inference in float32 on two threads: small models, while others compiled on other\n"
+        "cores. The switches of all kernels, and those of the C++ writer.",
     ),
     (
         "Rows without a right result on the GPU",
