@@ -230,7 +230,7 @@ def works() -> Finding:
         return Finding("missing", "a compiled function", "gives a wrong result: please report it")
     record = frame.backend_record
     if record is None:  # the backend has raised: the last line of its traceback says why
-        why = frame.error.strip().splitlines()[-1]
+        why = (frame.error.strip() or "the backend raised").splitlines()[-1]
         return Finding("missing", "a compiled function is right, but ran eagerly", why)
     if record.kernels:
         return Finding("ok", f"a compiled function is right ({record.kernels[0].name})")
