@@ -502,6 +502,37 @@ def test_a_number_from_outside():
     assert not last_compiled().backend_record.notes_of("eagerly")
 
 
+def test_the_host_waits_for_no_number():
+    """`torch.tensor(number)` in a model's layers: no copy, for which the host would wait."""
+
+    def f(x):
+        for layer in range(3):
+            size = torch.tensor(64, dtype=torch.float32)
+            x = x / torch.sqrt(size * (layer + 1)) + torch.tensor(0.5, device=x.device)
+        return x, torch.tensor(0, device=x.device), torch.log(torch.tensor(2.0)).to(x.device)
+
+    x, compiled = torch.randn(5, 70, device=GPU), minidynamo.compile(f)
+    for _ in range(2):
+        compiled(x)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        got = compiled(x)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(got, f(x))
+
+
+def test_what_a_gpu_is_called_does_not_break_a_graph():
+    def f(x):
+        major, minor = torch.cuda.get_device_capability(x.device)
+        name = torch.cuda.get_device_name(x.device)
+        count = torch.cuda.get_device_properties(x.device).multi_processor_count
+        return x * major + minor + len(name) + count + torch.cuda.current_device()
+
+    x = torch.randn(5, device=GPU)
+    torch.testing.assert_close(minidynamo.compile(f, fullgraph=True)(x), f(x))
+
+
 @pytest.mark.parametrize("size", [128, 197])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_without_its_mask(size, causal):

@@ -2,6 +2,7 @@
 float64."""
 
 import copy
+import functools
 import math
 
 import pytest
@@ -541,3 +542,64 @@ def test_chains_that_are_not_folded():
 
 
 assert cpu_library.LEAST_PRODUCT <= 64 * 256 * 512  # the sizes above count on it
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+NUMBERS = [0, -1, 255, 256, 65536, True, False, -0.0, 0.1, 1e10, 1e-46, math.inf, -math.inf]
+NUMBERS += [math.nan, 2**31, 2**53 + 1, -(2**63)]
+DTYPES = [None, torch.bool, torch.uint8, torch.int16, torch.int64, torch.uint16, torch.float16]
+DTYPES += [torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_python_number_is_the_one_that_its_tensor_holds(dtype):
+    """Value, sign, dtype, or the same refusal: `torch.tensor` alone, and under an operation."""
+    for number in NUMBERS:
+        for f in (lambda: torch.tensor(number, dtype=dtype) + 0, lambda: one_of(number, dtype)):
+            minidynamo.reset()
+            try:
+                want = f()
+            except (RuntimeError, OverflowError) as error:
+                with pytest.raises(type(error)):
+                    minidynamo.compile(f)()
+                continue
+            got = minidynamo.compile(f)()
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            if dtype is None or not dtype.is_complex:
+                got, want = got.double(), want.double()
+                assert torch.equal(torch.signbit(got), torch.signbit(want))
+            assert torch.allclose(got, want, rtol=0, atol=0, equal_nan=True), (number, got, want)
+
+
+def one_of(number, dtype):
+    return torch.tensor(data=number, dtype=dtype, device="cpu")
+
+
+def test_arithmetic_with_python_numbers_is_done_while_compiling():
+    """By eager's kernels, so that the last bit is eager's; the results are new in each call."""
+
+    def f(x):
+        size = torch.tensor(64.3)
+        scale = torch.log(torch.sqrt(size) * 3).to(torch.float64)
+        return x / scale.float(), scale, torch.tensor(0)
+
+    compiled, x = minidynamo.compile(f), torch.randn(5)
+    for _ in range(2):
+        (got, scale, zero), (want, exact, _) = compiled(x), f(x)
+        assert torch.equal(scale, exact) and zero.item() == 0
+        torch.testing.assert_close(got, want)
+        zero.add_(1)
+        scale.zero_()
+    source = minidynamo.records.frames[-1].backend_record.wrapper_source
+    assert "_constant" not in source and "log" not in source and "sqrt" not in source
+
+
+@pytest.mark.parametrize("sizes", [(255,), (256,), (300, 7), (1, 65536), (65536, 1), (0, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int16])
+def test_identities_of_all_sizes_are_compiled(sizes, dtype):
+    """torch's decomposition counts in the smallest dtype that holds the sizes."""
+    minidynamo.reset()
+    f = functools.partial(torch.eye, *sizes, dtype=dtype)
+    compiled = minidynamo.compile(lambda x: (x + 1, f()), fullgraph=True)
+    assert torch.equal(compiled(torch.zeros(2))[1], f())
+    assert not minidynamo.counters["raised"]

@@ -71,6 +71,7 @@ class Undo(hooks.Recovery):
 
     def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule, function: str) -> None:
         self.function = function
+        self.errors = 0  # that plain Python ran the frame for
         self.in_order = not output.generates_code
         asks = config.raise_internal_errors and not self.in_order
         self.eager = restoring(gm.forward, dict(output.state_before)) if asks else None
@@ -169,6 +170,13 @@ class Undo(hooks.Recovery):
         ] += 1
         if not repeatable:
             raise
+        self.errors += 1
+        if self.errors > 1:  # the first is the program's own as a rule, which says it itself
+            records.tell(
+                ("raised", self.function, type(error)),
+                f"the compiled graph of {self.function} raises {type(error).__name__}: {error}; "
+                f"plain Python runs such calls, after the graph has tried",
+            )
 
     def has_written(self, error: BaseException) -> bool:
         """Had the graph come to its first write?  Its code is in the traceback, unless a backend

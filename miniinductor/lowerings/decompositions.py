@@ -43,6 +43,23 @@ def frac(x: Tensor) -> Tensor:
     return x - torch.trunc(x)
 
 
+@decomposition(aten.eye.default)
+def eye(n: int, **options: Any) -> Tensor:
+    return eye_of(n, n, **options)
+
+
+@decomposition(aten.eye.m)
+def eye_of(n: int, m: int, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+    """torch's rule counts in uint16 from 256 on, for which eager's `arange` has no kernel."""
+    if options.get("layout") not in (None, torch.strided) or options.get("pin_memory"):
+        return NotImplemented
+    torch._check(n >= 0, lambda: f"n must be greater or equal to 0, got {n}")
+    torch._check(m >= 0, lambda: f"m must be greater or equal to 0, got {m}")
+    rows = torch.arange(n, dtype=torch.int64, device=device)
+    columns = torch.arange(m, dtype=torch.int64, device=device)
+    return (rows.unsqueeze(-1) == columns).to(dtype or torch.get_default_dtype())
+
+
 decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 

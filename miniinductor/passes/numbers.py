@@ -1,19 +1,85 @@
-"""Numbers that lie on the CPU and are read by kernels of a GPU.
+"""Numbers: computed now where they depend on Python's alone, made on the GPU where its kernels
+read them.
 
-In:   a functional ATen graph, changed in place.  Out: how many numbers were moved.
+In:   a functional ATen graph, changed in place.  Out: how many numbers were computed, or moved.
 
+    x / torch.sqrt(torch.tensor(64.))   # x / 8, by eager's own square root
     x[0] = 5; x * torch.tensor(2.)      # the 5 and the 2. are made on x's device
 """
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
+from ..foreign import ours
 from ..graph_passes.registry import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from .layout import aten, value_of
 
+MAKERS = {aten.full.default, aten.scalar_tensor.default}  # of a tensor from one number
+EXACT = {  # dtypes whose numbers Python has
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+}
 STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
+
+
+@graph_pass(CLEANING, "arithmetic with numbers", order=5)
+def compute_numbers(gm: fx.GraphModule) -> int:
+    """What the graph computes on the CPU from Python's numbers alone, by eager's kernels, now."""
+    known: dict[fx.Node, torch.Tensor] = {}
+    count = 0
+    for node in list(gm.graph.nodes):
+        value = value_of(node)
+        if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dim():
+            continue
+        found = made(gm, node, value) if node.target in MAKERS else computed(gm, node, known)
+        if found is None or found.dtype not in EXACT:
+            continue
+        if node.target not in MAKERS:
+            replacement = as_number(gm, node, found, value.device)
+            node.replace_all_uses_with(replacement)
+            node, count = replacement, count + 1
+        if value.device.type == "cpu":
+            known[node] = found
+    return count
+
+
+def made(gm: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that `full((), number)` makes."""
+    number = node.args[-1]
+    if not isinstance(number, (bool, int, float)):
+        return None
+    with _disable_current_modes():
+        return torch.full((), number, dtype=value.dtype)
+
+
+def computed(
+    gm: fx.GraphModule, node: fx.Node, known: dict[fx.Node, torch.Tensor]
+) -> torch.Tensor | None:
+    """What eager's kernel makes of known numbers; None where there is another operand, or where
+    the kernel has something to say."""
+    op = node.target
+    if op is aten.lift_fresh_copy.default:  # torch.tensor's own memory, which nobody else has
+        source = node.all_input_nodes[0]
+        return getattr(gm, str(source.target)) if source.op == "get_attr" else None
+    if not isinstance(op, torch._ops.OpOverload) or not node.all_input_nodes:
+        return None
+    is_pure = op is aten._to_copy.default or torch.Tag.pointwise in op.tags
+    if not is_pure or torch.Tag.nondeterministic_seeded in op.tags:
+        return None
+    if any(argument.alias_info for argument in op._schema.arguments):
+        return None
+    if not all(given in known for given in node.all_input_nodes):
+        return None
+    args, given = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+    options = {key: value for key, value in given.items() if key != "device"}
+    try:
+        with _disable_current_modes():
+            return op(*args, **options)
+    except ours(Exception):
+        return None
 
 
 @graph_pass(CLEANING, "numbers", order=10)
@@ -47,16 +113,28 @@ def is_on_cpu(value: torch.Tensor | None) -> bool:
 
 def on_device(gm: fx.GraphModule, node: fx.Node, device: torch.device) -> fx.Node:
     """A copy of this number there; made anew where the graph itself made it."""
-    value, source = node.meta["val"], next(iter(node.all_input_nodes), node)
-    is_made = node.target is aten.lift_fresh_copy.default and source.op == "get_attr"
+    value, number = node.meta["val"], node.args[-1] if node.target in MAKERS else None
     with gm.graph.inserting_after(node):
-        if is_made and not value.is_complex():
-            number = getattr(gm, str(source.target)).item()
-            options = {"dtype": value.dtype, "device": device}
+        if isinstance(number, (bool, int, float)):
+            options: dict[str, fx.node.Argument] = {"dtype": value.dtype, "device": device}
             copy = gm.graph.call_function(aten.scalar_tensor.default, (number,), options)
         else:
             copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
-    with gm.meta["fake_mode"]:
-        made = aten.empty.memory_format([], dtype=value.dtype, device=device)
-    copy.meta = {**node.meta, "val": made}
+    copy.meta = {**node.meta, "val": fake_number(gm, value.dtype, device)}
     return copy
+
+
+def as_number(
+    gm: fx.GraphModule, node: fx.Node, number: torch.Tensor, device: torch.device
+) -> fx.Node:
+    """A tensor on this device, made of what Python calls the number."""
+    options: dict[str, fx.node.Argument] = {"dtype": number.dtype, "device": device}
+    with gm.graph.inserting_after(node):
+        new = gm.graph.call_function(aten.scalar_tensor.default, (number.item(),), options)
+    new.meta = {**node.meta, "val": fake_number(gm, number.dtype, device)}
+    return new
+
+
+def fake_number(gm: fx.GraphModule, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    with gm.meta["fake_mode"]:
+        return aten.empty.memory_format([], dtype=dtype, device=device)
