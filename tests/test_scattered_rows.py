@@ -80,3 +80,43 @@ def test_two_indices_and_other_outer_loops(several_threads):
     values = torch.randint(9, (4, 1500, 40), generator=generator).float()
     table = torch.zeros(4, 5, 40)
     assert minidynamo.compile(middle)(table, i, values).equal(middle(table, i, values))
+
+
+MESSAGES = {
+    "scatter_add": lambda t, x, i, j: t.scatter_add(0, j[:, None].expand(-1, 33), x[i] * 2),
+    "of zeros": lambda t, x, i, j: torch.zeros_like(t).index_add_(0, j, x.index_select(0, i)),
+    "largest": lambda t, x, i, j: t.scatter_reduce(0, j[:, None].expand(-1, 33), x[i], "amax"),
+}
+
+
+@pytest.mark.parametrize("program", MESSAGES.values(), ids=MESSAGES)
+def test_messages_along_the_edges_of_a_graph_are_not_stored(program):
+    """Rows of one tensor added to those of another: the kernel that adds looks at both positions,
+    and raises for either as eager does."""
+    t, x = torch.zeros(37, 33), torch.randn(50, 33)
+    i, j = torch.randint(50, (3001,)), torch.randint(37, (3001,))
+    compiled = minidynamo.compile(program)
+    torch.testing.assert_close(compiled(t, x, i, j), program(t, x, i, j))
+    assert "3001, 33" not in minidynamo.records.frames[-1].backend_record.wrapper_source
+    for bad in (i.clone(), j.clone()):
+        bad[1234] = 99
+        both = (bad, j) if bad[:9].equal(i[:9]) else (i, bad)
+        with pytest.raises((IndexError, RuntimeError)) as eager:
+            program(t, x, *both)
+        with pytest.raises(eager.type):
+            compiled(t, x, *both)
+
+
+def test_a_part_of_the_messages_is_looked_at_whole():
+    """A scatter with fewer positions than its source has elements reads a part of that."""
+
+    def f(t, x, i, j):
+        return t.scatter_add(0, j[:, None].expand(-1, 33), x[i])
+
+    t, x, j = torch.zeros(37, 33), torch.randn(50, 33), torch.randint(37, (30,))
+    i = torch.randint(50, (40,))
+    compiled = minidynamo.compile(f)
+    torch.testing.assert_close(compiled(t, x, i, j), f(t, x, i, j))
+    i[35] = 50
+    with pytest.raises(IndexError):
+        compiled(t, x, i, j)

@@ -22,7 +22,7 @@ from ..autograd.functionalize import is_needed, is_view
 from ..checks import may_raise
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
-from ..sizes.symbols import same
+from ..sizes.symbols import same, same_sizes
 from .kept_checks import CHECKS
 
 MAKES_ANEW = {
@@ -81,9 +81,9 @@ def is_read_in_full(node: fx.Node, alive: set[fx.Node], whole: set[fx.Node]) -> 
 
 
 def name_of(node: fx.Node) -> str:
-    """ "add" for aten.add.Tensor, "" for what is no ATen op."""
+    """ "add" for aten.add.Tensor and aten.add_.Tensor, "" for what is no ATen op."""
     schema = getattr(node.target, "_schema", None)
-    return schema.name.split("::")[1] if schema is not None else ""
+    return schema.name.split("::")[1].rstrip("_") if schema is not None else ""
 
 
 def _counts(user: fx.Node) -> bool:
@@ -118,7 +118,7 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     if name in READS_AT:
         return not first
     if name in WRITES:
-        return first or name not in PART_OF_SOURCE or user.args[2] is node
+        return first or name not in PART_OF_SOURCE or user.args[2] is node or fills(user, node)
     if name in SCATTERS:
         return not first
     if name == "constant_pad_nd":
@@ -127,6 +127,14 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     if name in PART_OF_MEMORY or not (is_view(user.target) or name == "_unsafe_view"):
         return False
     return same(_count(user), _count(node)) or name == "expand"
+
+
+def fills(scatter: fx.Node, source: fx.Node) -> bool:
+    """Has a scatter as many positions as its source has elements?"""
+    index: Any = scatter.args[2]
+    return scatter.args[3:4] == (source,) and same_sizes(
+        index.meta["val"].shape, source.meta["val"].shape
+    )
 
 
 def _count(node: fx.Node) -> Any:
