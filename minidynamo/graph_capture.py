@@ -361,7 +361,7 @@ class OutputGraph(Builder):
         live on until Python collects garbage, and some for ever: fake tensors hold the shape
         environment through C++, where the collector sees no cycle."""
         self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.frame = self.root, None
+        frame, self.root, self.frame = self.root, None, None
         for table in (
             self.memo,
             self.pinned_memo,

@@ -121,6 +121,8 @@ class ThreadState:
         except BaseException as error:  # perhaps one that came in the middle of that
             self.put_back(error)
             raise
+        finally:
+            self.others.clear()  # which know this object: no cycle is left
         return result
 
     def begin(self) -> None:
