@@ -240,6 +240,9 @@ rules(
         getattr(collections, "_count_elements"): traced(polyfills.count_elements),
     }
 )
+for _name in ("_path_normpath", "_path_splitroot", "_path_splitroot_ex"):  # pathlib, os.path
+    if _split := getattr(sys.modules[os.name], _name, None):
+        rule(_split)(lambda tx, path, _split=_split: tx.fold(_split, path.as_constant()))
 for _function in (
     *(operator.itemgetter, operator.attrgetter, operator.methodcaller, object),
     *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),

@@ -17,6 +17,7 @@ import builtins
 import inspect
 import math
 import operator
+import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -319,7 +320,9 @@ class Machine:
         self.stack.append(self.capture.attribute(self.stack.pop(), name))
 
     def LOAD_METHOD(self, name: str) -> None:
-        self.stack += [NULL, self.capture.attribute(self.stack.pop(), name)]
+        callee = self.capture.attribute(self.stack.pop(), name)
+        # in CPython's order, in which a frame that is split puts them back
+        self.stack += [callee, NULL] if sys.version_info >= (3, 13) else [NULL, callee]
 
     def STORE_ATTR(self, name: str) -> None:
         value, target = self.pop(2)
