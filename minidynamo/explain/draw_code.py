@@ -259,8 +259,9 @@ def draw_cache(function: Any) -> Picture:
         "new": ("the answer joins the cache;\nits replacement runs", "call"),
     }
     edges, before = [], ("frame", "hook on")
-    for n, (guard, replacement, *_) in enumerate(entries):
-        about = getattr(getattr(guard, "record", None), "guards", None)
+    for n, entry in enumerate(entries):
+        guard, replacement, *_ = entry
+        about = getattr(getattr(entry, "record", None), "guards", None)
         nodes[f"guard{n}"] = (
             f"guard {n}: {f'{len(about)} checks' if about else guard.__name__}",
             "get_attr",
