@@ -29,8 +29,8 @@ CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 @extends(GraphLowering)
 class KeepingChecks(GraphLowering):
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
-        super().__init__(gm, record)
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord, written: Any) -> None:
+        super().__init__(gm, record, written)
         self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
         for still_needed in CHECKS:
             self.checks &= still_needed(gm.graph, self.is_forward)
