@@ -17,9 +17,8 @@ Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 import contextlib
 import linecache
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.fx
@@ -43,6 +42,7 @@ from .variables.modules import GlobalsVar
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
+Note = TypeVar("Note")
 LITERALS = (str, int, bool, type(None))  # classes of what is written into a guard
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
@@ -105,8 +105,6 @@ class OutputGraph(Builder):
         self.calls = 0  # nodes that compute something
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         self.module_stack: list[str] = []
-        # context managers of C (`torch_state.ContextVar`) that the graph has entered and not left
-        self.entered: list[Any] = []
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
         self.fake_mode = FakeMode(static_shapes=True)
@@ -114,12 +112,9 @@ class OutputGraph(Builder):
             self.fake_mode.shape_env = cast(Any, self.shape_env)
             self.fake_mode.cache_enabled = False
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
-        # source, or expression over symbols -> the float, see variables/more/floats.py
-        self.float_inputs: dict[Any, Any] = {}
         self.unbacked: dict[Any, Any] = {}  # symbol that only the run knows -> its SymVar
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)
-        self.untold: set[int] = set()  # ids of fakes that do not tell whether they need gradients
         # values, and what is assumed of them
         self.tree = SourceTree()
         self.pair_guards: list[Guard] = []
@@ -129,22 +124,19 @@ class OutputGraph(Builder):
         self.pinned_memo = {}
         self.sourced = []
         self.globals: dict[int, GlobalsVar] = {}
-        # id -> (function of torch's, does it call what the program replaced)
-        self.read_functions: dict[int, tuple[Any, bool]] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
-        self.members: dict[int, Any] = {}  # id of a member of an enumeration -> its MemberVar
-        self.makers: dict[int, Any] = {}  # id of a stateless module made in the frame -> its maker
         # the frames
         self.frame: Any = None  # the innermost one
         self.root: Any = None
         self.steps = 0  # instructions traced so far
         self.generators: list[Any] = []  # made while tracing
-        # does the frame run in an `except` block of its callers?
-        self.handling = sys.exc_info()[1] is not None
-        # the thread's state: (setter, its first arguments) -> value
-        self.state_before: dict[Any, Any] = {}
-        self.state_after: dict[Any, Any] = {}
-        self.autocast_depth = 0  # autocast regions entered less those left
+        self.notes: dict[type, Any] = {}  # of coverage, see `noted`
+
+    def noted(self, kind: type[Note]) -> Note:
+        """What a file of coverage writes down in this attempt: one `kind()`, which it defines."""
+        if kind not in self.notes:
+            self.notes[kind] = kind()
+        return self.notes[kind]
 
     def line(self) -> str:
         """Where the program is."""

@@ -33,7 +33,7 @@ from .handlers import loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
 from .ops import OpsHandler, exact_key, fill, price, set_handler
-from .sizes.expressions import FloorDiv, Mod
+from .sizes.expressions import FloorDiv, Mod, flatten
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
 from .sizes.symbols import size as plain
@@ -100,12 +100,13 @@ class Recorder(OpsHandler):
         self.ranges = ranges
 
     def emit(
-        self, op: str, *args: object, result: Result | None = None, block: tuple = ()
+        self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
     ) -> Result:
+        """make: the result, from its number."""
         key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
-        result = Ref(next(self.count)) if result is None else result
+        result = make(next(self.count))
         first = (self.buffer, result) if playing.value is None else playing.value.first
         node = self.origin or origin.value
         self.instructions.append(Instruction(op, args, result, block, node, first))
@@ -127,12 +128,10 @@ class Recorder(OpsHandler):
         return self.emit("reduction", dtype, src_dtype, kind, value, flat)
 
     def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        args = (value, size, wrap_neg)
-        known = self.seen.get(("indirect_indexing", exact_key(args)))
-        if known is not None:
-            return known
-        symbol = sympy.Symbol(f"indirect{next(self.count)}", integer=True)
-        return self.emit("indirect_indexing", *args, result=symbol)
+        def position(number: int) -> sympy.Symbol:
+            return sympy.Symbol(f"indirect{number}", integer=True)
+
+        return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 
     def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
         outside, seen = self.instructions, self.seen
@@ -191,13 +190,6 @@ def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
         return kept[::-1]
 
     return sweep(instructions)
-
-
-def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
-    linear = sympy.Integer(0)
-    for i, n in zip(index, sizes):
-        linear = linear * n + i
-    return sympy.expand(linear)
 
 
 # --- linear forms ---------------------------------------------------------------------------------

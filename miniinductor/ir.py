@@ -75,6 +75,13 @@ class Layout:
     def numel(self) -> sympy.Expr:
         return sympy.prod(self.size)
 
+    @property
+    def reach(self) -> Size:
+        """Elements from the first to the last one."""
+        if 0 in self.size:
+            return 0
+        return 1 + sum((n - 1) * step for n, step in zip(sizes(self.size), sizes(self.stride)))
+
 
 def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
     strides = []

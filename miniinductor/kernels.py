@@ -199,16 +199,12 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
     )
 
 
-def build_cpp(
-    device: torch.device, kernels: Sequence[Kernel], moved: Sequence[int]
-) -> list[Callable]:
-    return build_cpp_kernels([(kernel.source, kernel.summary) for kernel in kernels])
-
-
 CPP = Language(
     name="cpp",
     writers={Group: CppKernelWriter},  # speed/foreach_writer.py adds its own
-    build=build_cpp,
+    build=lambda device, kernels, moved: build_cpp_kernels(
+        [(kernel.source, kernel.summary) for kernel in kernels]
+    ),
     most_pointers=960,  # the launcher takes 1024 arguments
 )
 register_language(CPP)

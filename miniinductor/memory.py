@@ -30,7 +30,7 @@ from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
 from .runtime.program import ALIGNMENT
-from .sizes.symbols import Size, expand, hint, sizes
+from .sizes.symbols import Size, expand, hint
 
 
 class Occupied(NamedTuple):
@@ -188,10 +188,7 @@ def storage_bytes(buffer: Buffer) -> Size:
     """Bytes from the first to the last element, perhaps an expression; 0 where there is no
     layout."""
     layout = buffer.layout
-    if layout is None or 0 in layout.size:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride)))
-    return expand((last + 1) * layout.dtype.itemsize)
+    return 0 if layout is None else expand(layout.reach * layout.dtype.itemsize)
 
 
 def place_in_arena(

@@ -261,7 +261,7 @@ class WrapperWriter:
             for kind in ("size", "stride"):
                 for dim, value in enumerate(getattr(buffer.layout, kind)):
                     places.setdefault(value, f"{name}.{kind}({dim})")
-        wanted = [s for s in places if s in self.symbols and s.name not in self.graph.inputs]
+        wanted = [s for s in places if s in self.symbols and str(s) not in self.graph.inputs]
         return [f"{symbol} = {places[symbol]}" for symbol in wanted]
 
     # -- the function ------------------------------------------------------------------------------

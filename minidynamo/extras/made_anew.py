@@ -1,6 +1,6 @@
 """What each call of the program makes anew: a module without state, the class of a named tuple.
 
-In:   `OutputGraph.makers`, the calls that made such objects while tracing.
+In:   `Makers`, the calls that made such objects while tracing.
 Out:  code that makes the object again in each call, once.
 
     act = nn.ReLU()         # in the compiled function
@@ -13,12 +13,16 @@ from ..reconstruct import Codegen
 from ..variables.base import extends
 
 
+class Makers(dict[int, Any]):
+    """Id of an object that was made in the frame -> its maker."""
+
+
 @extends(Codegen)
 class MadeAnew(Codegen):
     def pinned(self, value: Any) -> None:
         """An object that the entry holds; a stateless module made in the frame is made anew in each
         call, once."""
-        maker = self.output.makers.get(id(value))
+        maker = self.output.noted(Makers).get(id(value))
         if maker is None:
             self.load_const(value)
         elif id(value) in self.variable_temps:

@@ -25,6 +25,7 @@ from ..graph_values import describe
 from ..variables.base import Variable, extends
 from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
+from .thread_state import StateChanges
 
 # what fake tensors raise where an op needs to know the numbers in a tensor
 NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
@@ -62,15 +63,19 @@ def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
     return target, args, kwargs
 
 
+class Untold(set[int]):
+    """Ids of fakes that do not tell whether they need gradients."""
+
+
 def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
-    """Remember, as `output.untold`, results of which their fakes do not tell rightly whether they
+    """Remember, as `Untold`, results of which their fakes do not tell rightly whether they
     need gradients.
 
     In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
     that where the view is made of other operations (`view_as`, `flatten`).  And a tensor that needs
     gradients, written there, has a history that autograd refuses to tell."""
-    inference = torch.is_inference_mode_enabled()
-    if not inference and not output.untold:
+    inference, untold = torch.is_inference_mode_enabled(), output.noted(Untold)
+    if not inference and not untold:
         return
     learning = inference and any(tensor.requires_grad for tensor in given)
     for made in pytree.tree_leaves(result):
@@ -78,8 +83,8 @@ def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], res
             continue
         written = any(made is tensor for tensor in given)
         forgotten = learning and not made.is_inference() and made.requires_grad == written
-        if forgotten or not written and any(id(tensor) in output.untold for tensor in given):
-            output.untold.add(id(made))
+        if forgotten or not written and any(id(tensor) in untold for tensor in given):
+            untold.add(id(made))
 
 
 def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], result: Any) -> None:
@@ -143,7 +148,7 @@ def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -
     """`call` (a functools.partial) read `value` from the process's state: it must give the same
     again.  What the frame itself sets is guarded on entry."""
     name = call.func.__name__
-    if output.state_before and ("grad" in name or "autocast" in name):
+    if output.noted(StateChanges).before and ("grad" in name or "autocast" in name):
         return
     named = [f"{k}={v!r}" for k, v in call.keywords.items()]
     arguments = ", ".join([*map(repr, call.args), *named])

@@ -97,17 +97,22 @@ def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(paths))
 
 
+class ReadFunctions(dict[int, tuple[Any, bool]]):
+    """Id -> (function of torch's, does it call what the program replaced)."""
+
+
 def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], bool]) -> bool:
     """Does torch's `function`, which the graph would call whole, find something of the
     program's under the names in its code?
 
     What it finds is guarded.  goes_on: whether a function that is found so is looked at,
     too."""
-    known = output.read_functions.get(id(function))
+    functions = output.noted(ReadFunctions)
+    known = functions.get(id(function))
     if known is not None:
         return known[1]
     replaced = False
-    output.read_functions[id(function)] = function, replaced
+    functions[id(function)] = function, replaced
     for first, *path in global_paths(function.__code__):
         place: dict[str, Any] = function.__globals__
         value: Any = None
@@ -123,7 +128,7 @@ def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], 
         if isinstance(value, types.FunctionType) and goes_on(value):
             output.guard_function(value)
             replaced = output.calls_replaced(value, goes_on) or replaced
-    output.read_functions[id(function)] = function, replaced
+    functions[id(function)] = function, replaced
     return replaced
 
 

@@ -1,7 +1,6 @@
 """The thread's state, where a frame changes it: grad mode, autocast, inference mode, a device.
 
-In:   what `rules/torch_state.py` has written down while tracing: `output.state_before` and
-      `autocast_depth`, and the context managers in `output.entered`.
+In:   the `StateChanges` that `rules/torch_state.py` writes down while tracing.
 Out:  the state as it was, once the frame is traced; code that sets it as the frame left it; a graph
       that puts it back if it raises.
 
@@ -15,6 +14,7 @@ Changes are nodes of the graph, and made while tracing, for the ops that follow.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -74,6 +74,18 @@ def unwind(before: int) -> None:
 
 
 # ---- while tracing
+@dataclass
+class StateChanges:
+    """What a frame does to the thread's state."""
+
+    # (setter, its first arguments) -> value, of what the frame sets
+    before: dict[Any, Any] = field(default_factory=dict)
+    after: dict[Any, Any] = field(default_factory=dict)
+    # context managers of C (`torch_state.ContextVar`) that the graph has entered and not left
+    entered: list[Any] = field(default_factory=list)
+    autocast_depth: int = 0  # autocast regions entered less those left
+
+
 def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
@@ -88,18 +100,18 @@ def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any])
 def put_back(output: OutputGraph) -> Iterator[None]:
     """The state is as it was once the frame is traced; what the frame left changed is written down
     for the replacement code."""
-    before = depth()
+    before, changes = depth(), output.noted(StateChanges)
     try:
         yield
     finally:
-        for (setter, key), value in output.state_before.items():
+        for (setter, key), value in changes.before.items():
             final = STATES[setter](*key)
-            if final != value or output.entered:
-                output.state_after[setter, key] = final
+            if final != value or changes.entered:
+                changes.after[setter, key] = final
         unwind(before)
-        set_all(output.state_before)
-        setters = [setter for setter, _ in output.state_before]
-        if output.autocast_depth or torch.set_autocast_cache_enabled in setters:
+        set_all(changes.before)
+        setters = [setter for setter, _ in changes.before]
+        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
             torch.clear_autocast_cache()  # of fake tensors
 
 
@@ -125,7 +137,7 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
 def enter_again(cg: Codegen) -> None:
     """Enter what the traced code has entered and not left.  There may be no graph, or it has left
     that at its end (`leave_as_the_frame`)."""
-    for context in cg.output.entered:
+    for context in cg.output.noted(StateChanges).entered:
         push_state(cg, context.state)
         cg.call_object(entered, cg.constant(context.make), ConstantVar(context.arg))
         cg.remember(context)
@@ -134,9 +146,10 @@ def enter_again(cg: Codegen) -> None:
 
 def leave_as_the_frame(cg: Codegen) -> None:
     """The graph leaves what it has entered; then the state is what the traced code made of it."""
-    for _ in cg.output.entered:
+    changes = cg.output.noted(StateChanges)
+    for _ in changes.entered:
         cg.output.graph.call_function(leave)
-    push_state(cg, cg.output.state_after, cg.output.autocast_depth)
+    push_state(cg, changes.after, changes.autocast_depth)
 
 
 # ---- around the compiled graph
@@ -183,7 +196,8 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     ]
     if places and output.generates_code and not torch.is_inference_mode_enabled():
         compiled = as_inference_tensors(compiled, places)
-    return restoring(compiled, dict(output.state_before)) if output.state_before else compiled
+    before = output.noted(StateChanges).before
+    return restoring(compiled, dict(before)) if before else compiled
 
 
 hooks.THREAD_STATE.append((depth, unwind))

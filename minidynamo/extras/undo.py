@@ -36,7 +36,7 @@ from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.evaluator import RootFrame
-from .thread_state import push_state, restoring
+from .thread_state import StateChanges, push_state, restoring
 
 # Names of operations that look at data and may refuse them.
 DATA = re.compile(
@@ -73,8 +73,9 @@ class Undo(hooks.Recovery):
         self.function = function
         self.errors = 0  # that plain Python ran the frame for
         self.in_order = not output.generates_code
+        before = output.noted(StateChanges).before
         asks = config.raise_internal_errors and not self.in_order
-        self.eager = restoring(gm.forward, dict(output.state_before)) if asks else None
+        self.eager = restoring(gm.forward, dict(before)) if asks else None
         self.code = type(gm).forward.__code__
         nodes = list(output.graph.nodes)
         writes: dict[int, torch.fx.Node] = {}  # memory -> the first node that writes to it
@@ -151,7 +152,7 @@ class Undo(hooks.Recovery):
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
             handler.emit(op)
-        push_state(handler, frame.output.state_before)
+        push_state(handler, frame.output.noted(StateChanges).before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False
         return cleanup + handler.instructions

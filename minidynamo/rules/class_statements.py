@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
+from ..extras.made_anew import Makers
 from ..symbolic_eval.registry import rule
 from ..variables.base import Codegen, Frame, OpaqueVar, Variable
 from ..variables.classes import ClassVar
@@ -63,7 +64,7 @@ def _build_class(tx: Frame, body: Any, name: Any, /, *bases: Any, **options: Any
     run = types.FunctionType(body.code, body.globals, body.name, None, cells)
     make = functools.partial(builtins.__build_class__, run, name.as_constant(), *kinds)
     made = tx.run_now(make)
-    tx.output.makers[id(made)] = make
+    tx.output.noted(Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 

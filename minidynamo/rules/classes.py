@@ -24,6 +24,7 @@ import weakref
 import torch
 
 from ..exceptions import Break
+from ..extras.made_anew import Makers
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import class_with_base, rule, rules
@@ -256,7 +257,7 @@ def _new_named_tuple(tx, typename, names, /, **options):
         names = TupleVar(names.items)
     make = on_host(collections.namedtuple, [typename, names], options, "as_constant")
     made = tx.run_now(make)
-    tx.output.makers[id(made)] = make
+    tx.output.noted(Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 
@@ -279,7 +280,7 @@ def _module(tx, cls, args, kwargs):
     tables = (made._parameters, made._buffers, made._modules)
     if any(value is not None for table in tables for value in table.values()):
         return None
-    tx.output.makers[id(made)] = make
+    tx.output.noted(Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 

@@ -14,6 +14,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..exceptions import Break
+from ..extras.rare_nodes import Untold
 from ..extras.thread_state import call_state
 from ..guards import constant_check
 from ..symbolic_eval.registry import NONE, refused, rule, rules
@@ -83,7 +84,7 @@ def is_of_inference(tx: Any, value: Any) -> bool:
     those into its graph is told by tensors, and not by their fakes."""
     if type(value) is not TensorVar:
         return False
-    return value.fake.is_inference() or id(value.fake) in tx.output.untold
+    return value.fake.is_inference() or id(value.fake) in tx.output.noted(Untold)
 
 
 @rule(torch.autograd.Function.apply.__func__)

@@ -10,7 +10,7 @@ import torch
 
 from ..exceptions import Break
 from ..extras.rare_nodes import guard_state
-from ..extras.thread_state import call_state, enter, leave
+from ..extras.thread_state import StateChanges, call_state, enter, leave
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
 from ..symbolic_eval.torch_rules import STATES
@@ -85,7 +85,8 @@ def _write(setter, getter, tx, *args):
     """Now, for the ops that follow while tracing; as a node, for the run.
     `extras/thread_state.py` restores it after tracing."""
     values = [value.as_constant() for value in args]
-    tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+    before = tx.output.noted(StateChanges).before
+    before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
     call_state(tx.output, tx, setter, values)
     return NONE
 
@@ -95,7 +96,7 @@ def _read(setter, getter, tx, *args):
     dtype that is set at large."""
     key = tuple(value.as_constant() for value in args)
     guarded = key or setter is not torch.set_autocast_enabled
-    if guarded and (setter, key) not in tx.output.state_before:
+    if guarded and (setter, key) not in tx.output.noted(StateChanges).before:
         source = tx.output.tree.pinned(getter)
         check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
         tx.output.guard(source, ("STATE", key), check, getter(*key))
@@ -114,9 +115,10 @@ for _setter, _getter in READ_STATES.items():
 def _nest(change, tx):
     """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
     replacement code."""
-    tx.output.autocast_depth += change
+    changes = tx.output.noted(StateChanges)
+    changes.autocast_depth += change
     torch.autocast_increment_nesting()
-    return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
+    return ConstantVar(torch.autocast_decrement_nesting() + changes.autocast_depth)
 
 
 rule(torch.autocast_increment_nesting)(functools.partial(_nest, 1))
@@ -139,17 +141,18 @@ class ContextVar(Variable):
         return MethodVar(self, name)
 
     def method___enter__(self, tx):
-        output = tx.output
-        output.state_before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
-        self.state = {(setter, key): STATES[setter](*key) for setter, key in output.state_before}
-        output.entered.append(self)
-        call_state(output, tx, enter, [self.make.__name__.strip("_"), self.arg])
+        changes = tx.output.noted(StateChanges)
+        changes.before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
+        self.state = {(setter, key): STATES[setter](*key) for setter, key in changes.before}
+        changes.entered.append(self)
+        call_state(tx.output, tx, enter, [self.make.__name__.strip("_"), self.arg])
         return self
 
     def method___exit__(self, tx, *_):
-        if tx.output.entered[-1:] != [self]:
+        entered = tx.output.noted(StateChanges).entered
+        if entered[-1:] != [self]:
             raise Break("context", f"{self} is left before one that was entered later")
-        tx.output.entered.pop()
+        entered.pop()
         call_state(tx.output, tx, leave, [])
 
     def reconstruct(self, cg):

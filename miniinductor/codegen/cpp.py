@@ -42,6 +42,7 @@ from ..dependencies import LoopBody, int_or_none, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
+from ..sizes.expressions import flatten
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, origin_text, summary
@@ -443,10 +444,7 @@ class CppKernelWriter(CppExpressions):
         return self.temporary(element, dtype, inner)
 
     def flat_inner(self) -> str:
-        linear = sympy.Integer(0)
-        for variable, size in zip(self.plan.r, self.plan.inner):
-            linear = linear * size + variable
-        return self.index(sympy.expand(linear))
+        return self.index(flatten(self.plan.r, self.plan.inner))
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():

@@ -44,7 +44,7 @@ from ..dependencies import int_or_none
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.symbols import Size, hint, sizes
+from ..sizes.symbols import hint, sizes
 from ..sizes.symbols import size as as_size
 from .bounds import BoundedExpressions
 from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
@@ -96,14 +96,6 @@ class Memory:
             number = sum(p.startswith(kind) for p in self.pointers.values())
             self.pointers[name] = f"{kind}{number}"
         return self.pointers[name]
-
-    def reach(self, name: str) -> Size:
-        """Elements from the first to the last one of a buffer."""
-        layout = self.buffers[name].layout
-        if 0 in layout.size:
-            return 0
-        steps = zip(sizes(layout.size), sizes(layout.stride))
-        return as_size(1 + sum((n - 1) * s for n, s in steps))
 
 
 @dataclass
@@ -188,7 +180,7 @@ class TritonKernelWriter(BoundedExpressions):
     def launch(self) -> Launch:
         plan, memory, places = self.plan, self.memory, self.places()
         pointers = {parameter: memory.dtype(name) for parameter, name in places}
-        extents = [memory.reach(name) for _, name in places]
+        extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
         about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
         return Launch(*about, self.longer())
 

@@ -13,9 +13,9 @@ import math
 from .. import config
 from ..dependencies import loop_variables, stride_of
 from ..lowerings.targets import recomputes
-from ..nodes import Group, Node, Refused
-from ..scheduler import MORE_WAYS, Pair, on_inner_loops
-from ..speed.reordered_loops import loop_order
+from ..nodes import Group, Refused
+from ..scheduler import MORE_WAYS, Pair
+from ..speed.reordered_loops import in_order_of_reads
 
 MOST = 1024  # elements of a row that a program reads twice from its own cache at worst
 LEAST_ROWS = 1024
@@ -29,17 +29,7 @@ def on_reordered_tiles(reduction: Group, pointwise: Group) -> Pair:
         raise Refused("")
     if math.prod(reduction.inner) > MOST or math.prod(reduction.outer) < LEAST_ROWS:
         raise Refused("")
-    for access in reduction.reads:
-        for other in pointwise.reads:
-            order = access.name == other.name and loop_order(
-                access.index, reduction, other.index, pointwise
-            )
-            if order and order != sorted(order) and writes_as_it_reads(pointwise, other.index):
-                loops = loop_variables("x", len(order))
-                x = [loops[number] for number in order]
-                nodes = [Node(n.buffer, n.body.with_loops(x, ())) for n in pointwise.nodes]
-                return on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
-    raise Refused("")
+    return in_order_of_reads(reduction, pointwise, writes_as_it_reads)
 
 
 def writes_as_it_reads(group: Group, index: object) -> bool:

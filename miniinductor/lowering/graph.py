@@ -117,10 +117,15 @@ def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> 
 class GraphLowering(fx.Interpreter):
     """Runs the graph with boxes for tensors."""
 
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> None:
         super().__init__(gm, garbage_collect_values=False)
         self.extra_traceback = False  # fx adds no text of its own to what a rule raises
         self.lowered, self.record = Graph(), record
+        self.written = [target.replace(".", "_") for _, target in written]
+        # buffer -> whose memory it is in eager: an input's, a constant's, or a node's (`_maker`)
+        self.owners: dict[str, fx.Node | str] = {}
         # without training, or the half of a joint graph whose meta says how many results it has
         self.is_forward = record.joint_graph is None or "results" in gm.meta
 
@@ -151,6 +156,7 @@ class GraphLowering(fx.Interpreter):
     def given(self, buffer: Buffer) -> TensorBox:
         """A handle on an input or constant, which is there before the graph runs."""
         self.lowered.buffers[buffer.name] = buffer
+        self.owners[buffer.name] = buffer.name
         box = TensorBox(buffer)
         box.fake = described(self.current.meta["val"])
         return box
@@ -214,6 +220,48 @@ class GraphLowering(fx.Interpreter):
         target: Any = call.node.target
         return LOWERINGS[target](call, *args, **kwargs)
 
+    # -- results -----------------------------------------------------------------------------------
+    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The graph's outputs, and the new values of the inputs that it writes."""
+        graph = self.lowered
+        nodes: Any = self.current.args[0]
+        [(outputs, new_values)] = args
+        for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(nodes[0])):
+            before = len(graph.operations)
+            is_tensor = isinstance(box, TensorBox)
+            graph.outputs.append(self.output_view(box, node) if is_tensor else size(box))
+            self.made_for(node, before)
+        for name, box, node in zip(self.written, new_values, nodes[1]):
+            before = len(graph.operations)
+            view = self.new_value(box, graph.buffers.get(name))
+            # it may be written before it is read: x, y = y, x
+            if view.name in {*graph.inputs, *graph.constants} and len(self.written) > 1:
+                view = self.copied(box, None)
+            self.made_for(node, before)
+            graph.mutations.append((name, view))
+
+    def output_view(self, box: TensorBox, node: fx.Node) -> BufferView:
+        """An output in eager's strides.  A value that is not stored yet is stored that way at once.
+
+        Outputs share memory with each other, or with an input, only where eager's do: `x.repeat(1)`
+        is a copy in eager, though it is a view here.
+        """
+        fake = described(node.meta["val"])
+        stride = None  # expanded or overlapping: whatever layout is natural
+        if is_dense(fake) or not isinstance(box.data, (Pointwise, View)):
+            stride = tuple(fake.stride())
+        self.settle_base(box)
+        view = box.as_buffer_view(stride)
+        maker = _maker(node)
+        if self.owners.setdefault(view.name, maker) != maker:
+            view = self.copied(box, stride)
+        # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask
+        theirs = tuple(fake.stride())
+        if stride is None and 0 not in view.size:
+            pairs = zip(view.size, view.stride, theirs)
+            theirs = tuple(eager if length == 1 else own for length, own, eager in pairs)
+        return replace(view, stride=theirs)
+
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
         """The new value of an input, the `target`."""
         return box.as_buffer_view()
@@ -247,60 +295,13 @@ def lower_graph(
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
     second output.
 
-    Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's
-    line.
+    Raises LoweringError with the op and the user's line.
     """
     coverage.load()
-    lowering = extended(GraphLowering)(gm, record)
-    graph = lowering.lowered
-    with building(graph):
-        outputs, mutations = lowering.run()
-        *_, output = gm.graph.nodes
-        nodes: Any = output.args[0]
-        given = {*graph.inputs, *graph.constants}
-        owners: dict[str, Any] = {name: name for name in given}
-        for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(nodes[0])):
-            if isinstance(box, TensorBox):
-                before = len(graph.operations)
-                graph.outputs.append(_output_view(box, node, owners, lowering))
-                lowering.made_for(node, before)
-            else:
-                graph.outputs.append(size(box))
-        for (_, target), box, node in zip(written, mutations, nodes[1]):
-            before = len(graph.operations)
-            view = lowering.new_value(box, graph.buffers.get(target.replace(".", "_")))
-            # it may be written before it is read: x, y = y, x
-            if view.name in given and len(written) > 1:
-                view = lowering.copied(box, None)
-            lowering.made_for(node, before)
-            graph.mutations.append((target.replace(".", "_"), view))
-    return graph
-
-
-def _output_view(
-    box: TensorBox, node: fx.Node, owners: dict[str, Any], lowering: GraphLowering
-) -> BufferView:
-    """An output in eager's strides.  A value that is not stored yet is stored that way at once.
-
-    Outputs share memory with each other, or with an input, only where eager's do: `x.repeat(1)` is
-    a copy in eager, though it is a view here.  owners: buffer -> whose memory it is in eager, see
-    `_maker`; it gets that of this output.
-    """
-    fake = described(node.meta["val"])
-    stride = None  # expanded or overlapping: whatever layout is natural
-    if is_dense(fake) or not isinstance(box.data, (Pointwise, View)):
-        stride = tuple(fake.stride())
-    lowering.settle_base(box)
-    view = box.as_buffer_view(stride)
-    maker = _maker(node)
-    if owners.setdefault(view.name, maker) != maker:
-        view = lowering.copied(box, stride)
-    # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask for them
-    theirs = tuple(fake.stride())
-    if stride is None and 0 not in view.size:
-        pairs = zip(view.size, view.stride, theirs)
-        theirs = tuple(eager if length == 1 else own for length, own, eager in pairs)
-    return replace(view, stride=theirs)
+    lowering = extended(GraphLowering)(gm, record, written)
+    with building(lowering.lowered):
+        lowering.run()
+    return lowering.lowered
 
 
 def _maker(node: Any) -> fx.Node | str:

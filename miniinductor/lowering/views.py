@@ -25,7 +25,7 @@ import torch
 
 from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
-from ..sizes.expressions import FloorDiv, Mod, Size
+from ..sizes.expressions import FloorDiv, Mod, Size, flatten
 from ..sizes.symbols import hint, same, sizes
 from .registry import (
     Call,
@@ -55,10 +55,7 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
     def reindex(index: Index) -> Index:
         result = [sympy.Integer(0)] * len(old)
         for old_dims, new_dims in groups:
-            flat = sympy.Integer(0)
-            for k in new_dims:
-                flat = flat * new[k] + index[k]
-            rest = sympy.expand(flat) if len(new_dims) > 1 else flat
+            rest = flatten([index[k] for k in new_dims], [new[k] for k in new_dims])
             inside = [k for k in old_dims if old[k] != 1]
             for k in reversed(inside[1:]):
                 result[k] = Mod(rest, old[k])

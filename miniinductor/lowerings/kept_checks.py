@@ -9,7 +9,7 @@ position would be checked, where eager checks all.  So the calls that may raise 
 one of `CHECKS` leaves them out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
@@ -29,8 +29,10 @@ CHECKS: list[Callable[[fx.Graph, bool], set[fx.Node]]] = []
 
 @extends(GraphLowering)
 class KeepingChecks(GraphLowering):
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
-        super().__init__(gm, record)
+    def __init__(
+        self, gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+    ) -> None:
+        super().__init__(gm, record, written)
         self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
         for still_needed in CHECKS:
             self.checks &= still_needed(gm.graph, self.is_forward)

@@ -47,15 +47,10 @@ class Launch:
     written in C here.
 
     kernel: (address, name, library) -> the kernel.
-    empty_cpu: () -> what makes a wrapper's tensors."""
+    empty_cpu: () -> what makes a wrapper's tensors, a function of size, stride and dtype."""
 
     kernel: Callable[[int, str, object], Callable[..., None]] = Kernel
     empty_cpu: Callable[[], Callable[..., torch.Tensor]] = field(default=lambda: empty)
 
 
 LAUNCH = Launch()
-
-
-def empty_cpu() -> Callable[..., torch.Tensor]:
-    """What makes a wrapper's tensors on the CPU: a function of size, stride and dtype."""
-    return LAUNCH.empty_cpu()

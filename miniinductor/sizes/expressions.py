@@ -15,18 +15,26 @@ with.  `ranges.py` adds what follows from the ranges of loop variables, `facts.p
 guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import sympy
 
-Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
+Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
 
 
 def as_number(expr: sympy.Expr) -> int | float:
     return int(expr) if expr.is_Integer else float(expr)
+
+
+def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
+    """The place of the element at `index` among all elements of a tensor of these sizes."""
+    linear = ZERO
+    for i, n in zip(index, sizes):
+        linear = linear * n + i
+    return sympy.expand(linear)
 
 
 # --- division -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ what one outer iteration touches stays in the cache until it is used again.
 """
 
 import math
+from collections.abc import Callable
 
 import sympy
 
@@ -29,20 +30,31 @@ def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
         or reduction.full[-1:] < (64,)
     ):
         raise Refused("")
+    return in_order_of_reads(reduction, pointwise)
+
+
+MORE_WAYS.append(on_reordered_loops)
+
+
+def in_order_of_reads(
+    reduction: Group,
+    pointwise: Group,
+    may: Callable[[Group, sympy.Expr], bool] = lambda pointwise, index: True,
+) -> Pair:
+    """Both over the reduction's loops, in the order that two reads of one buffer show.
+
+    may: is that order good for the pointwise group, which reads at this index?"""
     for access in reduction.reads:
         for other in pointwise.reads:
             order = access.name == other.name and loop_order(
                 access.index, reduction, other.index, pointwise
             )
-            if order and order != sorted(order):
+            if order and order != sorted(order) and may(pointwise, other.index):
                 loops = loop_variables("x", len(order))
                 x = [loops[number] for number in order]
                 nodes = [Node(n.buffer, n.body.with_loops(x, ())) for n in pointwise.nodes]
                 return on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
     raise Refused("")
-
-
-MORE_WAYS.append(on_reordered_loops)
 
 
 def loop_order(

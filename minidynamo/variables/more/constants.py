@@ -102,13 +102,18 @@ class MemberVar(ObjectVar):
         return ConstantVar(self.value)
 
 
+class Members(dict[int, MemberVar]):
+    """Id of a member of an enumeration -> the object behind it."""
+
+
 def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     """The object behind a member, one in each attempt."""
-    known = builder.members.get(id(value))
+    members = builder.noted(Members)
+    known = members.get(id(value))
     if known is None:
         source = builder.tree.pinned(value)
         fields = builder.fields_of(value, source.instance_dict())
-        known = builder.members[id(value)] = MemberVar(type(value), value, fields, source=source)
+        known = members[id(value)] = MemberVar(type(value), value, fields, source=source)
     return known
 
 

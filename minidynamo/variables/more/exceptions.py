@@ -13,8 +13,11 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from ... import hooks
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
@@ -43,11 +46,27 @@ def new_exception(
     return made
 
 
+class Surroundings:
+    """Does the frame run in an `except` block of its callers?"""
+
+    handling = False
+
+
+@contextmanager
+def look_around(output: OutputGraph) -> Iterator[None]:
+    output.noted(Surroundings).handling = sys.exc_info()[1] is not None
+    yield
+
+
+hooks.TRACING.append(look_around)
+
+
 def nothing_handled(output: OutputGraph) -> bool:
     """Does the frame run outside of all `except` blocks?  Guarded if so."""
-    if not output.handling:
+    handling = output.noted(Surroundings).handling
+    if not handling:
         output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
-    return not output.handling
+    return not handling
 
 
 class TracebackVar(Variable):

@@ -38,6 +38,11 @@ from ..registry import BY_VALUE
 from ..symbolic import EXACT, SymVar
 from ..tensor import TensorVar
 
+
+class Floats(dict[Any, Any]):
+    """Source, or expression over symbols -> the float's variable."""
+
+
 FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
 
@@ -53,11 +58,12 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if not chosen:
         return wrap_constant(builder, value, source)
     builder.guard(source, "FLOAT", FINITE)
-    known = builder.float_inputs.get(source)
+    floats = builder.noted(Floats)
+    known = floats.get(source)
     if known is None:
         builder.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
         number = create_float(builder.shape_env, value, source)
-        known = builder.float_inputs[source] = SymVar(number, source=source)
+        known = floats[source] = SymVar(number, source=source)
     return known
 
 
@@ -117,7 +123,8 @@ class FloatInput(TensorVar):
 def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
     """The float as a 0-d float64 tensor in the graph; the same one for the same expression."""
     expr = variable.value.node.expr
-    known = output.float_inputs.get(expr)
+    floats = output.noted(Floats)
+    known = floats.get(expr)
     if known is None:
         real = torch.tensor(float(variable.value.node.hint), dtype=torch.float64)
         node = output.add_input("placeholder", output.unique_name("number"), output.fake_of(real))
@@ -125,7 +132,7 @@ def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
         source = output.shape_env.table[symbol].sources[0]
         given = (node, node.meta["example_value"], float, real)
         output.inputs.append(FloatInput(*given, source=source, expr=expr))
-        known = output.float_inputs[expr] = TensorVar(*given, source=source)
+        known = floats[expr] = TensorVar(*given, source=source)
     return known
 
 
@@ -167,7 +174,7 @@ CLAMPED_ONCE = ("clamp_min", "clamp_max")
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
     takes one there; else it is pinned once it is to stand in the graph."""
-    if not tx.output.float_inputs:
+    if not tx.output.noted(Floats):
         return target, args, kwargs
     args = [value.constant() if is_pinned(value) else value for value in args]
     if not any(map(is_float, (*args, *kwargs.values()))):

@@ -14,6 +14,7 @@ from typing import Any
 
 
 from ...exceptions import Break
+from ...extras.rare_nodes import Untold
 from ...foreign import ours
 from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
@@ -51,7 +52,7 @@ class Metadata(TensorVar):
     def of_fake(self, tx: Frame, name: str) -> Any:
         """The fake tensor's attribute; of a view that was written in another mode, autograd may
         refuse to tell it."""
-        if id(self.fake) in tx.output.untold and name in HISTORY:
+        if id(self.fake) in tx.output.noted(Untold) and name in HISTORY:
             raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
         try:
             return getattr(self.fake, name)
