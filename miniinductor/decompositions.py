@@ -90,6 +90,12 @@ def scaled(
     return out if bias is None else out + bias
 
 
+def statistics_dtype(x: torch.Tensor, *parameters: torch.Tensor | None) -> torch.dtype:
+    """In which a CPU's kernels keep mean and deviation: as the parameters, float32 perhaps."""
+    given = (p.dtype for p in parameters if p is not None and x.dtype in LOW_PRECISION)
+    return next(given, x.dtype)
+
+
 @decomposition(aten.native_layer_norm.default)
 def layer_norm(
     x: torch.Tensor,
@@ -99,7 +105,8 @@ def layer_norm(
     eps: float,
 ) -> Tensors:
     out, mean, _, rstd = normalized(x, list(range(x.dim() - len(normalized_shape), x.dim())), eps)
-    statistics = x.dtype if x.device.type == "cpu" else mean.dtype
+    on_cpu = x.device.type == "cpu"
+    statistics = statistics_dtype(x, weight, bias) if on_cpu else mean.dtype
     return scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 

@@ -890,3 +890,35 @@ def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):
         "disabled by torch.compiler.disable" in reason
         for reason in minidynamo.counters["graph_breaks"]
     )
+
+
+NORMS = {
+    "layer": (torch.nn.LayerNorm(8), (4, 3, 8)),
+    "layer of two": (torch.nn.LayerNorm((3, 8), bias=False), (4, 3, 8)),
+    "layer without weights": (torch.nn.LayerNorm(8, elementwise_affine=False), (4, 3, 8)),
+    "group": (torch.nn.GroupNorm(2, 8), (4, 8, 5)),
+    "batch": (torch.nn.BatchNorm1d(8), (4, 8, 5)),
+    "instance": (torch.nn.InstanceNorm1d(8, affine=True), (4, 8, 5)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_halves_with_parameters_in_float32(name, dtype):
+    """As under autocast: a CPU's kernels keep the statistics in float32 then."""
+    module, shape = NORMS[name]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+    weight = torch.randn(shape, generator=generator)
+
+    def step(function, parameters):
+        out = function(x)
+        inputs = [x, *parameters]
+        return [out.detach(), *torch.autograd.grad((out.float() * weight).sum(), inputs)]
+
+    ours = step(minidynamo.compile(module), list(module.parameters()))
+    theirs = step(module, list(module.parameters()))
+    for got, want in zip(ours, theirs):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got.float(), want.float(), rtol=3e-2, atol=3e-2)
+    assert not minidynamo.counters["errors"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ..decompositions import OURS, decomposition, normalized, scaled, upcast
+from ..decompositions import OURS, decomposition, normalized, scaled, upcast, statistics_dtype
 from ..sizes.symbols import same
 
 aten = torch.ops.aten
@@ -56,7 +56,8 @@ def group_norm(
         var_mean_by_channel if by_channel else None,
     )
     out = scaled_as(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
-    return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
+    kept = statistics_dtype(x, weight, bias) if x.device.type == "cpu" else x.dtype
+    return out.to(x.dtype), mean.reshape(n, groups).to(kept), rstd.reshape(n, groups).to(kept)
 
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
