@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import minidynamo
+import miniinductor
 
 INFINITY, NAN = math.inf, math.nan
 STATISTICS = {
@@ -107,3 +108,13 @@ def test_zeros_have_eagers_sign(name, dtype):
     x = torch.tensor([-0.0, 0.0, -1.0, 1.0, -2.5, 2.5]).to(dtype)
     ours, eager = minidynamo.compile(lambda x: function(x))(x), function(x)
     assert torch.equal(ours.signbit(), eager.signbit())
+
+
+@pytest.mark.parametrize("switch", ["lane_tables", "row_reductions", "vectorize", "short_rows"])
+def test_columns_without_one_of_the_forms_of_loops(switch):
+    """The careful sum is written whatever the loops are."""
+    x = torch.randn(300, 70) * torch.linspace(1e-30, 1e30, 70)
+    with miniinductor.config.patch(**{switch: False}):
+        found = minidynamo.compile(lambda x: (x.var(0), x.std(0) + 1))(x)
+    for got, want in zip(found, (x.double().var(0), x.double().std(0) + 1)):
+        torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=0)

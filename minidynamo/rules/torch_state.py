@@ -44,7 +44,7 @@ FIXED = """
     _C._has_torch_function is_storage _C._get_privateuse1_backend_name
     backends.mps.is_available cuda.device_count can_cast cuda.is_bf16_supported
     _C._cuda_getDeviceCount _C._log_api_usage_once xpu.is_available
-    cuda.get_device_capability cuda.get_device_name cuda.get_device_properties cuda.get_arch_list
+    cuda.get_device_capability cuda.get_device_name cuda.get_arch_list
     amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled

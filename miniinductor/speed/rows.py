@@ -325,7 +325,8 @@ class Rows(RowInvariants):
     def where_wanted(self, wanted: list[str], rows: list[Statement]) -> list[Statement]:
         """The rows in a branch, where they add nothing unless a column wants it (wanted_sums.py);
         wanted: names of the conditions."""
-        if not wanted or not all(name in self.lazy for name in wanted) or sets_error(rows):
+        in_tables = self.is_on and all(name in self.lazy for name in wanted)
+        if not wanted or not in_tables or sets_error(rows):
             return rows
         asked = [self.definition(name) for name in self.needed(wanted)]
         asked += [Line(f"is_wanted |= {name};", origin=PART) for name in wanted]
