@@ -46,8 +46,6 @@ RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets besid
 
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
-# pushes the stack where an exception is being handled, see extras/handlers.py; the last one is used
-HANDLING: "list[Callable[[Codegen, RootFrame], Callable[[], None]]]" = []
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
 
 # --- the graph ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from . import frame_hook, hooks
 from .bytecode import Instruction, emit
 from .bytecode.assembler import VERSION, stack_effect
 from .exceptions import SkipFrame
-from .variables.base import Lazy, Variable
+from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
 
 if TYPE_CHECKING:
@@ -144,11 +144,10 @@ class Codegen:
     # ---- values
     def value(self, variable: Variable) -> None:
         """Push the value of `variable`."""
-        if type(variable) is Lazy:
-            if variable.variable is None:
-                self.load_source(variable.source)
-                return
-            variable = variable.variable
+        variable = peek(variable)
+        if type(variable) is Lazy:  # nobody has looked at it
+            self.load_source(variable.source)
+            return
         known = self.variable_temps.get(id(variable))
         if known is not None:
             self.load_fast(known[0])

@@ -38,14 +38,14 @@ TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.1
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
 
-def rebuild(frame: "evaluator.RootFrame") -> Codegen:
-    """The `Codegen` that runs after the graph: values and mutations, then the return or the state
-    at the split.
+def rebuild(frame: "evaluator.RootFrame") -> "Tail":
+    """The `Tail` that runs after the graph: values and mutations, then the return or the state at
+    the split.
 
     Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that
     has started).
     """
-    tail = Codegen(frame)
+    tail = Tail(frame)
     for prepare in hooks.BEFORE_VALUES:
         prepare(tail)
     if frame.split is None:
@@ -53,7 +53,7 @@ def rebuild(frame: "evaluator.RootFrame") -> Codegen:
         tail.mutations()
         tail.emit("RETURN_VALUE")
     else:
-        push_state(tail, frame, frame.split[0])
+        tail.push_state(frame.split[0])
     return tail
 
 
@@ -122,73 +122,70 @@ def call_graph(
     return handler
 
 
-# ---- the state at a graph break
-def push_state(tail: Codegen, frame: "evaluator.RootFrame", position: int) -> None:
-    """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
-    for check in STATE_CHECKS:
-        check(frame, position)
-    begin_handling = push_stack(tail, frame)
-    frame.kept = LIFETIMES[-1].kept(tail, frame)
-    live = frame.info.live_before(position).union(frame.kept)
-    stores = push_locals(tail, frame, live)
-    tail.mutations()
-    for name in reversed(stores):
-        tail.store_fast(name)
-    unbind(tail, frame, live)
-    begin_handling()
+class Tail(Codegen):
+    """What runs behind the graph; at a graph break it hands the frame's state on.
 
+    Coverage takes the place of what refuses here, or looks at nothing: extras/handlers.py,
+    extras/noticed_ends.py, extras/unbound_cells.py."""
 
-# (frame, position): raises SkipFrame where the state cannot be handed on
-STATE_CHECKS: "list[Callable[[evaluator.RootFrame, int], None]]" = []
+    frame: "evaluator.RootFrame"
 
+    def push_state(self, position: int) -> None:
+        """Stack, live locals, mutations; then write the locals.  The original instruction runs
+        next."""
+        frame = self.frame
+        self.check_state(position)
+        begin_handling = self.push_stack()
+        frame.kept = self.kept()
+        live = frame.info.live_before(position).union(frame.kept)
+        stores = self.push_locals(live)
+        self.mutations()
+        for name in reversed(stores):
+            self.store_fast(name)
+        self.unbind(live)
+        begin_handling()
 
-def push_stack(tail: Codegen, frame: "evaluator.RootFrame") -> Callable[[], None]:
-    """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in
-    locals, and pushed by what this gives."""
-    if not any(kind_of(item) == HANDLED for item in frame.stack):
-        for item in frame.stack:
-            tail.value(item)
+    def check_state(self, position: int) -> None:
+        """Raises SkipFrame where the state cannot be handed on."""
+
+    def push_stack(self) -> Callable[[], None]:
+        """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in
+        locals, and pushed by what this gives."""
+        if any(kind_of(item) == HANDLED for item in self.frame.stack):
+            return self.push_beside()
+        for item in self.frame.stack:
+            self.value(item)
         return lambda: None
-    if not hooks.HANDLING:
+
+    def push_beside(self) -> Callable[[], None]:
         raise SkipFrame("a graph break where an exception is handled")
-    return hooks.HANDLING[-1](tail, frame)
 
+    def push_locals(self, live: Collection[str]) -> list[str]:
+        """Push the live locals that have changed, in the order of these names."""
+        stores = []
+        for name in self.code.co_varnames:
+            value = self.frame.locals.get(name)
+            if value is None or name not in live:
+                continue
+            source = value.source
+            if source is None or source.kind != "local" or source.key != name:
+                self.value(value)
+                stores.append(name)
+        return stores
 
-def push_locals(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> list[str]:
-    """Push the live locals that have changed, in the order of these names."""
-    stores = []
-    for name in frame.code.co_varnames:
-        value = frame.locals.get(name)
-        if value is None or name not in live:
-            continue
-        source = value.source
-        if source is None or source.kind != "local" or source.key != name:
-            tail.value(value)
-            stores.append(name)
-    return stores
+    def unbind(self, live: Collection[str]) -> None:
+        """Delete the arguments that the traced part has deleted."""
+        for name in self.frame.bound:
+            if self.has_ended(name, live) and name not in self.code.co_cellvars:
+                self.emit("DELETE_FAST", name)
 
-
-def unbind(tail: Codegen, frame: "evaluator.RootFrame", live: Collection[str]) -> None:
-    """Delete the arguments that the traced part has deleted."""
-    for name in frame.bound:
-        if LIFETIMES[-1].has_ended(frame, name, live) and name not in frame.code.co_cellvars:
-            tail.emit("DELETE_FAST", name)
-
-
-class Lifetimes:
-    """Which locals live on behind a graph break: those that are read there.
-    (extras/noticed_ends.py: the program may notice when an object dies.)"""
-
-    def kept(self, tail: Codegen, frame: "evaluator.RootFrame") -> Collection[str]:
+    def kept(self) -> Collection[str]:
         """Locals that live on though nothing reads them."""
         return ()
 
-    def has_ended(self, frame: "evaluator.RootFrame", name: str, live: Collection[str]) -> bool:
+    def has_ended(self, name: str, live: Collection[str]) -> bool:
         """Is the value that the argument `name` had no longer held by the frame?"""
-        return frame.locals.get(name) is None
-
-
-LIFETIMES = [Lifetimes()]  # the last one is used
+        return self.frame.locals.get(name) is None
 
 
 # ---- the code object
@@ -210,7 +207,7 @@ def assembled(
     if frame.split is None:
         body = body[:start] + prefix + handler + (body[start:] if handler else [])
     else:
-        rest = CONTINUATIONS[-1](frame, body, *frame.info.natives[frame.split[0]])
+        rest = Continuations(frame, body, *frame.info.natives[frame.split[0]])
         body = rest.body(start, prefix, handler)
         varnames += rest.names
         depth += rest.depth
@@ -290,7 +287,13 @@ class Continuations:
         if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
             jump.arg = Instruction("TO_BOOL", exc=last.exc, pos=last.pos)
             out.insert(out.index(first), jump.arg)
-        return out[:start] + prefix + [jump] + handler + out[start:] + appended
+        body = out[:start] + prefix + [jump] + handler + out[start:] + appended
+        return self.repeatable(body, start) if handler else body
+
+    def repeatable(self, body: list[Instruction], start: int) -> list[Instruction]:
+        """The body, of which a graph's error runs the part in front of the break, too: it must
+        leave what resume functions take.  (extras/handlers.py)"""
+        return body
 
     def caught(self) -> list[Instruction]:
         """The call of what follows in the handler around the instruction, if there is one."""
@@ -362,9 +365,6 @@ class Continuations:
         for instruction in out:
             instruction.pos = pos
         return out
-
-
-CONTINUATIONS: list[type[Continuations]] = [Continuations]  # the last one is used
 
 
 def kind_of(item: object) -> str:

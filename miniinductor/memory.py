@@ -18,7 +18,6 @@ written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planni
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -43,35 +42,18 @@ class Occupied(NamedTuple):
     name: str
 
 
-@dataclass
-class MemoryPlan:
-    """What the wrapper needs to know of memory."""
-
-    memory_of: dict[str, str]  # buffer -> the buffer whose memory it takes
-    in_arena: dict[str, tuple[int, int]]  # buffer -> (slot, offset in it)
-    slots: list[Size]  # bytes of each slot; one, the arena itself, where sizes are numbers
-    freed: list[list[str]]  # for each step the names that end after it
-    frees_inputs: bool = False  # too: the caller hands them over (extras/owned_inputs.py)
-
-    def root(self, name: str) -> str:
-        return root_of(name, self.memory_of)
-
-
 def plan_memory(
     schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
-) -> MemoryPlan:
+) -> "MemoryPlan":
     """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
-    return extended(MemoryPlanner)(schedule, steps, device, record).plan()
+    plan = extended(MemoryPlan)(schedule, steps, device, record)
+    plan.choose()
+    return plan
 
 
-def root_of(name: str, memory_of: dict[str, str]) -> str:
-    """The buffer whose memory it is in the end."""
-    while name in memory_of:
-        name = memory_of[name]
-    return name
+class MemoryPlan:
+    """Where buffers lie, and when they end; the wrapper asks it."""
 
-
-class MemoryPlanner:
     def __init__(
         self, schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
     ):
@@ -83,22 +65,25 @@ class MemoryPlanner:
         self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
         self.pinned: set[str] = set()  # roots whose memory outlives the call, or may
         self.arena: list[Occupied] = []
-        self.slots: list[Size] = [0]
-        self.in_arena: dict[str, tuple[int, int]] = {}
+        self.slots: list[Size] = [0]  # bytes of each; one, the arena itself, for sizes in numbers
+        self.in_arena: dict[str, tuple[int, int]] = {}  # buffer -> (slot, offset in it)
+        self.freed: list[list[str]] = []  # for each step the names that end after it
         # buffer -> the step whose result is written over it (speed/in_place.py)
         self.taken_over: dict[str, int] = {}
 
-    def plan(self) -> MemoryPlan:
+    def choose(self) -> None:
         self.find_lives()
         for position, step in enumerate(self.steps):
             for name in step.made():
                 if name not in self.memory_of:
                     self.note(name, position, self.place(name, step, position))
-        freed = [self.freed_after(step, position) for position, step in enumerate(self.steps)]
-        return MemoryPlan(self.memory_of, self.in_arena, self.slots, freed)
+        self.freed = [self.freed_after(step, n) for n, step in enumerate(self.steps)]
 
     def root(self, name: str) -> str:
-        return root_of(name, self.memory_of)
+        """The buffer whose memory it is in the end."""
+        while name in self.memory_of:
+            name = self.memory_of[name]
+        return name
 
     # -- lives -------------------------------------------------------------------------------------
     def find_lives(self) -> None:

@@ -50,7 +50,6 @@ BINARY = (
     *("atan2", "copysign", "nextafter", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
-TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
 SCANS = ("sum", "prod", "logaddexp", "max", "min")  # the last two: in Triton alone
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 

@@ -15,16 +15,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .. import hooks
 from ..bytecode import Instruction
 from ..bytecode.assembler import VERSION
-from ..reconstruct import Codegen
-from ..replacement import CONTINUATIONS, Continuations, kind_of
+from ..replacement import Continuations, Tail, kind_of
 from ..resume import HANDLED, LASTI, VALUE
-from ..symbolic_eval.evaluator import RootFrame
 from ..variables import base
+from ..variables.base import extends
 
 
+@extends(Continuations)
 class HandledContinuations(Continuations):
     """Continuations where there is a handler."""
 
@@ -40,14 +39,11 @@ class HandledContinuations(Continuations):
             instruction.exc = call[0], depth, lasti
         return call
 
-    def body(
-        self, start: int, prefix: list[Instruction], handler: list[Instruction]
-    ) -> list[Instruction]:
+    def repeatable(self, body: list[Instruction], start: int) -> list[Instruction]:
         """The handler of a graph's error repeats the part in front of the break by its original
         instructions: their stack must be what the resume functions take."""
-        out = super().body(start, prefix, handler)
         repeated = {id(native) for native in self.natives[start : self.begin]}
-        return with_bound_methods(out, repeated) if handler else out
+        return with_bound_methods(body, repeated)
 
     def leaves(self, exc: Any) -> bool:
         """Does an exception leave the frame through this handler?  That of an `except` block, for
@@ -86,22 +82,24 @@ def is_method(op: str, flags: int) -> bool:
     return op in ("LOAD_ATTR", "LOAD_SUPER_ATTR") and bool(flags & 1)
 
 
-def push_beside(tail: Codegen, frame: RootFrame) -> Callable[[], None]:
-    """Rebuild the stack, but into locals.  Gives what pushes it, to be called where nothing can
-    raise any more: from then on the frame is inside of its `except` block again."""
-    slots: list[str] = []
-    for item in frame.stack:
-        if item is not base.NULL:
-            tail.value(item.exception if kind_of(item) == HANDLED else item)
-            slots.append(tail.temp())
-            tail.store_fast(slots[-1])
-    return functools.partial(begin_handling, tail, frame, slots)
+@extends(Tail)
+class StackBeside(Tail):
+    def push_beside(self) -> Callable[[], None]:
+        """Rebuild the stack, but into locals.  Gives what pushes it, to be called where nothing can
+        raise any more: from then on the frame is inside of its `except` block again."""
+        slots: list[str] = []
+        for item in self.frame.stack:
+            if item is not base.NULL:
+                self.value(item.exception if kind_of(item) == HANDLED else item)
+                slots.append(self.temp())
+                self.store_fast(slots[-1])
+        return functools.partial(begin_handling, self, slots)
 
 
-def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
+def begin_handling(tail: Tail, slots: list[str]) -> None:
     """Push the stack from the locals `slots`, and tell the thread which exception is handled."""
     remaining = iter(slots)
-    for item in frame.stack:
+    for item in tail.frame.stack:
         if item is base.NULL:
             tail.push_null()
             continue
@@ -109,7 +107,3 @@ def begin_handling(tail: Codegen, frame: RootFrame, slots: list[str]) -> None:
         if kind_of(item) == HANDLED:
             tail.emit("PUSH_EXC_INFO")
             tail.emit("POP_TOP")
-
-
-CONTINUATIONS.append(HandledContinuations)
-hooks.HANDLING.append(push_beside)

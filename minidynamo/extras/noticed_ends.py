@@ -15,31 +15,31 @@ from collections.abc import Collection
 
 import torch
 
-from ..reconstruct import Codegen
-from ..replacement import LIFETIMES, Lifetimes
+from ..replacement import Tail
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Lazy, OpaqueVar, Variable, peek
+from ..variables.base import Lazy, OpaqueVar, Variable, extends, peek
 from ..variables.constant import is_constant_value
 from ..variables.more.exceptions import INSTANCES
 from ..variables.objects import ObjectVar
 
 
-class NoticedEnds(Lifetimes):
-    def kept(self, tail: Codegen, frame: RootFrame) -> Collection[str]:
+@extends(Tail)
+class NoticedEnds(Tail):
+    def kept(self) -> Collection[str]:
         return frozenset(
             name
-            for name, value in frame.locals.items()
+            for name, value in self.frame.locals.items()
             if (
                 end_is_noticed(value)
-                or (id(value) in tail.variable_temps and type(value) in INSTANCES)
+                or (id(value) in self.variable_temps and type(value) in INSTANCES)
             )
-            and name != deleted_by_python(frame)
+            and name != deleted_by_python(self.frame)
         )
 
-    def has_ended(self, frame: RootFrame, name: str, live: Collection[str]) -> bool:
+    def has_ended(self, name: str, live: Collection[str]) -> bool:
         """Also where the name is bound anew, nothing reads it, and the program may notice the end
         of the old value."""
-        value, was = frame.locals.get(name), frame.bound[name]
+        value, was = self.frame.locals.get(name), self.frame.bound[name]
         if value is None:
             return True
         rebound = name not in live and value.source is not was.source
@@ -64,6 +64,3 @@ def end_is_noticed(value: Variable) -> bool:
     if type(held) is Lazy:
         return not (is_constant_value(held.value) or issubclass(type(held.value), torch.Tensor))
     return isinstance(held, (ObjectVar, OpaqueVar))
-
-
-LIFETIMES.append(NoticedEnds())

@@ -14,8 +14,9 @@ from typing import Any
 
 import sympy
 
+from miniinductor.more.divisors import divisibility
 from miniinductor.sizes.expressions import Mod
-from miniinductor.sizes.facts import divisibility, reduced
+from miniinductor.sizes.facts import reduced
 
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends

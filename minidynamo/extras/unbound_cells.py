@@ -14,9 +14,10 @@ Without this file, reading one that is unbound raises a NameError, no UnboundLoc
 """
 
 from ..exceptions import SkipFrame
-from ..replacement import STATE_CHECKS
+from ..replacement import Tail
 from ..symbolic_eval.code_info import CodeInfo, liveness
 from ..symbolic_eval.evaluator import RootFrame
+from ..variables.base import extends
 
 CELL_READS, CELL_WRITES = {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"}
 
@@ -37,12 +38,14 @@ def may_be_deleted(info: CodeInfo, position: int, name: str) -> bool:
     return name in liveness(info.operations, {delete}, frozenset())[position]
 
 
-@STATE_CHECKS.append
-def check_cells(frame: RootFrame, position: int) -> None:
-    for name in frame.code.co_cellvars:
-        if finds_unbound(frame, position, name):
-            # it would be a free variable of the continuation, where reading it raises another error
-            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+@extends(Tail)
+class CheckedCells(Tail):
+    def check_state(self, position: int) -> None:
+        """Such a variable would be a free one of the continuation, where reading it raises another
+        error."""
+        for name in self.code.co_cellvars:
+            if finds_unbound(self.frame, position, name):
+                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
 
 def finds_unbound(frame: RootFrame, position: int, name: str) -> bool:

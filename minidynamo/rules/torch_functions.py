@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from miniinductor.sizes.symbols import is_contiguous
+from miniinductor.more.alike import is_contiguous
 
 from ..exceptions import Break
 from ..extras.rare_nodes import Untold

@@ -66,10 +66,9 @@ def wrap_parameter(
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-        guard_layout(builder, value, kind, source)
+        guard_tensor(builder, value, kind, source, LAYOUT)
     if torch.is_grad_enabled():
-        needed = value.requires_grad
-        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", needed, row=LAYOUT)
+        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, LAYOUT)
     name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
@@ -82,7 +81,9 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
     """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
     dims, strides = builder.policy.of_tensor(value, source)
     symbolic = bool(dims or strides)
-    guard_tensor(builder, value, kind, source, dims if symbolic else None)
+    row = LAYOUT if value.layout is torch.strided and not symbolic else None
+    guard_tensor(builder, value, kind, source, row, dims if symbolic else None)
+    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, row)
     if symbolic:
         fake = builder.symbolic_fake_of(value, source, dims, strides)
     else:
@@ -96,28 +97,19 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
     return variable
 
 
-def guard_layout(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> None:
-    """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard
-    that says what has changed."""
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
-    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row=LAYOUT)
-    builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row=LAYOUT)
-    builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=LAYOUT)
-    if value.layout is torch.strided:
-        builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}", row=LAYOUT)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
-
-
 def guard_tensor(
     builder: OutputGraph,
-    value: Any,
+    value: torch.Tensor,
     kind: type,
     source: Source,
+    row: str | None,
     symbolic: Collection[int] | None = None,
 ) -> None:
-    """What is assumed of an input.  `symbolic`: dimensions whose sizes are symbols; `guard_strides`
-    and the ShapeEnv guard those, and the strides."""
-    row = LAYOUT if symbolic is None and value.layout is torch.strided else None
+    """What is assumed of a tensor, but for gradients: a guard for each thing, which says what has
+    changed.
+
+    row: LAYOUT where the memo can watch all of it.  symbolic: dimensions whose sizes are symbols;
+    `guard_strides` and the ShapeEnv guard those, and the strides."""
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
     builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
     if symbolic is not None:
@@ -127,11 +119,10 @@ def guard_tensor(
             builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
     else:
         builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
-        if row is not None:
-            builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
+        if value.layout is torch.strided:
+            builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}", row=row)
         else:
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}", row=row)
     if value.is_cpu:
         builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
     else:

@@ -63,16 +63,6 @@ INVERSES: dict[Any, Inverse] = {}
 ARGUMENTS: dict[Any, Callable[["Functionalizer", Node, tuple, dict], tuple[tuple, dict]]] = {}
 
 
-def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
-    """Decorator: this function pushes writes through views that these ops make."""
-
-    def register(inverse: Inverse) -> Inverse:
-        INVERSES.update(dict.fromkeys(ops, inverse))
-        return inverse
-
-    return register
-
-
 # views that only set a bit, which kernels do not see: the ops that compute their values
 LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,

@@ -28,7 +28,7 @@ Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,si
 
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import sympy
@@ -47,8 +47,15 @@ class KernelPlan:
     outer: tuple[Size, ...]  # sizes of x0, x1, ...
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
     is_pointwise: bool  # no loop is one over a reduction's elements
-    is_inner: dict[str, bool]  # does the node run in an inner loop, or once per outer iteration?
-    stage: dict[str, int]
+
+    @functools.cached_property
+    def is_inner(self) -> dict[str, bool]:
+        """Does the node run in an inner loop, or once per outer iteration?"""
+        return {name: bool(body.inner) for name, body in self.bodies.items()}
+
+    @functools.cached_property
+    def stage(self) -> dict[str, int]:
+        return stages_of(self)
 
     @functools.cached_property
     def x(self) -> list[sympy.Symbol]:
@@ -122,9 +129,7 @@ def plan_of(
     body_of = {node.name: body for node, body in zip(nodes, bodies)}
     ordered = in_data_flow_order(nodes)
     in_order = {node.name: body_of[node.name] for node in ordered}
-    is_inner = {name: bool(body.inner) for name, body in in_order.items()}
-    stage = stages_of(ordered, is_inner, is_pointwise)
-    return KernelPlan(ordered, in_order, outer, inner, is_pointwise, is_inner, stage)
+    return KernelPlan(ordered, in_order, outer, inner, is_pointwise)
 
 
 # --- order and stages -----------------------------------------------------------------------------
@@ -141,23 +146,20 @@ def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: depth(node.name))
 
 
-def stages_of(
-    ordered: Sequence[Node], is_inner: Mapping[str, bool], is_pointwise: bool
-) -> dict[str, int]:
+def stages_of(plan: KernelPlan) -> dict[str, int]:
     """The stage of each node: that of the latest node it reads, or one more if it runs in an inner
     loop and cannot run in that one's: it reads a reduction, or what is computed after the loop."""
-    makers = {n.name: n for n in ordered}
+    makers = {n.name: n for n in plan.nodes}
     stages: dict[str, int] = {}
-    for node in ordered:
-        inner = is_inner[node.name]
+    for node in plan.nodes:
+        inner = plan.is_inner[node.name]
         stage = 0 if inner else -1
         for access in node.body.reads():
             producer = makers.get(access.name)
             if producer is None or producer is node:
                 continue
-            in_same_loop = (
-                not inner or is_pointwise or (is_inner[producer.name] and not producer.is_reduction)
-            )
+            is_element = plan.is_inner[producer.name] and not producer.is_reduction
+            in_same_loop = not inner or plan.is_pointwise or is_element
             stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
         stages[node.name] = stage
     return stages

@@ -4,7 +4,8 @@ up to.
 In:   the memory plan, while it is made (memory.py).  Out: `record.memory_plan`, `memory_lives`,
       `memory_steps`, `peak_live_bytes`, which `explain` draws.
 
-    >>> plan = RecordedPlanner(schedule, steps, main_device(graph), record).plan()
+    >>> plan = RecordedPlan(schedule, steps, main_device(graph), record)
+    >>> plan.choose()
     >>> record.memory_plan
     [('buf3', 'new', 128)]
 """
@@ -16,17 +17,16 @@ import torch
 from ..hooks import extends
 from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
-from ..memory import MemoryPlan, MemoryPlanner, may_alias, storage_bytes
+from ..memory import MemoryPlan, may_alias, storage_bytes
 from ..sizes.symbols import hint
 
 
-@extends(MemoryPlanner)
-class RecordedPlanner(MemoryPlanner):
-    def plan(self) -> MemoryPlan:
+@extends(MemoryPlan)
+class RecordedPlan(MemoryPlan):
+    def choose(self) -> None:
         self.lives: list[tuple[str, int, int, int]] = []  # (buffer, bytes, first, last step)
-        made = super().plan()
+        super().choose()
         self.record_lives()
-        return made
 
     def note(self, name: str, position: int, place: str) -> None:
         buffer = self.buffers[name]

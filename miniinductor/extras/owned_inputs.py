@@ -13,6 +13,7 @@ Mirrors `boxed` calls in torch/_functorch/_aot_autograd/utils.py.
 """
 
 from collections.abc import Callable
+from typing import cast
 
 from torch import fx
 
@@ -20,7 +21,7 @@ from ..autograd.runtime import Backward
 from ..hooks import extends
 from ..ir import InputBuffer
 from ..listings import indent
-from ..memory import MemoryPlan, MemoryPlanner
+from ..memory import MemoryPlan
 from ..records import CompileRecord
 from ..wrapper import WrapperWriter
 
@@ -41,15 +42,14 @@ def are_owned(record: CompileRecord) -> bool:
     return getattr(record.functional_graph, "meta", {}).get("owned", False)
 
 
-@extends(MemoryPlanner)
-class OwningPlanner(MemoryPlanner):
-    def plan(self) -> MemoryPlan:
-        plan = super().plan()
-        plan.frees_inputs = are_owned(self.record)
-        return plan
+@extends(MemoryPlan)
+class OwningPlan(MemoryPlan):
+    @property
+    def frees_inputs(self) -> bool:
+        return are_owned(self.record)
 
     def is_local(self, name: str) -> bool:
-        if are_owned(self.record) and isinstance(self.buffers.get(name), InputBuffer):
+        if self.frees_inputs and isinstance(self.buffers.get(name), InputBuffer):
             return (
                 name not in self.pinned
                 and name not in self.schedule.escaping
@@ -62,7 +62,8 @@ class OwningPlanner(MemoryPlanner):
 class OwningWriter(WrapperWriter):
     def definition(self, body: list[str]) -> list[str]:
         inputs = ", ".join(self.graph.inputs)
-        if not (self.memory.frees_inputs and inputs):
+        memory = cast(OwningPlan, self.memory)
+        if not (memory.frees_inputs and inputs):
             return super().definition(body)
         return [
             "def call(*inputs):",

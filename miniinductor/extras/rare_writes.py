@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ..autograd.functionalize import ARGUMENTS, COUNTS_PLACES, Functionalizer, Node, inverts
+from ..autograd.functionalize import ARGUMENTS, COUNTS_PLACES, Functionalizer, Node
+from ..autograd.more.written_views import inverts
 from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same_sizes
 

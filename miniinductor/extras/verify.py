@@ -35,7 +35,7 @@ from ..ir import (
     Scatter,
     buffer_views,
 )
-from ..ops import BINARY, COMPARISON, TRUTHS, UNARY, Dtype, OpsHandler, set_handler
+from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
 from ..more.extents import extent
@@ -43,6 +43,7 @@ from ..more.scan import Scan
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
+TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 

@@ -15,7 +15,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 from ..fake_mode import FakeMode
-from ..sizes.symbols import is_contiguous, is_symbolic
+from ..more.alike import is_contiguous
+from ..sizes.symbols import is_symbolic
 from .mode import EAGER
 
 aten = torch.ops.aten

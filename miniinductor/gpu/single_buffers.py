@@ -3,15 +3,15 @@ allocator's, and returned after its last use; small ones are parts of one worksp
 
 from ..hooks import extends
 from ..ir import Buffer
-from ..memory import MemoryPlanner
+from ..memory import MemoryPlan
 from ..sizes.symbols import Size, hint
 
 # type of a device -> bytes of an intermediate that has memory of its own
 SINGLE = {"cuda": 1 << 16}
 
 
-@extends(MemoryPlanner)
-class SingleBuffers(MemoryPlanner):
+@extends(MemoryPlan)
+class SingleBuffers(MemoryPlan):
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
         single = SINGLE.get(self.device.type)
         in_training = self.record.joint_graph is not None

@@ -13,7 +13,7 @@ import math
 import sympy
 
 from ..sizes.expressions import FloorDiv, Mod, exact
-from ..sizes.facts import Facts, divisibility
+from ..sizes.facts import Facts
 
 plain_simplify = Facts.simplify
 plain_small_mod = Facts._small_mod
@@ -45,6 +45,18 @@ def _small_mod(self: Facts, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     if self.divisible and exact(self._divide(a), self._divide(b)) is not None:
         return sympy.Integer(0)
     return plain_small_mod(self, a, b)
+
+
+def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """(a, b) if gap == 0 says that b divides a: Mod(a, b), or b * (a // b) - a."""
+    for sign in (gap, -gap):
+        if isinstance(sign, Mod):
+            return sign.args
+        for quotient in sign.atoms(FloorDiv):
+            a, b = quotient.args
+            if sympy.expand(sign - b * quotient + a) == 0:
+                return a, b
+    return None
 
 
 def _learn_equal(self: Facts, gap: sympy.Expr, line: str) -> None:

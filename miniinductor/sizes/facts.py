@@ -22,7 +22,7 @@ from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number
+from .expressions import ATOMS, INFINITY, Mod, as_number
 from .intervals import UNKNOWN, Interval, interval, of_terms, settled
 from .polynomials import Monomial, Polynomial, polynomial
 
@@ -285,15 +285,3 @@ def reduced(gap: sympy.Expr) -> sympy.Expr:
         ):
             gap = sympy.expand(gap / symbol)
     return gap
-
-
-def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
-    """(a, b) if gap == 0 says that b divides a: Mod(a, b), or b * (a // b) - a."""
-    for sign in (gap, -gap):
-        if isinstance(sign, Mod):
-            return sign.args
-        for quotient in sign.atoms(FloorDiv):
-            a, b = quotient.args
-            if sympy.expand(sign - b * quotient + a) == 0:
-                return a, b
-    return None

@@ -156,15 +156,6 @@ def quotient(a: Size, b: Size) -> Size | None:
     return size(FloorDiv(dividend, divisor))
 
 
-def is_contiguous(tensor: torch.Tensor) -> bool:
-    """Are its strides those of a contiguous tensor of its sizes, for all sizes?  False: not, or not
-    known."""
-    expected: list[Any] = [1]
-    for n in tensor.shape[:0:-1]:
-        expected.append(expected[-1] * n)
-    return same_sizes(tensor.stride()[::-1], expected[: tensor.dim()])
-
-
 def is_dense(tensor: "torch.Tensor | Described") -> bool:
     """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where
     that is not known."""

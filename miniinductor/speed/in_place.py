@@ -32,7 +32,7 @@ from ..ir import (
 )
 from ..kernels import KernelStep, Step
 from ..lowering.graph import GraphLowering
-from ..memory import MemoryPlanner, may_alias, storage_bytes
+from ..memory import MemoryPlan, may_alias, storage_bytes
 from ..nodes import Group, NodeGraph, ScheduledNode
 from ..records import CompileRecord
 from ..sizes.symbols import Size
@@ -152,8 +152,8 @@ def has_own_places(buffer: Buffer) -> bool:
     return True
 
 
-@extends(MemoryPlanner)
-class InPlacePlanner(MemoryPlanner):
+@extends(MemoryPlan)
+class InPlacePlan(MemoryPlan):
     """Results that lie where something lay that is read for the last time as they are made."""
 
     # output -> the library kernel's result that it takes the memory of: gelu(a @ b) over a @ b

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 import sympy
 
 from ..hooks import extends
-from ..memory import MemoryPlanner, Occupied, storage_bytes
+from ..memory import MemoryPlan, Occupied, storage_bytes
 from ..sizes.intervals import is_nonnegative
 from ..sizes.symbols import Size
 from ..wrapper import WrapperWriter
 
 
-@extends(MemoryPlanner)
-class InSlots(MemoryPlanner):
+@extends(MemoryPlan)
+class InSlots(MemoryPlan):
     """Where one size is an expression, every buffer takes a slot."""
 
     symbolic = False

@@ -9,12 +9,15 @@ Out:  the new value, laid out in memory as eager's is.
     x.index_copy_(...)      ->   x1 = index_copy(x, ...), copied into the strides of x
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from ...hooks import extends
 from ...ir import same_layout
 from ...sizes.symbols import same_sizes, sizes
-from ..functionalize import LAZY_VIEWS, RENAMED, Functionalizer, Node, inverts, output_of
+from ..functionalize import INVERSES, LAZY_VIEWS, RENAMED, Functionalizer, Inverse, Node, output_of
 
 aten = torch.ops.aten
 
@@ -24,6 +27,16 @@ RENAMED |= {
     aten.zero_.default: aten.zeros_like.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
+
+
+def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
+    """Decorator: this function pushes writes through views that these ops make."""
+
+    def register(inverse: Inverse) -> Inverse:
+        INVERSES.update(dict.fromkeys(ops, inverse))
+        return inverse
+
+    return register
 
 
 @inverts(
