@@ -172,13 +172,14 @@ def symbolic():
     mode = FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
     fake = symbolic_fake(mode, ShapeEnv(), torch.randn(12, 4), {0, 1}, source=lambda d: d)
-    return {"fake": fake, **dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))}
+    symbols = dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))
+    return {"fake": fake, "FloorDiv": FloorDiv, **symbols}
 
 
 def quotients():
     given = symbolic()
     facts = given["fake"].shape[0].node.shape_env
-    return {"s": given["s0"], "t": given["s1"], "facts": facts, "FloorDiv": FloorDiv}
+    return given | {"s": given["s0"], "t": given["s1"], "facts": facts}
 
 
 def an_index():

@@ -4,8 +4,8 @@ In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the
       each pass removed.
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
-    {'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1, 'common subexpressions': 1,
-    'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
+    {'arithmetic with numbers': 0, 'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1,
+    'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
 
 Equal calls become one in passes/common_subexpressions.py.
 Mirrors torch/_inductor/fx_passes/post_grad.py.

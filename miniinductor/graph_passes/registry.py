@@ -7,7 +7,7 @@
     def for_cpu(gm, context): ...                 # the graph, or an equal one in its place
 
     >>> [one.name for one in passes(CLEANING)][:3]
-    ['numbers', 'copies over whole tensors', 'no-ops']
+    ['arithmetic with numbers', 'numbers', 'copies over whole tensors']
 
 The core has the basic ones of the first stage, and lets every device choose layouts; `passes/` adds
 the rest.  A pass with a `switch` runs where that option of `config` is on.
