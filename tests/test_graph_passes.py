@@ -594,6 +594,18 @@ def test_arithmetic_with_python_numbers_is_done_while_compiling():
     assert "_constant" not in source and "log" not in source and "sqrt" not in source
 
 
+@pytest.mark.parametrize("number, dtype", [(300, torch.uint8), (2**31, torch.int32)])
+def test_a_number_that_a_dtype_has_not_raises_as_in_eager(number, dtype):
+    def f(x):
+        return x + 1, torch.full((), number, dtype=dtype) * 2
+
+    with pytest.raises(RuntimeError) as eager:
+        f(torch.ones(2))
+    with pytest.raises(RuntimeError) as ours:
+        minidynamo.compile(f)(torch.ones(2))
+    assert str(ours.value) == str(eager.value)
+
+
 @pytest.mark.parametrize("sizes", [(255,), (256,), (300, 7), (1, 65536), (65536, 1), (0, 3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int16])
 def test_identities_of_all_sizes_are_compiled(sizes, dtype):

@@ -1,5 +1,6 @@
 """Errors and values at the edge: what issue 18 found, and a sample of the generator."""
 
+import math
 import pytest
 import torch
 import torch.nn.functional as F
@@ -454,3 +455,49 @@ def test_quantiles_out_of_range(function, backend):
             assert torch.equal(compiled(x, q), f(x, q))
         else:
             assert error_of(compiled, [x, q]) == error_of(f, [x, q])
+
+
+ONE = torch.tensor([True, False, True])
+TAKES_A_NUMBER = {
+    "full": lambda n, d: torch.full((3,), n, dtype=d),
+    "full of nothing": lambda n, d: torch.full((), n, dtype=d),
+    "full_like": lambda n, d: torch.full_like(torch.zeros(3), n, dtype=d),
+    "new_full": lambda n, d: torch.zeros(3).new_full((2,), n, dtype=d),
+    "fill_": lambda n, d: torch.zeros(3, dtype=d).fill_(n),
+    "masked_fill": lambda n, d: torch.zeros(3, dtype=d).masked_fill(ONE, n),
+    "index_fill": lambda n, d: torch.zeros(3, dtype=d).index_fill(0, torch.tensor([1]), n),
+    "scatter": lambda n, d: torch.zeros(3, dtype=d).scatter(0, torch.tensor([1]), n),
+    "pad": lambda n, d: torch.nn.functional.pad(torch.zeros(3, dtype=d), (1, 1), value=n),
+    "fill_diagonal_": lambda n, d: torch.zeros(3, 3, dtype=d).fill_diagonal_(n),
+    "clamp": lambda n, d: torch.ones(3, dtype=d).clamp(max=n),
+    "hardtanh": lambda n, d: torch.nn.functional.hardtanh(torch.ones(3, dtype=d), -1, n),
+    "threshold": lambda n, d: torch.nn.functional.threshold(torch.ones(3, dtype=d), 0, n),
+    "add": lambda n, d: torch.zeros(3, dtype=d) + n,
+    "alpha": lambda n, d: torch.add(torch.ones(3, dtype=d), torch.ones(3, dtype=d), alpha=n),
+    "addcmul": lambda n, d: torch.addcmul(*[torch.ones(3, dtype=d)] * 3, value=n),
+}
+TOO_LARGE = [(300, torch.uint8), (-1, torch.uint8), (2**31, torch.int32), (-200, torch.int8)]
+TOO_LARGE += [(1e10, torch.float16), (1e39, torch.float32), (1e39, torch.bfloat16)]
+TOO_LARGE += [(math.inf, torch.int32), (math.nan, torch.int64), (math.inf, torch.float16)]
+
+
+@pytest.mark.parametrize("name", TAKES_A_NUMBER)
+def test_numbers_that_a_dtype_does_not_hold(name):
+    """The same value, or the same error: half().masked_fill(mask, -1e10) raises."""
+    for number, dtype in TOO_LARGE:
+
+        def f(x):
+            return x + 1, TAKES_A_NUMBER[name](number, dtype)
+
+        x, found = torch.zeros(2), []
+        minidynamo.reset()
+        for function in (f, minidynamo.compile(f)):
+            try:
+                found.append(function(x)[1])
+            except (RuntimeError, ValueError) as error:
+                found.append((type(error), str(error)))
+        eager, ours = found
+        if isinstance(eager, tuple) or isinstance(ours, tuple):
+            assert ours == eager, (number, dtype)
+        else:
+            torch.testing.assert_close(ours, eager, equal_nan=True)

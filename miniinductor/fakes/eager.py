@@ -18,6 +18,7 @@ elements excepted), and the strides of results of random ops.
 """
 
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -211,6 +212,8 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
     not known."""
     tensors = tensors_in(*args, *kwargs.values())
+    if refused := refusal_of_numbers(op, args, kwargs, tensors):
+        return refused
     if not tensors:
         return refusal_to_make(op, args, kwargs)
     if has_kernel(op, (*args, *kwargs.values()), tensors):
@@ -225,6 +228,64 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
         of_this_call = row_by_row if all(map(is_exact, tensors)) else as_it_is
         message = _dtype_error(op, args, kwargs, of_this_call)
     return message or ""
+
+
+INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+RANGES = {dtype: (torch.iinfo(dtype).min, torch.iinfo(dtype).max) for dtype in INTEGERS} | {
+    dtype: (torch.finfo(dtype).min, torch.finfo(dtype).max)
+    for dtype in (torch.float16, torch.bfloat16, F)
+}
+LARGE = 2**62
+TOO_LARGE = "cannot be converted to type"
+
+
+@functools.cache
+def places_of_numbers(op: Op) -> tuple[tuple[int, str], ...]:
+    """(position, name) of the arguments that are numbers to compute with, and not sizes."""
+    arguments = enumerate(op._schema.arguments) if hasattr(op, "_schema") else ()
+    return tuple([(n, a.name) for n, a in arguments if "number" in str(a.type)])
+
+
+def refusal_of_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> str:
+    """Why eager cannot compute with a number of the call: a dtype does not hold it.
+
+    x.half().masked_fill(mask, -1e10) raises.  Our kernels would make it an infinity."""
+    places = places_of_numbers(op)
+    if not places:
+        return ""
+    numbers = [args[n] if n < len(args) else kwargs.get(name) for n, name in places]
+    dtypes = {t.dtype for t in tensors} if kwargs.get("dtype") is None else {kwargs["dtype"]}
+    if all(fits(number, dtype) for number in numbers for dtype in dtypes):
+        return ""
+
+    def worst(n: int, argument: Any) -> Any:
+        """A symbol may become as large as an integer of Python's."""
+        is_symbol = isinstance(argument, torch.SymInt) and n in dict(places)
+        return LARGE if is_symbol else argument
+
+    args = tuple([worst(n, argument) for n, argument in enumerate(args)])
+    if not tensors:  # arange's kernel makes as many elements as it is asked for
+        if op is not torch.ops.aten.full.default:
+            return ""
+        args = ([2], *args[1:])
+
+    def on_cpu(tensor: torch.Tensor) -> Sample:
+        return replace(least_row_by_row(tensor), device=torch.device("cpu"))
+
+    options = {key: value for key, value in kwargs.items() if key != "device"}
+    error = ask(op, args, options, on_cpu).error
+    return str(error).split("\n")[0] if error is not None and TOO_LARGE in str(error) else ""
+
+
+def fits(number: Any, dtype: torch.dtype) -> bool:
+    """Surely?  (An infinity is a number of a float's dtype, and of no integer's.)"""
+    if isinstance(number, torch.SymInt):
+        return dtype not in RANGES or dtype in (torch.int64, torch.bfloat16, F)
+    if type(number) not in (int, float) or dtype not in RANGES:
+        return True
+    low, high = RANGES[dtype]
+    is_special = dtype.is_floating_point and not math.isfinite(number)
+    return is_special or low <= number <= high
 
 
 def refusal_to_make(op: Op, args: tuple, kwargs: dict) -> str:

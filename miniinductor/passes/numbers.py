@@ -35,7 +35,7 @@ def compute_numbers(gm: fx.GraphModule) -> int:
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dim():
             continue
         found = made(gm, node, value) if node.target in MAKERS else computed(gm, node, known)
-        if found is None or found.dtype not in EXACT:
+        if found is None or found.dtype != value.dtype or found.dtype not in EXACT:
             continue
         if node.target not in MAKERS:
             replacement = as_number(gm, node, found, value.device)
@@ -47,12 +47,15 @@ def compute_numbers(gm: fx.GraphModule) -> int:
 
 
 def made(gm: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that `full((), number)` makes."""
+    """The tensor that `full((), number)` makes; None where eager's has something to say."""
     number = node.args[-1]
     if not isinstance(number, (bool, int, float)):
         return None
-    with _disable_current_modes():
-        return torch.full((), number, dtype=value.dtype)
+    try:
+        with _disable_current_modes():
+            return torch.full((), number, dtype=value.dtype)
+    except ours(RuntimeError, OverflowError):
+        return None
 
 
 def computed(
