@@ -17,10 +17,12 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...exceptions import Break
 from ...foreign import ours
 from ...reconstruct import Codegen, Part
-from ..base import Lazy, OutputGraph, Source, Variable, current, extends
+from ..base import Frame, Lazy, OutputGraph, Source, Variable, current, extends
 from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
@@ -28,6 +30,7 @@ from ..wrap_containers import pairs_of, wrapped
 from .dictionaries import Items
 
 plain_constant = DictVar.as_constant
+plain_guard_keys = DictVar.guard_keys
 plain_item = Codegen.commit_item
 
 
@@ -62,11 +65,16 @@ def own_attributes(builder: OutputGraph, own: dict, source: Source) -> Variable 
 def real_pairs(value: Any) -> list[tuple[Any, Any]]:
     """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
     move_to_end()."""
-    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    if not isinstance(value, collections.OrderedDict):
+        return [*dict.items(value)]
     try:
-        return [*kind.items(value)]
+        pairs = [*collections.OrderedDict.items(value)]
     except ours(KeyError, RuntimeError):
-        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+        pairs = None
+    # dict.__setitem__() and the like leave the order alone: then len() and iter() disagree.
+    if pairs is None or len(pairs) != dict.__len__(value):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods")
+    return pairs
 
 
 # ---- what an instance of a program's class holds
@@ -115,6 +123,17 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar
 # ---- what differs from the containers that they inherit from
 @extends(DictVar)
 class SpecialDict(Items):
+    def guard_keys(self, tx: Frame) -> None:
+        """The guard KEYS reads an OrderedDict's order.  Its table has the same keys, and must have
+        them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
+        plain_guard_keys(self, tx)
+        if self.source is not None and issubclass(self.base or self.cls, collections.OrderedDict):
+            table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
+            check, pin = f"{table} == {{pin}}", {*self.real_keys}
+            if any(isinstance(key, torch.Tensor) for key in pin):
+                check, pin = f"{{{{*map(id, {table})}}}} == {{pin}}", {id(key) for key in pin}
+            tx.output.guard(self.source, "TABLE", check, pin)
+
     def as_constant(self) -> Any:
         if self.attributes is not None:
             raise Break("constant", "an OrderedDict with attributes where a constant is needed")
