@@ -455,8 +455,10 @@ check("03.4", with_other)
 # </details>
 # <details><summary>Hint: entries</summary>
 #
-# `split` returns an `Entry`, or a text that says why not. An entry for the hook is `(guard, code,
-# callback)`.
+# `split` is a function of chapter 06, and the reference stands in for it until then. Call it with
+# the frame's function, its code, its arguments, and the list of this code's earlier entries. It
+# returns an `Entry`, or a text that says why not. An `Entry` has a `guard` and a `replacement`, the
+# code to run. An entry for the hook is `(guard, code, callback)`.
 #
 # </details>
 # <details><summary>Hint: leaving alone</summary>

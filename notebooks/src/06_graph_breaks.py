@@ -447,11 +447,16 @@ check("06.4", best_break)
 # Find the tensors by their sources, run the program, rebuild the values that live on, *then* replay
 # the effects: a source may lead through what an effect changes.
 #
+# The three `find_...` functions take the function itself first, then the frame's arguments. The
+# program takes a list of tensors, and the sizes as `{symbol: size}`. `replay(target, found,
+# rebuild)`, which chapter 07 writes, does to the object `found` what the frame did to `target`.
+#
 # </details>
 # <details><summary>Hint: the stack</summary>
 #
 # `UNPACK_SEQUENCE` leaves the values on the stack, the first on top. Store all of them, then push
-# them in their order, with a NULL wherever one lay.
+# them in their order, with a NULL wherever one lay. In front of the resume function the last value
+# is on top, as always. `STORE_FAST` may take a NULL from the stack; `POP_TOP` may not.
 #
 # </details>
 # <details><summary>Hint: the rest of a rest</summary>

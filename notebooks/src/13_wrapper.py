@@ -651,7 +651,8 @@ check("13.4", place_all)
 # <details><summary>Hint: letting go</summary>
 #
 # What an output needs is never free. What torch has allocated cannot be used again by us; `del`
-# gives it back.
+# gives it back. What a kernel keeps in registers was never a variable: a `del` of it would raise
+# `NameError`. The inputs are the caller's: they may stay.
 #
 # </details>
 

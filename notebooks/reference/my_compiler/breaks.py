@@ -255,8 +255,8 @@ class Entry:
         return [*body, *refused, *go_on, *there]
 
     def _push(self, stack: list[Any], places: list[str]) -> list[Instruction]:
-        """The values of the stack lie on the real one already, the last on top of it: store them,
-        and push them in their order, with the NULLs among them."""
+        """The values of the stack lie on the real one already, the first on top (so leaves them
+        UNPACK_SEQUENCE): store them, and push them in their order, with the NULLs among them."""
         filled = [place for place, value in zip(places, stack, strict=False) if value is not NULL]
         body = [ins for place in filled for ins in emit.store_fast(place)]
         for place, value in zip(places, stack, strict=False):

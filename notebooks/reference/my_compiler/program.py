@@ -115,8 +115,8 @@ class Memory:
         return f"torch.empty({buffer.sizes}, dtype={buffer.dtype})"
 
     def dead_after(self, number: int) -> list[str]:
-        """Variables that nobody reads behind unit `number`.  Memory that may be used again keeps
-        its name until then."""
+        """Results of torch's kernels that nobody reads behind unit `number`.  Memory of our own
+        goes to `free` instead, and keeps its name.  A buffer without memory has no variable."""
         ended = [b for b, last in self.last.items() if last == number and b not in self.outputs]
         self.free += [buffer for buffer in ended if buffer.name in self.owned]
         made_by_torch = {u.buffer for u in self.units[: number + 1] if not isinstance(u, Kernel)}
