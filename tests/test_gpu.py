@@ -532,6 +532,21 @@ def test_what_a_gpu_is_called_does_not_break_a_graph():
     torch.testing.assert_close(minidynamo.compile(f, fullgraph=True)(x), f(x))
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("device", [None, "cuda", "cuda:0", 0])
+def test_the_current_device_is_guarded_where_no_other_is_named(device):
+    def f(x):
+        return x + len(torch.cuda.get_device_name(device))
+
+    x = torch.randn(5, device=GPU)
+    compiled = minidynamo.compile(f, fullgraph=True)
+    for current in (0, 1, 0):
+        with torch.cuda.device(current):
+            torch.testing.assert_close(compiled(x), f(x))
+    depends = device in (None, "cuda")
+    assert minidynamo.counters["recompiles"].total() == depends
+
+
 @pytest.mark.parametrize("size", [128, 197])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_without_its_mask(size, causal):

@@ -17,8 +17,9 @@ first run, since kernels look closer (dtypes of a matrix product, of a result in
 run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves the
 frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd
 keeps of a tensor, and more memory than `config.undo_bytes`: a cache of keys and values is not
-copied for each token. PyTorch: the graph's error leaves the frame, with what it has written,
-whatever `try` or `with` stands around the operation.
+copied for each token.  A graph that raises in call after call, where plain Python does not, runs
+twice each time; that is told at its second error. PyTorch: the graph's error leaves the frame, with
+what it has written, whatever `try` or `with` stands around the operation.
 """
 
 import linecache

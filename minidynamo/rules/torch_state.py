@@ -44,7 +44,7 @@ FIXED = """
     _C._has_torch_function is_storage _C._get_privateuse1_backend_name
     backends.mps.is_available cuda.device_count can_cast cuda.is_bf16_supported
     _C._cuda_getDeviceCount _C._log_api_usage_once xpu.is_available
-    cuda.get_device_capability cuda.get_device_name cuda.get_arch_list
+    cuda.get_arch_list
     amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled
@@ -54,6 +54,7 @@ FIXED = """
     backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available
     backends.cudnn.is_available backends.cuda.is_built backends.mps.is_built
 """
+OF_A_DEVICE = "cuda.get_device_capability cuda.get_device_name"  # the current one, if none is named
 SDP = "flash mem_efficient math cudnn overrideable".split()
 
 STATES.update(
@@ -81,6 +82,23 @@ def _fold(function, guarded, tx, *args, **kwargs):
     return result
 
 
+def _fold_of_device(function, tx, *args, **kwargs):
+    """`get_device_name()` and `get_device_name("cuda")` speak of the device that is current."""
+    result = _fold(function, False, tx, *args, **kwargs)
+    device = args[0] if args else kwargs.get("device", NONE)
+    if not names_a_device(device.as_constant()):
+        current = torch.cuda.current_device
+        guard_state(tx.output, functools.partial(current), current())
+    return result
+
+
+def names_a_device(device: Any) -> bool:
+    """Does it say which one, as 1 and "cuda:1" do?"""
+    if device is None or isinstance(device, int):
+        return device is not None
+    return torch.device(device).index is not None
+
+
 def _write(setter, getter, tx, *args):
     """Now, for the ops that follow while tracing; as a node, for the run.
     `extras/thread_state.py` restores it after tracing."""
@@ -106,6 +124,8 @@ def _read(setter, getter, tx, *args):
 for _names, _guarded in ((FIXED, False), (READERS, True)):
     for _function in filter(callable, map(at, _names.split())):
         rule(_function)(functools.partial(_fold, _function, _guarded))
+for _function in map(at, OF_A_DEVICE.split()):
+    rule(_function)(functools.partial(_fold_of_device, _function))
 for _setter, _getter in STATES.items():
     rule(_setter)(functools.partial(_write, _setter, _getter))
 for _setter, _getter in READ_STATES.items():

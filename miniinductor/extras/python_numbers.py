@@ -18,12 +18,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..foreign import ours
 from ..hooks import call_rule
+from ..passes.numbers import EXACT
 
 KNOWN = {"dtype", "device"}  # options that `torch.full` reads in the same way
-DTYPES = {
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-}
 
 
 @call_rule(torch.tensor)
@@ -44,6 +41,6 @@ def as_held(value: float, dtype: torch.dtype | None) -> tuple[float, torch.dtype
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             tensor = torch.tensor(value, dtype=dtype, device="cpu")
-            return (tensor.item(), tensor.dtype) if tensor.dtype in DTYPES else None
+            return (tensor.item(), tensor.dtype) if tensor.dtype in EXACT else None
     except ours(RuntimeError, OverflowError, TypeError, ValueError):
         return None

@@ -13,8 +13,9 @@ Loops, and torch's decompositions, compute with every dtype that they can spell;
 for few of them, and some give other strides than kernels do.  No list of ours could say what ATen
 does, so the op runs once on zeros, laid out as the question needs it; answers are kept for the
 process.  The usual call asks nothing: `USUAL` and `RIGHT` say what has been tried.
-Left out: GPUs, where asking would launch kernels while others may be recorded (tensors without
-elements excepted), and the strides of results of random ops.
+Left out: GPUs, where asking would launch kernels while others may be recorded, and the strides of
+results of random ops.  Two questions are asked about a GPU's tensors too: those of tensors without
+elements, there, and those of numbers that a dtype may not hold, of tensors on the CPU.
 """
 
 import functools

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ..decompositions import OURS, decomposition, normalized, scaled, upcast, statistics_dtype
+from ..decompositions import OURS, decomposition, normalized, scaled, statistics_dtype, upcast
 from ..sizes.symbols import same
 
 aten = torch.ops.aten

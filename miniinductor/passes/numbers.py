@@ -34,11 +34,11 @@ def compute_numbers(gm: fx.GraphModule) -> int:
         value = value_of(node)
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dim():
             continue
-        found = made(gm, node, value) if node.target in MAKERS else computed(gm, node, known)
+        found = made(node, value) if node.target in MAKERS else computed(gm, node, known)
         if found is None or found.dtype != value.dtype or found.dtype not in EXACT:
             continue
         if node.target not in MAKERS:
-            replacement = as_number(gm, node, found, value.device)
+            replacement = number_after(gm, node, found.item(), value.device)
             node.replace_all_uses_with(replacement)
             node, count = replacement, count + 1
         if value.device.type == "cpu":
@@ -46,7 +46,7 @@ def compute_numbers(gm: fx.GraphModule) -> int:
     return count
 
 
-def made(gm: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> torch.Tensor | None:
+def made(node: fx.Node, value: torch.Tensor) -> torch.Tensor | None:
     """The tensor that `full((), number)` makes; None where eager's has something to say."""
     number = node.args[-1]
     if not isinstance(number, (bool, int, float)):
@@ -116,25 +116,22 @@ def is_on_cpu(value: torch.Tensor | None) -> bool:
 
 def on_device(gm: fx.GraphModule, node: fx.Node, device: torch.device) -> fx.Node:
     """A copy of this number there; made anew where the graph itself made it."""
-    value, number = node.meta["val"], node.args[-1] if node.target in MAKERS else None
+    number = node.args[-1] if node.target in MAKERS else None
+    if isinstance(number, (bool, int, float)):
+        return number_after(gm, node, number, device)
     with gm.graph.inserting_after(node):
-        if isinstance(number, (bool, int, float)):
-            options: dict[str, fx.node.Argument] = {"dtype": value.dtype, "device": device}
-            copy = gm.graph.call_function(aten.scalar_tensor.default, (number,), options)
-        else:
-            copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
-    copy.meta = {**node.meta, "val": fake_number(gm, value.dtype, device)}
+        copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
+    copy.meta = {**node.meta, "val": fake_number(gm, node.meta["val"].dtype, device)}
     return copy
 
 
-def as_number(
-    gm: fx.GraphModule, node: fx.Node, number: torch.Tensor, device: torch.device
-) -> fx.Node:
-    """A tensor on this device, made of what Python calls the number."""
-    options: dict[str, fx.node.Argument] = {"dtype": number.dtype, "device": device}
+def number_after(gm: fx.GraphModule, node: fx.Node, number: float, device: torch.device) -> fx.Node:
+    """A tensor on this device that holds the number, in the node's dtype."""
+    dtype = node.meta["val"].dtype
+    options: dict[str, fx.node.Argument] = {"dtype": dtype, "device": device}
     with gm.graph.inserting_after(node):
-        new = gm.graph.call_function(aten.scalar_tensor.default, (number.item(),), options)
-    new.meta = {**node.meta, "val": fake_number(gm, number.dtype, device)}
+        new = gm.graph.call_function(aten.scalar_tensor.default, (number,), options)
+    new.meta = {**node.meta, "val": fake_number(gm, dtype, device)}
     return new
 
 

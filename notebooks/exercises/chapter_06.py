@@ -2,6 +2,7 @@
 
 import sys
 import types
+from collections.abc import Callable
 
 import torch
 
@@ -55,7 +56,7 @@ def _(answer):
     )
 
 
-def careful(function):
+def careful(function: Callable) -> Callable:
     """The function, whose variables are looked at before they are read.  From 3.12 on CPython
     trusts its own compiler there: code by hand that reads too early would end the process."""
     from minidynamo.bytecode import assemble, disassemble

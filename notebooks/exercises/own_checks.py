@@ -509,7 +509,7 @@ def _(program):
         1,
     )
 
-    def kept_products():
+    def kept_products() -> list[str]:
         made = program.Program(graph_of(chain, (4, 4)))
         products = [unit.buffer.name for unit in made.units if hasattr(unit, "op")]
         return [name for name in products if f"del {name}\n" not in made.source]
