@@ -171,23 +171,32 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
-        record, decompositions = self.record, self.decompositions()
-        with record.timed("trace"):
-            joint = trace_forward(self.gm, self.inputs, decompositions)
+        with self.record.timed("trace"):
+            joint = trace_forward(self.gm, self.inputs, self.decompositions())
+        # The traced graph holds autocast's casts: no later stage may cast again.
+        return without_autocast(self.inference_of, joint)
+
+    def inference_of(self, joint: Joint) -> Plan:
+        record = self.record
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
         with record.timed("graph passes"):
             record.keep_step("functionalization", joint.graph)
             optimize(joint.graph, record.keep_step)
         with record.timed("patterns"):
-            context = Context(record, inference=True, decompositions=decompositions)
+            context = Context(record, inference=True, decompositions=self.decompositions())
             joint.graph = self.rewritten(joint.graph, context)
         program = self.compile_functional(joint.graph, record, joint.written)
         return self.plan_of(joint, program, joint.graph)
 
     def plan_training(self) -> tuple[Plan, Callable[[], Parts]]:
-        gm, record, held = self.gm, self.record, held_tensors(self.gm)
-        with record.timed("trace"):
-            joint = trace_joint(gm, self.inputs, held, self.decompositions())
+        held = held_tensors(self.gm)
+        with self.record.timed("trace"):
+            joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
+        return without_autocast(self.training_of, joint, len(held))
+
+    def training_of(self, joint: Joint, held: int) -> tuple[Plan, Callable[[], Parts]]:
+        """held: how many tensors of the captured graph are primals, behind its inputs."""
+        record = self.record
         record.aten_graph = joint.recorded
         with record.timed("graph passes"):
             record.keep_step("functionalization", joint.graph)
@@ -196,7 +205,7 @@ class Compilation:
             record.keep_step("layouts", joint.graph)
             record.joint_graph = joint.graph
         with record.timed("partition"):
-            parts = self.parts_of(joint, len(self.inputs) + len(held))
+            parts = self.parts_of(joint, len(self.inputs) + held)
         record.functional_graph = parts.forward
         # how many outputs of the forward half are results; the others are for the backward half
         parts.forward.meta["results"] = joint.count

@@ -532,6 +532,24 @@ def test_what_a_gpu_is_called_does_not_break_a_graph():
     torch.testing.assert_close(minidynamo.compile(f, fullgraph=True)(x), f(x))
 
 
+def test_sums_of_a_backward_under_autocast_keep_their_dtype():
+    """CUDA's autocast sums in float32, but only what the program itself sums."""
+
+    def f(x, w):
+        y = x.clone()
+        y.mul_(2)  # what depends on a write is evaluated again behind the trace
+        return (y @ w).repeat(8, 1) @ w
+
+    x, w = [torch.randn(16, 16, device=GPU, requires_grad=True) for _ in range(2)]
+    with torch.autocast("cuda", torch.bfloat16):
+        wanted, got = f(x, w), minidynamo.compile(f)(x, w)
+    weights = torch.randn_like(wanted)
+    for ours, eager in zip(
+        torch.autograd.grad(got, [x, w], weights), torch.autograd.grad(wanted, [x, w], weights)
+    ):
+        torch.testing.assert_close(ours, eager, rtol=2e-2, atol=2e-1)
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 @pytest.mark.parametrize("device", [None, "cuda", "cuda:0", 0])
 def test_the_current_device_is_guarded_where_no_other_is_named(device):

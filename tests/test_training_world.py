@@ -9,7 +9,7 @@ from test_training import BACKENDS, Net, check, clean, compiled_records  # noqa:
 from test_training import plain, same_state, x  # noqa: F401
 
 import minidynamo
-import miniinductor
+import miniinductor.compile
 from minidynamo.bench.error_bound import assert_near
 
 
@@ -240,6 +240,52 @@ def test_autocast_inside(backend):
         torch.autograd.grad(compiled(a, w)[0][:, 0].sum(), [a, w]),
         torch.autograd.grad(f(a, w)[0][:, 0].sum(), [a, w]),
     )
+
+
+def written(x):
+    """A product in place: what depends on it is evaluated again behind the trace."""
+    y = x.clone()
+    y.mul_(2)
+    return y
+
+
+def in_float32(x, w):
+    with torch.autocast("cpu", enabled=False):
+        return (written(x) @ w).softmax(-1)
+
+
+def with_a_layer(x, w):
+    y = written(x)
+    return F.layer_norm(y @ w, (4,)) * F.dropout(y[:, :4], 0.5)
+
+
+def of_halves(x, w):
+    return (written(x) @ w).repeat(3, 1).cos().prod(0)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("function", [in_float32, with_a_layer, of_halves])
+def test_no_stage_behind_the_trace_casts_again(function, trains, monkeypatch):
+    """Every op of the lowered graphs gives the dtype that it has without autocast."""
+    lowered, lower_graph = [], miniinductor.compile.lower_graph
+
+    def lower(graph, *arguments):
+        lowered.append(graph)
+        return lower_graph(graph, *arguments)
+
+    monkeypatch.setattr(miniinductor.compile, "lower_graph", lower)
+    with torch.autocast("cpu", torch.bfloat16):
+        arguments = x(5, 6).requires_grad_(trains), x(6, 4).requires_grad_(trains)
+        result = minidynamo.compile(function)(*arguments)
+    if trains:
+        result.float().sum().backward()
+    assert len(lowered) == 1 + trains
+    for gm in lowered:
+        for node in gm.graph.nodes:
+            if node.op == "call_function" and isinstance(node.meta["val"], torch.Tensor):
+                args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+                with gm.meta["fake_mode"]:
+                    assert node.target(*args, **kwargs).dtype == node.meta["val"].dtype, node
 
 
 def test_grad_scaler():

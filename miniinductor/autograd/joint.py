@@ -52,6 +52,7 @@ from .tracer import (
     new_tracer,
     no_autocast,
     run_traced,
+    without_autocast,
 )
 
 Views: TypeAlias = Sequence[tuple]  # (op, args, kwargs, the mode of autograd, see MODES)
@@ -283,7 +284,7 @@ class ProgramTrace:
         if any(map(needs_gradient, self.objects)):
             forget_history(tracer.graph)
         joint.recorded = tracer.module(name)
-        joint.graph, joint.written = functionalize(joint.recorded)
+        joint.graph, joint.written = without_autocast(functionalize, joint.recorded)
         joint.symbols = {
             i: n.target
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
