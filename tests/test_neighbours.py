@@ -5,6 +5,7 @@ The long version is `make soak` and `make faults`; docs/how_it_is_tested.md says
 
 import builtins
 import copy
+import dis
 import gc
 import inspect
 import io
@@ -90,6 +91,116 @@ def test_under_a_debugger_or_a_profiler(tool, tmp_path):
     pytest.importorskip(tool[0])
     (tmp_path / "program.py").write_text(PROGRAM)
     found = run_python("-m", *tool, tmp_path / "program.py")
+    assert "right" in found.stdout, found.stderr[-2000:]
+
+
+NOP = bytes([dis.opmap["NOP"], 0])
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda code: {"co_code": code.co_code + NOP},  # as line_profiler
+        lambda code: {"co_code": code.co_code + 5 * NOP},
+        lambda code: {"co_linetable": b""},
+        lambda code: {"co_exceptiontable": b"", "co_linetable": code.co_linetable[:4]},
+        lambda code: {"co_firstlineno": 0},
+        lambda code: {"co_filename": "", "co_name": "", "co_qualname": ""},
+    ],
+    ids="a NOP|many NOPs|no lines|few lines|line 0|no names".split("|"),
+)
+def test_code_that_a_tool_has_changed(change, backend):
+    """Instructions without a place in a file, of a function and of one that it calls."""
+
+    def inner(x, n):
+        y = x.sin() + n
+        return y * 2 if n > 1 else y
+
+    def outer(x, n):
+        y = inner(x, n)
+        print(end="")
+        return y.cos() / n
+
+    wanted = [outer(torch.ones(3), n) for n in (1, 2, 3)]
+    for function in (inner, outer):
+        function.__code__ = function.__code__.replace(**change(function.__code__))
+    compiled = minidynamo.compile(outer, backend=backend)
+    for n, value in enumerate(wanted, start=1):
+        torch.testing.assert_close(compiled(torch.ones(3), n), value)
+    assert minidynamo.counters["graphs"].total() >= 2 and not minidynamo.counters["errors"]
+
+
+PROFILED = """
+import torch, minidynamo
+
+@profile
+def f(x, n):
+    y = x.sin() + n
+    if n > 1:
+        y = y * 2
+    return y
+
+x, compiled = torch.randn(8), minidynamo.compile(f, backend="eager")
+for n in (1, 2, 3, 4):
+    assert torch.allclose(compiled(x, n), f(x, n))
+assert not minidynamo.counters["errors"], minidynamo.counters["errors"]
+print("right")
+"""
+
+
+def test_under_line_profiler(tmp_path):
+    """The program is right, and each line of the function that is profiled is counted."""
+    pytest.importorskip("line_profiler")
+    (tmp_path / "program.py").write_text(PROFILED)
+    arguments = ("kernprof", "--line-by-line", "--view", "--outfile", os.devnull, "program.py")
+    found = run_python("-m", *arguments, cwd=tmp_path)
+    assert "right" in found.stdout, found.stderr[-2000:]
+    counts = {
+        line.split()[5]: int(line.split()[1])
+        for line in found.stdout.splitlines()
+        if line.strip()[:1].isdigit() and len(line.split()) > 6
+    }
+    assert counts["y"] > 0 and counts["if"] > 0, found.stdout
+
+
+WITH_ACCELERATE = """
+import copy, sys
+import torch, minidynamo
+from accelerate import Accelerator
+
+precision = sys.argv[1]
+accelerator = Accelerator(cpu=True, mixed_precision=precision)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+reference = copy.deepcopy(model)
+compiled = minidynamo.compile(model)
+optimizer = torch.optim.SGD(compiled.parameters(), 0.1)
+prepared, optimizer = accelerator.prepare(compiled, optimizer)
+assert isinstance(prepared, type(compiled)), type(prepared)
+theirs, their_optimizer = Accelerator(cpu=True).prepare(
+    reference, torch.optim.SGD(reference.parameters(), 0.1)
+)
+x, y = torch.randn(16, 4), torch.randn(16, 1)
+for _ in range(3):
+    losses = []
+    for net, step in ((prepared, optimizer), (theirs, their_optimizer)):
+        step.zero_grad()
+        losses.append(torch.nn.functional.mse_loss(net(x), y))
+        accelerator.backward(losses[-1])
+        step.step()
+    near = 1e-6 if precision == "no" else 2e-2
+    torch.testing.assert_close(*losses, rtol=near, atol=near)
+assert minidynamo.counters["graphs"].total() == 1, minidynamo.counters
+assert not minidynamo.counters["errors"] and not minidynamo.counters["breaks"]
+print("right")
+"""
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_accelerate_prepares_a_compiled_model(precision):
+    """It stays compiled, and trains as the model itself does."""
+    pytest.importorskip("accelerate")
+    found = run_python("-c", WITH_ACCELERATE, precision)
     assert "right" in found.stdout, found.stderr[-2000:]
 
 

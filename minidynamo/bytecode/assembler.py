@@ -111,7 +111,9 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
     """The instructions of `code`; EXTENDED_ARG and CACHE units are folded away."""
     raw = code.co_code
     variables = slots(code)
-    positions = list(code.co_positions())
+    positions: list[Position | None] = list(code.co_positions())
+    # a tool that adds instructions (line_profiler) gives them no place
+    positions += [None] * (len(raw) // 2 - len(positions))
     result: list[Instruction] = []
     at_offset: dict[int, Instruction] = {}
     offset = begin = extended = 0
@@ -140,7 +142,12 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
 
 
 def _decoded(
-    code: types.CodeType, variables: Sequence[str], op: int, arg: int, end: int, pos: Position
+    code: types.CodeType,
+    variables: Sequence[str],
+    op: int,
+    arg: int,
+    end: int,
+    pos: Position | None,
 ) -> list[Instruction]:
     """The native instruction that ends at byte `end`, its argument resolved (that of a jump is an
     offset still); 3.13's pairs (LOAD_FAST_LOAD_FAST) give two."""

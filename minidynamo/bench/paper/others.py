@@ -8,6 +8,7 @@ written here in the style of well-known models.
 """
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,8 @@ def torchvision(kind: str, batch: int, *shape: int, **arguments: Any) -> None:
 
     def make(batch: int) -> Built:
         made = getattr(importlib.import_module(path), name)(weights=None, **arguments)
-        return made, {"x": torch.randn(batch, *shape)}
+        images = next(iter(inspect.signature(made.forward).parameters))  # "x", or "input"
+        return made, {images: torch.randn(batch, *shape)}
 
     model(f"torchvision {name}", batch)(make)
 
