@@ -108,6 +108,16 @@ def test_folder_and_files_are_private_whatever_the_umask(cache):
     assert mode_of(cache) == 0o700 and mode_of(file) == 0o600
 
 
+def test_folders_above_the_cache_are_private_where_they_are_made(tmp_path):
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            careful_disk.make_private(str(tmp_path / "a" / "b" / "c"))
+    finally:
+        os.umask(before)
+    assert [mode_of(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o700] * 3
+
+
 def test_a_folder_that_others_may_write_becomes_private(cache):
     cache.mkdir()
     cache.chmod(0o777)

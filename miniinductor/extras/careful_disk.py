@@ -22,6 +22,7 @@ PyTorch: `/tmp/torchinductor_USER`, without a check of who owns it; no limit.
 """
 
 import atexit
+import contextlib
 import functools
 import hmac
 import logging
@@ -82,7 +83,7 @@ class CarefulDisk(Disk):
         if folder in self.writable and os.access(folder, os.W_OK | os.X_OK):
             return True  # (os.access catches OSError)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_private(folder)
             if self.is_trusted(folder) and os.access(folder, os.W_OK | os.X_OK):
                 # os.access says yes to root on read-only disks
                 probe = os.path.join(folder, f"probe.{os.getpid()}.{threading.get_ident()}")
@@ -167,6 +168,16 @@ def remove_temporary(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def make_private(folder: str) -> None:
+    """Make the folder, and those above it that are missing, for us alone, whatever the umask."""
+    above = os.path.dirname(os.path.abspath(folder))
+    if not os.path.isdir(above):
+        make_private(above)
+    if not os.path.isdir(folder):
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.mkdir(folder, 0o700)
+
+
 # --- the user's key -------------------------------------------------------------------------------
 @functools.cache
 def user_key() -> bytes:
@@ -176,7 +187,7 @@ def user_key() -> bytes:
     try:
         if not folder:
             return secrets.token_bytes(32)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private(folder)
         path = os.path.join(folder, "key")
         return read_key(path) or new_key(path)
     except ours(OSError):
