@@ -1,6 +1,7 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
 
 import json
+import sys
 import threading
 import time
 import types
@@ -115,6 +116,28 @@ def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert seen == ["compiled", "compiled", "timed"]
+
+
+def test_a_suite_whose_models_are_missing_says_so(monkeypatch, capsys):
+    from minidynamo.bench.__main__ import main
+
+    monkeypatch.setattr(sys, "meta_path", [Missing("transformers"), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    assert main(["--suite", "smoke", "--no-peer"]) == 1
+    assert capsys.readouterr().err == (
+        "--suite smoke needs the models of transformers: pip install transformers\n"
+    )
+
+
+class Missing:
+    """An importer for which a package is not installed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def test_programs_are_counted_and_a_run_goes_on_behind_its_file(tmp_path, capsys):

@@ -180,11 +180,24 @@ def torch_ones():
 
 
 @pytest.mark.parametrize(
-    "line, cell, said", [("", "x = 1", "must be a call"), ("--fast", "f(1)", "no option")]
+    "line, cell, said",
+    [
+        ("", "x = 1", "must be a call"),
+        ("--fast", "f(1)", "no option --fast: it has --backend NAME"),
+        ("--backend", "f(1)", "expected one argument"),
+    ],
 )
 def test_the_cell_magic_says_what_it_wants(shell, line, cell, said):
-    with pytest.raises(ValueError, match=said):
+    from IPython.core.error import UsageError  # IPython prints it in one line
+
+    with pytest.raises(UsageError, match=said):
         shell.run_cell_magic("minicompile", line, cell)
+
+
+def test_a_cell_that_is_no_python_shows_its_own_error(shell, capsys):
+    assert shell.run_cell_magic("minicompile", "", "def g(x):\n    return x +\n") is None
+    said = capsys.readouterr().out
+    assert "SyntaxError" in said and "minidynamo" not in said
 
 
 def test_a_cell_that_raises_explains_nothing(shell):

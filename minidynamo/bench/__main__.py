@@ -5,6 +5,8 @@ import sys
 
 from .suites import SUITES
 
+MODELS = ("transformers", "timm", "torchvision", "torchaudio")  # packages whose models are measured
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one suite.  arguments: the command line's, without the program's name."""
@@ -64,7 +66,14 @@ def main(arguments: list[str] | None = None) -> int:
         import miniinductor
 
         torch._inductor.config.freezing = miniinductor.config.freezing = True
-    SUITES[options.suite](options)
+    try:
+        SUITES[options.suite](options)
+    except ModuleNotFoundError as error:
+        if error.name not in MODELS:
+            raise
+        needed = f"--suite {options.suite} needs the models of {error.name}"
+        print(f"{needed}: pip install {error.name}", file=sys.stderr)
+        return 1
     return 0
 
 
