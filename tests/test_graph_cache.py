@@ -18,7 +18,8 @@ import miniinductor
 from minidynamo import records
 from minidynamo.explain.explanation import STAGES
 from miniinductor.extras import graph_cache
-from miniinductor.extras.graph_cache import Uncachable, open_entry
+from miniinductor.extras.graph_cache import Uncachable, compiler_text, open_entry
+from miniinductor.passes import numbers
 
 
 @pytest.fixture(autouse=True)
@@ -395,6 +396,68 @@ def test_a_compiler_that_somebody_changed_is_not_kept(monkeypatch):
     monkeypatch.setitem(LOWERINGS, torch.ops.aten.relu.default, lambda call, x: x)
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(f), [ones(4, 6), ones(4, 6)])
     assert compiled.record.notes_of("LOWERINGS holds test_graph_cache")
+
+
+def with_a_number(patch):
+    patch.setattr(miniinductor.scheduler, "REACH", 17)
+
+
+def with_a_dtype(patch):
+    patch.setattr(numbers, "EXACT", numbers.EXACT | {torch.complex64})
+
+
+def with_a_switch(patch):
+    patch.setattr(miniinductor.config, "fusion", False)
+
+
+def with_a_new_name(patch):
+    patch.setattr(miniinductor.scheduler, "ANOTHER", 1, raising=False)
+
+
+@pytest.mark.parametrize("change", [with_a_number, with_a_dtype, with_a_switch, with_a_new_name])
+def test_what_is_described_once_is_looked_at_each_time(change):
+    before = compiler_text()
+    assert compiler_text() == before
+    with pytest.MonkeyPatch.context() as patch:
+        change(patch)
+        changed = compiler_text()
+        assert changed != before and compiler_text() == changed
+    assert compiler_text() == before
+
+
+def test_a_set_that_grew_in_place_is_seen():
+    before = compiler_text()
+    numbers.EXACT.add(torch.complex64)
+    try:
+        assert compiler_text() != before
+    finally:
+        numbers.EXACT.remove(torch.complex64)
+    assert compiler_text() == before
+
+
+def with_a_table(patch):
+    from miniinductor.lowering.registry import LOWERINGS
+
+    patch.setitem(LOWERINGS, torch.ops.aten.relu.default, lambda call, x: x)
+
+
+def with_a_method(patch):
+    patch.setattr(miniinductor.scheduler.Scheduler, "check_cycle", lambda *_: None)
+
+
+def with_a_function(patch):
+    patch.setattr(miniinductor.scheduler, "clearest", lambda reasons: reasons[0])
+
+
+@pytest.mark.parametrize("change", [with_a_table, with_a_method, with_a_function])
+def test_a_replaced_function_is_seen_after_the_first_time(change):
+    before = compiler_text()
+    with pytest.MonkeyPatch.context() as patch:
+        change(patch)
+        for _ in range(2):
+            with pytest.raises(Uncachable, match="which is no part of this compiler"):
+                compiler_text()
+    assert compiler_text() == before
 
 
 def test_off_means_off(cache):

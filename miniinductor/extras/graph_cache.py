@@ -47,6 +47,7 @@ import struct
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -278,24 +279,78 @@ def modules() -> Any:
 
 def compiler_text() -> str:
     """The compiler as it is in this process: its numbers and switches.  Raises Uncachable where a
-    function of it was replaced."""
+    function of it was replaced.
+
+    A module is described again where something in it is another object than last time."""
     found = []
     for home, module in modules().items():
-        for name, value in vars(module).items():
-            if name.startswith("_") or module is config and name in UNIMPORTANT:
-                continue
-            where = f"{home}.{name}"
-            if is_plain(value):
-                found.append(f"{where}={text_of(value)}")
-            elif isinstance(value, (set, frozenset)) and name.isupper():
-                names = [getattr(v, "__qualname__", None) or str(v) for v in value]
-                found.append(f"{where}={sorted(names)}")
-            elif isinstance(value, dict) and name.isupper():
-                check_own(value.values(), where)
-            elif isinstance(value, type) and value.__module__ == home:
-                check_own(vars(value).values(), where)
-            else:
-                check_own([value], where)
+        known, objects = _known.get(home), [*vars(module), *vars(module).values()]
+        if known is None or not known.holds(objects):
+            parts = parts_of(home, module)
+            known = Described(objects, parts, contents_of(parts), described(home, module))
+            _known[home] = known
+        found.append(known.text)
+    return "\n".join(found)
+
+
+@dataclass
+class Described:
+    """A module when it was described.  objects: its names and values; parts: the tables and classes
+    among them, which are looked into."""
+
+    objects: list[Any]
+    parts: list[Any]
+    contents: list[Any]
+    text: str
+
+    def holds(self, objects: list[Any]) -> bool:
+        """Is all of it the same still?"""
+        same = same_objects(self.objects, objects)
+        return same and same_objects(self.contents, contents_of(self.parts))
+
+
+_known: dict[str, Described] = {}
+
+
+def same_objects(before: list[Any], now: list[Any]) -> bool:
+    return len(before) == len(now) and all(map(operator.is_, before, now))
+
+
+def parts_of(home: str, module: Any) -> list[Any]:
+    """The tables of the module, and its own classes."""
+    return [
+        value
+        for name, value in vars(module).items()
+        if (isinstance(value, (set, frozenset, dict)) and name.isupper() and name[0] != "_")
+        or (isinstance(value, type) and value.__module__ == home)
+    ]
+
+
+def contents_of(parts: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for part in parts:
+        table = vars(part) if isinstance(part, type) else part
+        found += table if isinstance(table, (set, frozenset)) else table.values()
+    return found
+
+
+def described(home: str, module: Any) -> str:
+    found = []
+    for name, value in vars(module).items():
+        if name.startswith("_") or module is config and name in UNIMPORTANT:
+            continue
+        where = f"{home}.{name}"
+        if is_plain(value):
+            found.append(f"{where}={text_of(value)}")
+        elif isinstance(value, (set, frozenset)) and name.isupper():
+            names = [getattr(v, "__qualname__", None) or str(v) for v in value]
+            found.append(f"{where}={sorted(names)}")
+        elif isinstance(value, dict) and name.isupper():
+            check_own(value.values(), where)
+        elif isinstance(value, type) and value.__module__ == home:
+            check_own(vars(value).values(), where)
+        else:
+            check_own([value], where)
     return "\n".join(found)
 
 
