@@ -62,13 +62,12 @@ OP float expm1(float x) {                       // likewise
 }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
-    float a = __builtin_fabsf(x0), x = a > 7.90531110763549805f ? 7.90531110763549805f : a;
-    float z = x * x;
+    float x = __builtin_fabsf(x0), z = x * x;
     float p = horner(z, -2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
                      1.48572235717979e-05f, 6.37261928875436e-04f, 4.89352455891786e-03f);
     float q = horner(z, 1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f, 4.89352518554385e-03f);
-    float y = x * p / q;
-    return a < 0.0004f ? x0 : __builtin_copysignf(y, x0);
+    float y = x > 7.99881172180175781f ? 1.f : x * p / q;   // exactly 1: gradients multiply 1 - y * y by powers of x
+    return x < 0.0004f ? x0 : __builtin_copysignf(y, x0);
 }
 
 OP float erf(float x0) {                        // Eigen/XLA rational, odd/even degree 13/8
