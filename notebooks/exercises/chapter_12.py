@@ -32,15 +32,21 @@ def _(answer):
     from miniinductor.dependencies import trace
     from miniinductor.ir import ComputedBuffer, ExternKernel
     from miniinductor.lowering import lower_graph
+    from miniinductor.ops import OpsHandler
     from miniinductor.records import CompileRecord
     from miniinductor.gpu.build import source_file
     from miniinductor.gpu.interpreter import load_interpreted
 
     handler_class, template = answer
+    written = [
+        m for m in ("load", "store") if getattr(handler_class, m) is not getattr(OpsHandler, m)
+    ]
     sources = []
 
     def fused(function, a, b, *others):
         """The real graph of function(a, b, *others), its epilogue inside the product's kernel."""
+        if len(written) < 2:
+            raise NotImplementedError("load and store are your turn")
         with torch.no_grad():
             record = minidynamo.explain(function)(a, b, *others).main.compiled
         graph = lower_graph(record.functional_graph, CompileRecord(), ())
@@ -61,6 +67,11 @@ def _(answer):
         )
         out = torch.full((m, n), float("nan"))
         named = dict(zip(graph.inputs, (a, b, *others)))
+        for name in handler.pointers:
+            if name == product.name:
+                raise AssertionError(f"{name} is the product, which is `acc` in this kernel")
+            if name not in named:
+                raise AssertionError(f"{name} is the result: the template calls it `out`")
         kernel[(-(-m // tile), -(-n // tile))](
             a, b, *[named[p] for p in handler.pointers], out, m, n, k, TILE=tile
         )
@@ -95,6 +106,7 @@ def _(answer):
     yield row(
         "the product itself is neither stored nor read",
         lambda: [s.count("tl.store(") for s in sources] == [1] * len(cases),
+        after=True,
     )
 
 
