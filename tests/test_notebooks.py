@@ -170,6 +170,23 @@ def test_feedback_names_what_was_swallowed():
     assert "never called" in exercises.row("", lambda: watched.around(lambda: 1), 1).detail
 
 
+@pytest.mark.parametrize("name, exercise", [e for e in EXERCISES if e[1].startswith("12.")])
+def test_an_empty_kernel_is_told_that_it_is_the_students_turn(name, exercise, monkeypatch):
+    """And not what the interpreter stumbles over."""
+    monkeypatch.chdir(NOTEBOOKS)
+    exercises.load()
+    empty = answers(name, build.student)[exercise]
+    rows = exercises.rows_of(exercises.CHECKS[exercise][1], empty)
+    assert all("your turn" in row.detail or row.after for row in rows)
+
+
+def test_what_a_kernel_is_to_fill_begins_as_nan():
+    """Fresh memory may hold the right numbers, of the answer before."""
+    for path in sorted((NOTEBOOKS / "exercises").glob("chapter_*.py")):
+        made = [line for line in path.read_text().splitlines() if "torch.empty" in line]
+        assert [line for line in made if "register_fake" not in line] == [], path.name
+
+
 def test_every_registered_exercise_is_in_a_notebook():
     exercises.load()
     assert {e for _, e in EXERCISES} == set(exercises.CHECKS)

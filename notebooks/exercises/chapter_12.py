@@ -11,6 +11,8 @@ def _(answer):
     def top(x):
         out = torch.full((len(x),), float("nan"))
         answer[(len(x),)](x, out, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        if out.isnan().all():
+            raise NotImplementedError("the kernel stored nothing: your turn")
         return out
 
     for name, x in (
@@ -133,7 +135,12 @@ def _(answer):
         kernel = load_interpreted(source_file(KERNEL), "pairs")
         kernel.function.fn.__globals__["merge"] = answer
         top, total = torch.full((len(x),), float("nan")), torch.full((len(x),), float("nan"))
-        kernel[(len(x),)](x, top, total, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        try:
+            kernel[(len(x),)](x, top, total, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        except Exception as error:
+            if "NoneType" in str(error):
+                raise NotImplementedError("merge gives nothing back: your turn") from error
+            raise
         return top, total
 
     def expected(x):

@@ -571,6 +571,6 @@ also_here("miniinductor/autograd/")
 #
 # * A tracer below autograd sees forward and backward; nothing about derivatives is written by hand.
 # * Functionalization turns writes into new values and input writes into extra outputs.
-# * The cut decides what is saved; random numbers always are.
+# * The cut decides what is saved; random numbers always are, or the seed that gives them again.
 #
 # Next: from ATen operations to loops.

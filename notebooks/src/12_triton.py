@@ -135,7 +135,6 @@ __device__ float block_reduce(float value, bool maximum, float* shared) {
     __syncthreads();                                        // nobody may write `shared` again before all have read
     return value;
 }
-
 __global__ void softmax(const float* in, float* out, int columns) {     // blockDim.x = 256, gridDim.x = rows
     __shared__ float shared[32];
     const float* row = in + (long)blockIdx.x * columns;
