@@ -79,6 +79,10 @@ def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
     capsys.readouterr()
     own_checks.check_piece("graph", own_compiler.own(folder))
     printed = capsys.readouterr().out
+    assert len([line for line in printed.splitlines() if "stands in" in line]) == 2
+    assert "not begun, the reference stands in: autograd, breaks" in printed
+    own_checks.module("gpu")  # imported later, told later
+    assert capsys.readouterr().out == "not begun, the reference stands in: gpu\n"
     said = next(line for line in printed.splitlines() if line.startswith("graph.py"))
     assert "without_repetition" in said and "softmax" not in said
 
