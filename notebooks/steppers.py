@@ -510,9 +510,10 @@ def warp_walk(ways: dict[str, list[list[int]]], size: int = 32, instructions: in
                     parts.append(box(x + k * 10, y, 9, 12, look))
                 parts.append(text(x, y + 22, f"{sector * size:,}", "st-faint"))
             tall = ((len(touched) + 3) // 4) * 26 + 4
+            noun = "sector" if len(touched) == 1 else "sectors"
             said = (
                 f"{name}, load {number + 1}: {len(addresses)} threads want {used} "
-                f"bytes in {len(touched)} sectors; {moved} bytes are moved."
+                f"bytes in {len(touched)} {noun}; {moved} bytes are moved."
             )
             asked = [f"thread {t:2}: byte {a:,}" for t, a in enumerate(addresses)]
             panels = [

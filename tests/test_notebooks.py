@@ -121,7 +121,8 @@ def test_a_check_needs_nothing_that_ran_before():
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr[-2000:]
 
 
-CONSTANTS = [None, 0, 1, True, False, "", [], {}, set()]
+CONSTANTS = [None, 0, 1, True, False, "", "x", [], {}, set()]
+CLASSES = ("09.3", "11.1", "11.2", "12.1", "12.2", "12.3")  # the answer is a class, or a kernel
 
 
 def constant(empty, value):
@@ -132,13 +133,14 @@ def constant(empty, value):
 
 @pytest.mark.parametrize("name, exercise", EXERCISES)
 def test_no_row_passes_for_an_answer_that_gives_nothing(name, exercise, monkeypatch):
-    """And no exercise for one that always gives the same (those that compile no model)."""
+    """And no exercise for one that always gives the same (but those of two chapters that compile
+    models)."""
     monkeypatch.chdir(NOTEBOOKS)
     exercises.load()
     empty, check = answers(name, build.student)[exercise], exercises.CHECKS[exercise][1]
     rows = exercises.rows_of(check, constant(empty, None))
     assert [row.label for row in rows if row.passed] == []
-    heavy = name[:2] in ("08", "09", "10", "11", "12", "13", "16")
+    heavy = name[:2] in ("13", "16") or exercise in CLASSES
     for value in () if heavy else CONSTANTS:
         rows = exercises.rows_of(check, constant(empty, value))
         assert not all(row.passed for row in rows), value
@@ -166,6 +168,23 @@ def test_feedback_names_what_was_swallowed():
 
     assert "ZeroDivisionError" in exercises.row("", lambda: watched.around(swallowing), 1).detail
     assert "never called" in exercises.row("", lambda: watched.around(lambda: 1), 1).detail
+
+
+@pytest.mark.parametrize("name, exercise", [e for e in EXERCISES if e[1].startswith("12.")])
+def test_an_empty_kernel_is_told_that_it_is_the_students_turn(name, exercise, monkeypatch):
+    """And not what the interpreter stumbles over."""
+    monkeypatch.chdir(NOTEBOOKS)
+    exercises.load()
+    empty = answers(name, build.student)[exercise]
+    rows = exercises.rows_of(exercises.CHECKS[exercise][1], empty)
+    assert all("your turn" in row.detail or row.after for row in rows)
+
+
+def test_what_a_kernel_is_to_fill_begins_as_nan():
+    """Fresh memory may hold the right numbers, of the answer before."""
+    for path in sorted((NOTEBOOKS / "exercises").glob("chapter_*.py")):
+        made = [line for line in path.read_text().splitlines() if "torch.empty" in line]
+        assert [line for line in made if "register_fake" not in line] == [], path.name
 
 
 def test_every_registered_exercise_is_in_a_notebook():

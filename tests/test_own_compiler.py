@@ -1,6 +1,7 @@
 """The student's own compiler: stubs, who stands in for what is missing, checks that can fail."""
 
 import ast
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks"))
 
 from exercises import ExerciseFailed, own_checks, own_compiler  # noqa: E402
 from exercises.own_compiler import EMPTY, PIECES  # noqa: E402
+from exercises.wrong_pieces import WRONG_PIECES  # noqa: E402
 
 PARTS = [(name, part) for name, piece in PIECES.items() for part in piece.parts]
 
@@ -77,6 +79,10 @@ def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
     capsys.readouterr()
     own_checks.check_piece("graph", own_compiler.own(folder))
     printed = capsys.readouterr().out
+    assert len([line for line in printed.splitlines() if "stands in" in line]) == 2
+    assert "not begun, the reference stands in: autograd, breaks" in printed
+    own_checks.module("gpu")  # imported later, told later
+    assert capsys.readouterr().out == "not begun, the reference stands in: gpu\n"
     said = next(line for line in printed.splitlines() if line.startswith("graph.py"))
     assert "without_repetition" in said and "softmax" not in said
 
@@ -88,6 +94,36 @@ def test_wrong_answers_fail(tmp_path, capsys):
     path.write_text(own_compiler.with_bodies(path.read_text(), {"softmax": wrong}))
     with pytest.raises(ExerciseFailed):
         own_checks.check_piece("graph", own_compiler.own(folder))
+
+
+class Mistaken(own_compiler.Finder):
+    """The reference, with one piece's text changed."""
+
+    def __init__(self, folder: Path, name: str, source: str) -> None:
+        super().__init__(folder)
+        self.name, self.source = name, source
+
+    def exec_module(self, module):
+        path = Path(module.__spec__.origin)
+        source = self.source if path.stem == self.name else path.read_text()
+        exec(compile(source, str(path), "exec"), module.__dict__)
+
+
+MISTAKES = [(name, why) for name, mistakes in WRONG_PIECES.items() for why in mistakes]
+
+
+@pytest.mark.parametrize("name, why", MISTAKES)
+def test_a_plausible_mistake_fails_in_the_row_that_is_written_beside_it(
+    name: str, why: str, tmp_path: Path
+) -> None:
+    if name == "gpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("these rows need Triton's interpreter, chosen before triton is imported")
+    right, wrong, label = WRONG_PIECES[name][why]
+    source = own_compiler.reference(name)
+    assert source.count(right) == 1
+    own_compiler.forget()
+    sys.meta_path.insert(0, Mistaken(tmp_path / "none", name, source.replace(right, wrong)))
+    assert label in [row.label for row in own_checks.rows_of(name) if not row.passed]
 
 
 def test_a_piece_that_there_is_not():

@@ -122,6 +122,8 @@ def test_a_warp_touches_the_sectors_of_its_addresses():
     ways = {"scattered": [[400 * t for t in range(32)]], "together": [[4 * t for t in range(32)]]}
     scattered, together = captions(steppers.warp_walk(ways))
     assert "in 32 sectors; 1024 bytes" in scattered and "in 4 sectors; 128 bytes" in together
+    few = {"few": [[0, 4, 8]], "far": [[64, 400]]}
+    assert "in 1 sector; 32 bytes" in captions(steppers.warp_walk(few))[0]
 
 
 def test_the_arena_holds_what_lives():

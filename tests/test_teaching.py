@@ -144,7 +144,8 @@ def test_solutions_pass_the_hidden_rows(monkeypatch):
 def test_the_students_tree_grades_without_hidden_rows(student):
     """It has no hidden rows, no wrong answers, and its exercises check."""
     files = {path.name for path in (student / "notebooks" / "exercises").glob("*.py")}
-    assert not files & {"hidden.py", "wrong_answers.py", "wrong_edits.py", "feedback.py"}
+    hidden = {"hidden.py", "wrong_answers.py", "wrong_edits.py", "wrong_pieces.py", "feedback.py"}
+    assert not files & hidden
     source = MARKED.sub("", graded_cells()["10.1"].source).replace("may_fuse", "tuple.__eq__")
     run = subprocess.run(
         [sys.executable, "-c", source + "\nassert points == 2, points"],

@@ -133,6 +133,16 @@ class Watched:
         return result
 
 
+def record_of(explanation: Any) -> Any:
+    """What the compiler noted.  Raises where it failed and the program ran eagerly: a row would
+    say that None has no kernels, and the reason would stand in a warning only."""
+    main = explanation.main
+    if main.compiled is None:
+        reason = (main.record.error or "").strip().splitlines()[-1:]
+        raise AssertionError("\n".join(["the compiler failed", *(f"error: {r}" for r in reason)]))
+    return main.compiled
+
+
 def close(a, b):
     """For `row(..., same=close)`: two tensors (or tuples of them) with the same numbers."""
     import torch

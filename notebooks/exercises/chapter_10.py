@@ -48,10 +48,11 @@ def contested(big, small):
 
 @exercise("10.3", "a better score")
 def _(answer):
-    yield row(
-        "a vertical fusion comes before a horizontal one",
-        lambda: answer("vertical", 1, 9) > answer("horizontal", 10**9, 0),
-    )
+    for kind in ("vertical", "prologue", "epilogue", "reductions"):
+        yield row(
+            f"of kind {kind!r}: before a horizontal one",
+            lambda kind=kind: answer(kind, 1, 9) > answer("horizontal", 10**9, 0),
+        )
     yield row(
         "more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0)
     )
@@ -87,10 +88,12 @@ def _(answer):
         lambda: list(compiled().result),
         list(contested(x, y)),
         same=close,
+        after=True,
     )
     yield row(
         "no more memory traffic than with the scheduler's own score",
         lambda: traffic(compiled()) <= traffic(minidynamo.explain(contested)(x, y)),
+        after=True,
     )
 
 
@@ -149,3 +152,27 @@ def _(answer):
         return sorted(sorted(group) for group in answer(nodes, free))
 
     yield row("two stand between", two_between, [["a"], ["c"], ["m"], ["n"]])
+
+    free = dict(sizes, p=0, q=0)
+
+    def in_either_direction():
+        """`a` and `c` are one first; then `m` stands between `k` and what `c` reads."""
+        nodes = {"a": node("xw", ""), "k": node("w", "p"), "m": node("p", "q"), "c": node("xq", "")}
+        return sorted(sorted(group) for group in answer(nodes, free))
+
+    yield row(
+        "a third stands between, and they run the other way round",
+        in_either_direction,
+        [["a", "c"], ["k"], ["m"]],
+    )
+
+    def greedy():
+        """`a` and `d` may be one, or `b` and `c`: each waits for the other pair."""
+        nodes = {"a": node("z", "p"), "b": node("y", "q"), "c": node("yp", ""), "d": node("zq", "")}
+        return sorted(sorted(group) for group in answer(nodes, free))
+
+    yield row(
+        "of two pairs that exclude each other the one that saves more",
+        greedy,
+        [["a"], ["b", "c"], ["d"]],
+    )

@@ -11,6 +11,8 @@ def _(answer):
     def top(x):
         out = torch.full((len(x),), float("nan"))
         answer[(len(x),)](x, out, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        if out.isnan().all():
+            raise NotImplementedError("the kernel stored nothing: your turn")
         return out
 
     for name, x in (
@@ -32,15 +34,21 @@ def _(answer):
     from miniinductor.dependencies import trace
     from miniinductor.ir import ComputedBuffer, ExternKernel
     from miniinductor.lowering import lower_graph
+    from miniinductor.ops import OpsHandler
     from miniinductor.records import CompileRecord
     from miniinductor.gpu.build import source_file
     from miniinductor.gpu.interpreter import load_interpreted
 
     handler_class, template = answer
+    written = [
+        m for m in ("load", "store") if getattr(handler_class, m) is not getattr(OpsHandler, m)
+    ]
     sources = []
 
     def fused(function, a, b, *others):
         """The real graph of function(a, b, *others), its epilogue inside the product's kernel."""
+        if len(written) < 2:
+            raise NotImplementedError("load and store are your turn")
         with torch.no_grad():
             record = minidynamo.explain(function)(a, b, *others).main.compiled
         graph = lower_graph(record.functional_graph, CompileRecord(), ())
@@ -61,6 +69,11 @@ def _(answer):
         )
         out = torch.full((m, n), float("nan"))
         named = dict(zip(graph.inputs, (a, b, *others)))
+        for name in handler.pointers:
+            if name == product.name:
+                raise AssertionError(f"{name} is the product, which is `acc` in this kernel")
+            if name not in named:
+                raise AssertionError(f"{name} is the result: the template calls it `out`")
         kernel[(-(-m // tile), -(-n // tile))](
             a, b, *[named[p] for p in handler.pointers], out, m, n, k, TILE=tile
         )
@@ -95,6 +108,7 @@ def _(answer):
     yield row(
         "the product itself is neither stored nor read",
         lambda: [s.count("tl.store(") for s in sources] == [1] * len(cases),
+        after=True,
     )
 
 
@@ -121,7 +135,12 @@ def _(answer):
         kernel = load_interpreted(source_file(KERNEL), "pairs")
         kernel.function.fn.__globals__["merge"] = answer
         top, total = torch.full((len(x),), float("nan")), torch.full((len(x),), float("nan"))
-        kernel[(len(x),)](x, top, total, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        try:
+            kernel[(len(x),)](x, top, total, x.shape[1], BLOCK=1 << (x.shape[1] - 1).bit_length())
+        except Exception as error:
+            if "NoneType" in str(error):
+                raise NotImplementedError("merge gives nothing back: your turn") from error
+            raise
         return top, total
 
     def expected(x):

@@ -82,7 +82,7 @@ def _(answer):
     def program(stream, x):
         traced.append(1)
         for _ in range(3):
-            out = torch.empty_like(x)
+            out = torch.full_like(x, float("nan"))
             stream.launch(kernel, x, out)
             x = out
         return out
@@ -163,7 +163,7 @@ def _(answer):
     def real():
         passes = [40, 1, 80]
         kernels = dict(zip(passes, build_kernels([(source(n), "running") for n in passes])))
-        x, out = torch.randn(65536), torch.empty(1)
+        x, out = torch.randn(65536), torch.full((1,), float("nan"))
 
         def seconds(n):
             start = time.perf_counter()

@@ -340,20 +340,50 @@ def gradients(function, *shapes):
 def _(autograd):
     yield row("a sum goes to both", lambda: gradients(lambda x, y: x + y - x, (2, 3), (2, 3)))
     yield row(
-        "a product, and a quotient", lambda: gradients(lambda x, y: x * y + x / y, (2, 3), (2, 3))
+        "a product, and a quotient",
+        lambda: gradients(lambda x, y: x * y + x / (y * 2), (2, 3), (2, 3)),
     )
     yield row("of what was broadcast", lambda: gradients(lambda x, y: x * y, (2, 3), (3,)))
-    yield row("the largest share it", lambda: gradients(lambda x: x.amax(-1) * 2, (2, 3)))
+    yield row("of what had size 1", lambda: gradients(lambda x, y: x * y, (2, 3), (2, 1)))
+    yield row("the largest element", lambda: gradients(lambda x: x.amax(-1) * 2, (2, 3)))
+    yield row("equal ones share it", lambda: gradients(lambda x: x.expand((2, 3)).amax(-1), (2, 1)))
     yield row("matrices", lambda: gradients(lambda x, y: x @ y, (2, 3), (3, 4)))
     yield row("batches of matrices", lambda: gradients(lambda x, y: x @ y, (5, 2, 3), (3, 4)))
 
-    def saved():
-        graph = graph_of(lambda x: (x.exp() * 2).tanh().exp().sum(-1), (4, 8))
-        tangents, found = autograd.differentiate(graph, list(graph.inputs))
-        graph.outputs += found
-        return [node.op for node in autograd.cut(graph, tangents, found)]
+    yield row("one matrix, many others", lambda: gradients(lambda x, y: x @ y, (2, 3), (5, 3, 4)))
 
-    yield row("nothing is saved that the input gives", saved, ["input"])
+    def saved(function, *shapes):
+        graph = graph_of(function, *shapes)
+        tangents, found = autograd.differentiate(graph, [graph.inputs[0]])
+        graph.outputs += [node for node in found if node is not None]
+        return autograd.cut(graph, tangents, [node for node in found if node is not None])
+
+    def cheap(x):
+        return (x.exp() * 2).tanh().exp().sum(-1)
+
+    yield row(
+        "nothing is saved that the input gives",
+        lambda: [node.op for node in saved(cheap, (4, 8))],
+        ["input"],
+    )
+
+    def computed(function, *shapes):
+        return [n.shape for n in saved(function, *shapes) if n.op != "input"]
+
+    yield row(
+        "a product is not computed twice",
+        lambda: computed(lambda x, w: (x @ w).tanh().sum(-1), (4, 8), (8, 2)),
+        [(4, 2)],
+    )
+
+    def narrow(x, v, w, scale):
+        return ((x @ v).expand((4, 64)) * scale + (x @ w).expand((4, 64))).exp().sum(-1)
+
+    yield row(
+        "two narrow values are saved rather than a wide one",
+        lambda: computed(narrow, (4, 8), (8, 1), (8, 1), (64,)),
+        [(4, 1), (4, 1)],
+    )
 
 
 @piece("loops", "operations as loops")
@@ -371,6 +401,16 @@ def _(loops):
         [("c", "i0")],
     )
     yield row(
+        "three dimensions change places",
+        lambda: indices(lambda x: x.permute(2, 0, 1) + 1, (2, 3, 4)),
+        [("i1", "c", "i0")],
+    )
+    yield row(
+        "an operation inside an operation reads, too",
+        lambda: indices(lambda x, y: (x * 2).exp() + y, (2, 3), (2, 3)),
+        [("i0", "c"), ("i0", "c")],
+    )
+    yield row(
         "a size of 1 is always at 0",
         lambda: indices(lambda x, y: x + y, (2, 3), (2, 1)),
         [("i0", "c"), ("i0", "0")],
@@ -381,6 +421,16 @@ def _(loops):
             (s.rows, s.columns, s.reduction) for s in steps(lambda x: x.exp().sum(-1), (2, 3))
         ],
         [((2,), 3, "sum")],
+    )
+    yield row(
+        "so is one whose result has the dimension still",
+        lambda: [s.rows for s in steps(lambda x: x.sum(-1, keepdim=True), (2, 3))],
+        [(2,)],
+    )
+    yield row(
+        "its value is an element of the argument",
+        lambda: indices(lambda x: x.exp().sum(-1), (2, 3)),
+        [("i0", "c")],
     )
     yield row(
         "a product of matrices is torch's",
@@ -421,11 +471,45 @@ def _(fusion):
         bytes_of_pair,
         4 * 8 * 4,
     )
-    yield row("a reader of other rows is not fused", lambda: kernels(turned, (4, 8)), [1, 1, 1])
+
+    def pairs():
+        plan = fusion.Plan(module("loops").lower(graph_of(softmax, (4, 8)))[0])
+        return [bytes_of for bytes_of, _, _ in plan.candidates()]
+
+    def outer(x):
+        of_rows, of_columns = x.sum(-1), x.transpose(0, 1).sum(-1)
+        return of_rows.unsqueeze(-1) @ of_columns.unsqueeze(0)
+
+    def reductions(unit):
+        return sum(bool(loop.reduction) for loop in getattr(unit, "loops", ()))
+
+    def mirrored(x):
+        y = x.exp()
+        return y + y.transpose(0, 1)
+
+    yield row(
+        "a softmax has four pairs that share bytes; the most come first",
+        pairs,
+        [144, 144, 128, 128],
+    )
+    yield row("what was reshaped is not fused", lambda: kernels(turned, (4, 8)), [1, 1, 1])
+    yield row(
+        "sums of rows and of columns are two kernels",
+        lambda: [n for n in map(reductions, units(outer, (4, 8))) if n],
+        [1, 1],
+    )
+    yield row("a reader of other rows is not fused", lambda: kernels(mirrored, (4, 4)), [1, 1])
     yield row(
         "nothing is fused around a product that lies between",
         lambda: [len(kernels(around, (4, 4), (4, 4))), len(units(around, (4, 4), (4, 4)))],
         [2, 3],
+    )
+    yield row(
+        "what is fused runs before the product that reads it",
+        lambda: [
+            type(unit).__name__ for unit in units(lambda x, w: softmax(x) @ w, (4, 4), (4, 4))
+        ],
+        ["Kernel", "Extern"],
     )
 
 
@@ -451,8 +535,37 @@ def _(cpp):
         lambda: len(cpp.stored_buffers(softmax_kernel(), {softmax_kernel().writes[-1]})),
         1,
     )
+
+    def fifth():
+        [step], _ = module("loops").lower(graph_of(lambda x: x + 1, (2, 3, 4, 5)))
+        return cpp.Writer(module("fusion").Kernel([step]), set(), [])
+
+    def offset():
+        text = fifth().place(_buffer((2, 3, 4)), ("i0", "i1", "c"))
+        return eval(text[text.index("[") + 1 : text.rindex("]")], {"i0": 1, "i1": 2, "c": 3})
+
+    place = row("element (1, 2, 3) of 2 x 3 x 4 is number 23", offset, 23)
+    yield place
+    if not place.passed:
+        return  # a kernel that writes to wrong places would end this process
+    yield row(
+        "one pragma for all dimensions of the rows",
+        lambda: [
+            "".join(line.split())
+            for line in fifth().row_loops()
+            if "#pragma" in line and "omp parallel for" in " ".join(line.split())
+        ],
+        ["#pragmaompparallelforcollapse(3)"],
+        same=lambda got, wanted: len(got) == 1 and got[0].startswith(wanted[0]),
+    )
     yield row("rows, columns, a rest of columns", lambda: run(lambda x: x.exp() * 2, (3, 37)))
     yield row("sums and largest elements", lambda: run(lambda x: x.sum(-1) + x.amax(-1), (3, 37)))
+
+    def own_softmax(x):
+        e = (x - x.amax(-1, keepdim=True)).exp()
+        return e / e.sum(-1, keepdim=True)
+
+    yield row("results of the row are used in it", lambda: run(own_softmax, (3, 37)))
     yield row(
         "four dimensions, one of them read across",
         lambda: run(lambda x: x.transpose(1, 2) + 1, (2, 3, 4, 5)),
@@ -476,23 +589,50 @@ def _(gpu):
     )
     yield row("one program a row", lambda: "tl.program_id(0)" in text())
     if os.environ.get("TRITON_INTERPRET") == "1":
-        yield row("a layer norm in the interpreter", lambda: _in_triton(gpu))
+        norm = module("graph").layer_norm
+        yield row(
+            "a layer norm in the interpreter",
+            lambda: _in_triton(gpu, lambda x: norm(x, (37,)), (6, 37)),
+            torch.nn.functional.layer_norm(X(6, 37), (37,)),
+            same=close,
+        )
+        yield row(
+            "rows of two dimensions",
+            lambda: _in_triton(gpu, lambda x: x.exp() + 1, (2, 4, 5)),
+            X(2, 4, 5).exp() + 1,
+            same=close,
+        )
 
 
 def _buffer(shape):
     return module("loops").Buffer("b", shape, torch.float32)
 
 
-def _in_triton(gpu):
-    norm = module("graph").layer_norm
-    steps, [out] = module("loops").lower(graph_of(lambda x: norm(x, (37,)), (6, 37)))
-    memory = {"in0": X(6, 37)}
+BEYOND = 1 << 14  # elements on both sides of a buffer, where nothing may be written
+
+
+def _in_triton(gpu, function, shape):
+    """The result of the student's kernels.  Each buffer lies inside a larger tensor, so that a
+    store without a mask is seen, and does not end this process."""
+    steps, [out] = module("loops").lower(graph_of(function, shape))
+    around, memory = {}, {}
+
+    def room(name, shape):
+        count = torch.Size(shape).numel()
+        around[name] = torch.full((count + 2 * BEYOND,), float("nan"))
+        memory[name] = around[name][BEYOND : BEYOND + count].view(shape)
+
+    room("in0", shape)
+    memory["in0"].copy_(X(*shape))
     for unit in module("fusion").fuse(steps):
         writer = gpu.TritonWriter(unit, [])
         for buffer in unit.writes:
-            memory[buffer.name] = torch.full(buffer.shape, float("nan"))
+            room(buffer.name, buffer.shape)
         writer.build()(*(memory[buffer.name] for buffer in writer.buffers))
-    return close(memory[out.name], torch.nn.functional.layer_norm(X(6, 37), (37,)))
+    for name, tensor in around.items():
+        beyond = torch.cat((tensor[:BEYOND], tensor[-BEYOND:]))
+        assert beyond.isnan().all(), f"something was written in front of or behind {name}"
+    return memory[out.name]
 
 
 @piece("program", "memory, and the calls of the kernels")

@@ -192,6 +192,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.whole: list[str] = []  # pieces that are the reference's, not told yet
+        self.is_first_import = True
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] != "my_compiler":
@@ -213,14 +215,23 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path = Path(module.__spec__.origin)
         piece = path.stem
         source = path.read_text() if path.exists() else reference(piece)
-        names = []
+        names: list[str] = []
         if path.parent == self.folder and piece in PIECES:
             source, names = completed(piece, source)
         elif piece in PIECES:
-            names = ["the whole file"]
+            self.whole.append(piece)
+        if not self.is_first_import:
+            self.tell()
         if names:
             print(f"{piece}.py: the reference stands in for {', '.join(names)}")
         exec(compile(source, str(path), "exec"), module.__dict__)
+
+    def tell(self) -> None:
+        """One line for the pieces that were not begun: a dozen of them would hide the table."""
+        if self.whole:
+            print(f"not begun, the reference stands in: {', '.join(sorted(self.whole))}")
+        self.whole.clear()
+        self.is_first_import = False
 
 
 def own(folder: Path = STUDENT):
@@ -228,8 +239,11 @@ def own(folder: Path = STUDENT):
 
     Raises SyntaxError for a file that Python cannot read, with its line."""
     forget()
-    sys.meta_path.insert(0, Finder(folder))
-    return importlib.import_module("my_compiler")
+    finder = Finder(folder)
+    sys.meta_path.insert(0, finder)
+    package = importlib.import_module("my_compiler")
+    finder.tell()
+    return package
 
 
 def forget() -> None:

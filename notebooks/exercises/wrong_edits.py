@@ -176,11 +176,13 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "return True",
         ),
         "the original is not asked": ("return original_policy(node, is_cheap, value)", 'return ""'),
+        "everything is saved": ("return original_policy(node, is_cheap, value)", 'return "saved"'),
     },
     "09.1": {
         "no absolute value": ("torch.abs(x)", "x"),
         "clamped from above": ("torch.clamp_min", "torch.clamp_max"),
         "signs swapped": ("1 - torch.abs(x)", "torch.abs(x) - 1"),
+        "it calls what it takes apart": ("torch.clamp_min(1 - torch.abs(x), 0)", "hat(x)"),
     },
     "09.2": {
         "a minimum instead of a maximum": ("ops.maximum", "ops.minimum"),
@@ -196,6 +198,7 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "every load counts twice": ("self.loads += 1", "self.loads += 2"),
     },
     "10.3": {
+        "the alphabet decides": ('category != "horizontal"', "category"),
         "horizontal pairs first": ('category != "horizontal"', 'category == "horizontal"'),
         "fewer bytes first": ("saved, -distance", "-saved, -distance"),
         "the farther of equals": ("-distance", "distance"),
@@ -212,6 +215,8 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "",
         ),
         "pairs that save nothing are merged, too": ("if p[0] and not", "if not"),
+        "the first pair, not the best": ("max(pairs, key=lambda p: p[0])", "pairs[0]"),
+        "cycles are looked for in one direction": (" and not through_a_third(p[1], p[2])", ""),
         "one round only": (
             "groups = [a | b if group == a else group for group in groups if group != b]",
             "return [set(a | b if g == a else g) for g in groups if g != b]",
@@ -507,6 +512,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "from the front": ("in reversed(tape):", "in tape:"),
         "what comes back is forgotten": ("+ back * factor", "+ factor"),
+        "what is not needed gets 0": (
+            "        if result not in found:\n            continue\n        back = found[result]",
+            "        back = found.get(result, 0)",
+        ),
+        "the result is divided by the factor": (
+            "(values[b], values[a]) if",
+            "(values[result] / values[a], values[result] / values[b]) if",
+        ),
     },
     "09.4": {
         "permuted the other way round": (

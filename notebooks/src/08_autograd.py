@@ -60,10 +60,17 @@ print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_gr
 
 # %%
 kept = []
-note = lambda t: kept.append((tuple(t.shape), t.numel() * 4)) or t
+with torch.no_grad():
+    values = {"x": x, "tanh(x @ w)": torch.tanh(x @ w), "tanh(x @ w) * 2": torch.tanh(x @ w) * 2}
+
+def note(t):
+    which = next(name for name, value in values.items() if torch.equal(t, value))
+    kept.append((which, tuple(t.shape), t.numel() * 4))
+    return t
+
 with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
     F.gelu(torch.tanh(x @ w) * 2).sum()
-Table(["kept for backward", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
+Table(["kept for backward", "shape", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
 
 # %% [markdown]
 # The first is `x`, which is in memory anyway. The third is twice the second: one multiplication
@@ -156,7 +163,8 @@ e.joint
 e.saved
 
 # %% [markdown]
-# Each row is a tensor that waits for the backward pass, with the reason.
+# Each row is a tensor that waits for the backward pass, with the reason. An input counts no bytes: it
+# is in memory anyway.
 #
 # ## The cut
 #
@@ -434,8 +442,9 @@ check("08.2", cheapest)
 # %% [markdown]
 # **08.3** (stretch) *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason
 # if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
-# recomputes `exp`, besides what must never be recomputed. The check puts it into the partitioner,
-# trains a function with dropout and `exp`, and looks at what was saved, and at the gradients.
+# recomputes `exp`, besides what must never be recomputed. All else stays the original's choice. The
+# check puts it into the partitioner, trains a function with dropout and `exp`, and looks at what was
+# saved, and at the gradients.
 #
 # *Hints.* Call the original for everything else: `partition.why_saved`. The operation is
 # `node.target`; exp is `torch.ops.aten.exp.default`.
@@ -499,8 +508,15 @@ check("08.4", gradients)
 #
 # <details><summary>Hint: rules</summary>
 #
-# `fit` undoes broadcasting: it sums over what was repeated. A quotient's second gradient is `-g *
-# result / b`. Where several elements are the largest they share the gradient.
+# `fit` undoes broadcasting: it sums over what was repeated. `to` may be a number, which has no
+# gradient: `None`. A quotient's second gradient is `-g * result / b`. Where several elements are the
+# largest they share the gradient.
+#
+# </details>
+# <details><summary>Hint: the walk</summary>
+#
+# A value that is used twice gets the sum of what both uses send back. An operation without a rule,
+# such as `eq` or `one_hot`, sends nothing.
 #
 # </details>
 # <details><summary>Hint: matrices</summary>
@@ -512,7 +528,8 @@ check("08.4", gradients)
 # <details><summary>Hint: the cut</summary>
 #
 # Split each forward value into an edge as wide as its bytes. What the backward half reads leads to
-# the end; what cannot be computed twice hangs on the start. Inputs cost nothing.
+# the end; what is not in `CHEAP` hangs on the start. Inputs cost nothing. Return all values that the
+# cut goes through, inputs among them.
 #
 # </details>
 
@@ -554,6 +571,6 @@ also_here("miniinductor/autograd/")
 #
 # * A tracer below autograd sees forward and backward; nothing about derivatives is written by hand.
 # * Functionalization turns writes into new values and input writes into extra outputs.
-# * The cut decides what is saved; random numbers always are.
+# * The cut decides what is saved; random numbers always are, or the seed that gives them again.
 #
 # Next: from ATen operations to loops.

@@ -218,15 +218,22 @@ Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
 # %% [markdown]
-# Most lowerings are one line: a name of torch, an operation of the loop IR. All of them go through one
-# function:
+# A row is a lowering: a name of torch, which is an operation of the loop IR, too. All of them go
+# through one function. Its second half does the work:
 
 # %%
+import inspect
+
 from miniinductor.lowering import registry
 
-excerpt(registry.pointwise)
+whole = inspect.getsource(registry.pointwise)
+Code(whole[whole.index("    compute = "):], "python", "pointwise, its second half, miniinductor/lowering/registry.py")
 
 # %% [markdown]
+# `body` is the function of an index. It asks each operand for its element there (`load(index)`), hands
+# the elements to `function`, and converts what comes back. No loop is written here. `made` puts the
+# body into a box.
+#
 # The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two
 # readers, the sum and the division, and it is dear: it was stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
@@ -465,8 +472,9 @@ check("09.4", view)
 # </details>
 # <details><summary>Hint: loops</summary>
 #
-# The index of a stored value is `(i0, i1, ..., c)`; dimensions of size 1 are at `"0"`. A reduction
-# loops over the shape of its *argument*.
+# The index of a stored value is `(i0, i1, ..., c)`; dimensions of size 1 are at `"0"`. Its last
+# dimension is the columns, the others are the rows. A value without dimensions is one column.
+# A reduction loops over the shape of its *argument*.
 #
 # </details>
 

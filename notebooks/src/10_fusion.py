@@ -250,7 +250,8 @@ e = minidynamo.explain(three_layers)(torch.randn(64, 64), torch.randn(64, 64))
 e.memory
 
 # %% [markdown]
-# Each row is a buffer: new memory, or the bytes of one that is no longer needed.
+# Each row is a buffer. `in place of`: its kernel reads the old buffer for the last time, and writes the
+# result over it. `reuse of`: the old buffer was no longer needed before. Else the memory is new.
 #
 # ## A real model
 #
@@ -334,8 +335,8 @@ check("10.2", bytes_saved)
 # from the left) are tried first. The check also puts your score into the real scheduler, compiles a
 # program with it, and compares numbers and memory traffic.
 #
-# *Hints.* `category` is a string, as in the table above; `saved` is bytes; `distance` is how far
-# apart the nodes are (0 or more). What matters most?
+# *Hints.* `category` is a string, one of the kinds in the table above; `saved` is bytes; `distance` is
+# how far apart the nodes are (0 or more). What matters most? The text before the measurement says it.
 
 # %% tags=["exercise"]
 def better_score(category: str, saved: int, distance: int) -> tuple:
@@ -412,7 +413,8 @@ check("10.4", fuse)
 #
 # <details><summary>Hint: bytes</summary>
 #
-# What both touch: what the second reads of all that the first reads or writes.
+# What both touch: what the second reads of all that the first reads or writes. Of a pair the first
+# is the one that stands earlier in `units`.
 #
 # </details>
 # <details><summary>Hint: when</summary>

@@ -130,8 +130,8 @@ start = prelude.index("OP float exp(float x0)")
 Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
 
 # %% [markdown]
-# Two things to see in `exp`: it has no branch and calls no library, so GCC can turn it into vector
-# instructions; and it handles NaN, overflow and underflow by arithmetic. A kernel with `std::exp`
+# Two things to see in `exp`: it has no branch (`? :` between two numbers is a selection, not a jump) and
+# calls no library, so GCC can turn it into vector instructions; and it handles NaN, overflow and underflow by arithmetic. A kernel with `std::exp`
 # inside runs one element at a time.
 #
 # ## A pointwise kernel
@@ -343,7 +343,8 @@ from miniinductor.runtime import build
 excerpt(build.cache_key)
 
 # %% [markdown]
-# The key holds everything that changes the machine code: source, flags, compiler.
+# The key holds everything that changes the machine code: torch's version, the command with its flags,
+# the compiler, the processor and the source. Comments are left out.
 
 # %% tags=["volatile"]
 from minidynamo.bench.runner import fresh_caches, timed_first_call
@@ -526,6 +527,12 @@ check("11.4", in_tiles)
 #
 # A value lies in memory if another kernel reads it, or another walk. The result of a reduction
 # stays in a register for its row.
+#
+# </details>
+# <details><summary>Hint: rows and places</summary>
+#
+# `#pragma omp parallel for collapse(n)` shares `n` loops that stand directly in one another. The
+# offset in a tensor of sizes `a, b, c` is `(i0 * b + i1) * c + i2`; the text is `name[offset]`.
 #
 # </details>
 # <details><summary>Hint: reductions</summary>

@@ -55,8 +55,8 @@ torch.set_grad_enabled(False);
 # registers. Threads run in **warps** of 32 that execute one instruction together. A kernel is a
 # program that is started many times at once (a *grid*); each start knows its number. Memory is far
 # away, and moved in **sectors of 32 bytes** (four of them are one line of the cache, 128 bytes). If the
-# 32 threads of a warp ask for 32 neighbouring floats, those lie in four sectors, and every byte is
-# used. If they ask for 32 scattered floats, 32 sectors are moved, and 28 of each 32 bytes are thrown
+# 32 threads of a warp ask for 32 neighbouring floats, those lie in four sectors, if the first
+# of them begins a sector, and every byte is used. If they ask for 32 scattered floats, 32 sectors are moved, and 28 of each 32 bytes are thrown
 # away. Three things hide the distance: other warps that run in the meantime, several loads of one
 # thread that are under way at once, and copies into shared memory that run beside the arithmetic.
 #
@@ -135,7 +135,6 @@ __device__ float block_reduce(float value, bool maximum, float* shared) {
     __syncthreads();                                        // nobody may write `shared` again before all have read
     return value;
 }
-
 __global__ void softmax(const float* in, float* out, int columns) {     // blockDim.x = 256, gridDim.x = rows
     __shared__ float shared[32];
     const float* row = in + (long)blockIdx.x * columns;
@@ -201,7 +200,8 @@ print("with other=0:", top, "  right:", negative.amax(1))
 # %% [markdown]
 # What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus
 # infinity for a maximum. By hand one gives the load the right `other` (exercise 12.1). A generator
-# knows what follows. It loads with 0 and puts the neutral element in just before the reduction.
+# knows what follows. It may load 0 and put the neutral element in just before the reduction, or load
+# the neutral element itself.
 #
 # ## A generator: one more handler
 #
@@ -297,7 +297,7 @@ x = torch.randn(300, 1000)
 both(scaled_softmax, x)
 
 # %% [markdown]
-# C++ walks along the row three times, and twice it reads from memory. The Triton kernel reads
+# C++ walks along the row three times, and in two of the walks it reads the input. The Triton kernel reads
 # the row *once*: it fits into the registers of a block, so maximum, exponentials,
 # sum and division work on the same tile.
 #
@@ -386,7 +386,8 @@ print("walks along the row:", kernel.source.count("for r_start"))
 Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 
 # %% [markdown]
-# The first line counts the loops along the row: the reductions share them.
+# The first line counts the loops along the row: both reductions share one. Here the load itself
+# gives minus infinity behind the end of a row.
 #
 # ## What the compiler makes of it
 #
@@ -488,7 +489,7 @@ Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 # ## On a real GPU
 #
 # `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing
-# that must read its input and write its output can be faster than copying. These figures were
+# that must read its input and write its output can be much faster than copying. These figures were
 # **recorded** on the machine named in the title; nothing of them was measured where this notebook
 # ran.
 
@@ -499,7 +500,8 @@ run = recorded("h100_gpu_kernels")
 recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic");
 
 # %% [markdown]
-# The copy is the limit: no kernel that reads and writes once can be faster. The same as numbers:
+# The copy is the measure: a kernel that reads and writes once can hardly be faster. A ratio just above
+# 1 says how exact the measurement is. The same as numbers:
 
 # %%
 Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
@@ -703,7 +705,8 @@ check("12.4", sectors)
 # </details>
 # <details><summary>Hint: columns</summary>
 #
-# The vector has the length of the next power of two. What lies beyond the last column must not be
+# The vector `c = tl.arange(0, BLOCK)` has the length of the next power of two; `inside` is its mask, by
+# which `REDUCTIONS` and `load` call it. What lies beyond the last column must not be
 # loaded, not stored, and not be part of a sum.
 #
 # </details>
