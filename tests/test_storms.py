@@ -251,6 +251,30 @@ def test_the_same_by_kernels(name):
     assert minidynamo.counters["graphs"].total() <= (5 if name == "clamp" else 3)
 
 
+SCALED = {
+    "add": lambda x, t: (torch.add(x, x + 1, alpha=t), x.sub(x.abs(), alpha=t)),
+    "in place": lambda x, t: (x.clone().add_(x - 3, alpha=t), x.clone().sub_(x, alpha=-t)),
+    "lists": lambda x, t: tuple(torch._foreach_add([x, x + 1], [x - 3, x], alpha=t)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", SCALED)
+def test_sums_scaled_by_a_float_that_changes(name, dtype):
+    """16 bits: eager's values to the last bit.  Others have the product's rounding besides."""
+    torch.manual_seed(0)
+    function, x = SCALED[name], (torch.randn(16, 16) * 8).to(dtype)
+    compiled = minidynamo.compile(function, backend="eager")
+    for t in (0.31, 0.52, 0.77, 1.13, 1.71):
+        for ours, plain in zip(compiled(x, t), function(x, t)):
+            if dtype.itemsize == 2:
+                assert torch.equal(ours, plain)
+            else:
+                bound = 2 * torch.finfo(dtype).eps * 32
+                torch.testing.assert_close(ours, plain, rtol=0, atol=bound)
+    assert minidynamo.counters["graphs"].total() == (5 if dtype.itemsize == 2 else 2)
+
+
 def test_whole_numbers_of_a_float_break_nothing():
     compiled = minidynamo.compile(lambda x, t: (x >= int(t * 10), x * round(t)), backend="eager")
     for t in CHANGING[:5]:

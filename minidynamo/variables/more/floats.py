@@ -189,10 +189,18 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         ones: Any = tx.node(torch.ones, [args[0]], kwargs)
         if ones.fake.is_floating_point():
             target, name, args, kwargs = operator.mul, "mul", [ones, args[1]], {}
-    if name.strip("_") in SCALED_SUMS and len(args) == 2 and is_float(kwargs.get("alpha")):
+    is_scaled = name.strip("_") in SCALED_SUMS and is_float(kwargs.get("alpha"))
+    if is_scaled and len(args) == 2 and not has_halves(tx, args[1]):
         multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
         args, kwargs = [args[0], tx.node(multiply, [args[1], kwargs["alpha"]])], {}
     return target, with_numbers(tx, name, args), kwargs
+
+
+def has_halves(tx: Frame, value: Variable) -> bool:
+    """Is one of these tensors of 16 bits?  x + alpha * y in float32, rounded once, is what eager
+    gives; y * alpha would be rounded, too."""
+    tensors = value.iterate(tx) if isinstance(value, SequenceVar) else [value]
+    return any(isinstance(t, TensorVar) and t.fake.dtype.itemsize == 2 for t in tensors)
 
 
 def with_numbers(tx: Frame, name: str, args: Any) -> Any:
