@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.bench.paper import measure, mechanisms, models, tables
+from minidynamo.bench.paper import measure, mechanisms, models, report, tables
+from minidynamo.bench.paper.measure import OURS, PEER
 from minidynamo.bench.paper.others import OTHERS
 from minidynamo.bench.suites import paper
 
@@ -116,3 +117,25 @@ def test_models_of_others_run():
     model, inputs = OTHERS[name](batch)
     assert model(**inputs).shape == inputs["x"].shape
     assert torch.is_tensor(inputs["t"])
+
+
+def test_what_did_not_finish_is_no_wrong_result():
+    rows = [
+        {"name": "a", "group": "timm", "column": "capture", "problem": {}, "eager / ours": [2.0]},
+        {"name": "b", "group": "timm", "column": "capture", "problem": {OURS: "0.1 from eager"}},
+        {
+            "name": "c",
+            "group": "timm",
+            "column": "capture",
+            "problem": {OURS: "not finished in 9 s"},
+        },
+        {
+            "name": "d",
+            "group": "timm",
+            "column": "capture",
+            "problem": {PEER: "not finished in 9 s"},
+        },
+    ]
+    cell = tables.summary(rows)["capture"]["all"]
+    assert report.right_of(cell, OURS) == "1 of 2 (1 not finished)"
+    assert cell[OURS]["not known"] == 1  # the other compiler took d's time

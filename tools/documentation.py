@@ -175,7 +175,8 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "h100_paper",
         "speedups",
         "Geometric means over the models whose results are right with both compilers. Several\n"
-        "models compile at once, so first calls are longer than alone, for both alike.",
+        "models compile at once, so first calls are longer than alone, for both alike; what had\n"
+        "not finished in the 170 to 300 seconds of a row is counted apart.",
     ),
     (
         "Overhead of capture on a GPU",

@@ -67,8 +67,12 @@ def speedups(run: Row) -> tuple[list[str], Cells]:
 
 
 def right_of(cell: Row, label: str) -> str:
-    """ "11 of 12", without the models whose time the other compiler had used up."""
-    return f"{cell[label]['right']} of {cell['models'] - cell[label].get('not known', 0)}"
+    """ "11 of 12 (2 not finished)", without the models whose time the other compiler had used
+    up."""
+    found = cell[label]
+    late = found.get("not finished", 0)
+    judged = cell["models"] - found.get("not known", 0) - late
+    return f"{found['right']} of {judged}" + (f" ({late} not finished)" if late else "")
 
 
 def overheads(run: Row) -> tuple[list[str], Cells]:

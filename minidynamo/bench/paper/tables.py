@@ -17,6 +17,7 @@ from .measure import COLUMNS, OURS, PEER
 
 Row = dict[str, Any]
 GROUPS = ("transformers", "timm", "others", "all")
+UNFINISHED = "not finished in"  # the limit of a sitting in which many models compiled at once
 NOT_MEASURED = ("absent", "eager failed", "left out")  # says nothing about a compiler
 
 
@@ -45,6 +46,8 @@ def of_group(rows: list[Row]) -> Row:
         cell[label] = {"right": len(speedups), "geometric mean": mean(speedups)}
         unknown = sum(not_known(row, label) for row in counted)
         cell[label] |= {"not known": unknown} if unknown else {}
+        late = sum(UNFINISHED in row.get("problem", {}).get(label, "") for row in counted)
+        cell[label] |= {"not finished": late} if late else {}
         first = [
             row["first call s"][label]
             for row in counted
