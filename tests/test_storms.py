@@ -251,6 +251,44 @@ def test_the_same_by_kernels(name):
     assert minidynamo.counters["graphs"].total() <= (5 if name == "clamp" else 3)
 
 
+class Ranges(torch.nn.Module):
+    """What activations were like: two buffers that each call replaces behind a graph break."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("low", torch.zeros(1))
+        self.register_buffer("high", torch.zeros(1))
+
+    def forward(self, x):
+        if self.training:
+            low, high = x.min(), x.max()
+            if self.low > -1e-5 and self.high < 1e-5:
+                self.low, self.high = self.low + low, self.high + high
+            else:
+                self.low = self.low * 0.9 + low * 0.1
+                self.high = self.high * 0.9 + high * 0.1
+        return x / (self.high - self.low)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_buffers_that_another_frame_replaces(backend):
+    torch.manual_seed(0)
+    model, plain = Ranges(), Ranges()
+    compiled, counts = minidynamo.compile(model, backend=backend), []
+    for n in range(6):
+        x = torch.randn(5, requires_grad=True)
+        ours, eager = compiled(x), plain(x)
+        torch.testing.assert_close(ours, eager)
+        torch.testing.assert_close(
+            torch.autograd.grad(ours.sum(), x), torch.autograd.grad(eager.sum(), x)
+        )
+        torch.testing.assert_close(model.low, plain.low)
+        counts.append(minidynamo.counters["frames"].total())
+    assert counts[2:] == counts[2:3] * 4, counts
+    model.low, plain.low = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    torch.testing.assert_close(compiled(x), plain(x))  # its dtype is guarded
+
+
 SCALED = {
     "add": lambda x, t: (torch.add(x, x + 1, alpha=t), x.sub(x.abs(), alpha=t)),
     "in place": lambda x, t: (x.clone().add_(x - 3, alpha=t), x.clone().sub_(x, alpha=-t)),

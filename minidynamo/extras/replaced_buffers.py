@@ -1,0 +1,52 @@
+"""Buffers that another frame replaces: statistics that a module counts behind a graph break.
+
+In:   the entries of a frame that did not fit, and the guards that said so.
+Out:  names of tensors that are placeholders of the next graph.
+
+    if self.low > -1e-5:                # a branch on a tensor: the graph breaks
+        self.low = self.low + x.min()   # the resume function makes another tensor of each call
+
+The graph holds a module's tensors, guarded by their identity.  One that is replaced in the frame
+itself is a placeholder from the start (variables/more/module_operations.py).  One that is replaced
+elsewhere is seen here, when its guard has failed: it and the other buffers of its module become
+placeholders, guarded by what they look like.
+
+PyTorch: parameters and buffers are all placeholders (`inline_inbuilt_nn_modules`).
+"""
+
+from typing import Any
+
+from ..conversion import Conversion
+from ..entries import CacheEntry, entries_before, owner_of
+from ..sources import Source
+from ..variables.base import extends
+
+run = Conversion.run
+
+
+@extends(Conversion)
+class WithReplacedBuffers:
+    def run(self: Conversion) -> CacheEntry | None:
+        for entry in entries_before(self.code, self.compiler, owner_of(self.args)):
+            self.input_sources |= replaced(self, entry)
+        return run(self)
+
+
+def replaced(conversion: Conversion, entry: CacheEntry) -> set[str]:
+    """Of this entry: what is a placeholder already, and the table in which a tensor changed."""
+    record = entry.record
+    names = {source.name() for source in record.input_sources if table_of(source)}
+    failure = record.guard_function.first_failure(conversion.function, *conversion.args)
+    changed = table_of(failure[0].source) if failure and failure[0].kind == "ID" else None
+    if changed is None:
+        return names
+    held = [guard.source for guard in record.guards if guard.kind == "ID"]
+    return names | {source.name() for source in held if table_of(source) == changed}
+
+
+def table_of(source: Any) -> str | None:
+    """The name of the table of buffers in which a tensor lies, if it does."""
+    table = source.base if isinstance(source, Source) else None
+    if table is None or table.kind != "item" or table.key != "_buffers":
+        return None
+    return table.name()
