@@ -237,7 +237,6 @@ RANGES = {dtype: (torch.iinfo(dtype).min, torch.iinfo(dtype).max) for dtype in I
     for dtype in (torch.float16, torch.bfloat16, F)
 }
 LARGE = 2**62
-RANGE_MAKERS = "arange", "linspace", "logspace"
 TOO_LARGE = "cannot be converted to type"
 
 
@@ -255,8 +254,6 @@ def refusal_of_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Te
     places = places_of_numbers(op)
     if not places:
         return ""
-    if name_of(op) in RANGE_MAKERS:
-        return refusal_of_range(args, kwargs)
     numbers = [args[n] if n < len(args) else kwargs.get(name) for n, name in places]
     dtypes = {t.dtype for t in tensors} if kwargs.get("dtype") is None else {kwargs["dtype"]}
     if all(fits(number, dtype) for number in numbers for dtype in dtypes):
@@ -279,16 +276,6 @@ def refusal_of_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Te
     options = {key: value for key, value in kwargs.items() if key != "device"}
     error = ask(op, args, options, on_cpu).error
     return str(error).split("\n")[0] if error is not None and TOO_LARGE in str(error) else ""
-
-
-def refusal_of_range(args: tuple, kwargs: dict) -> str:
-    """Why only eager's kernel may make this range: its dtype does not hold one of its numbers.
-
-    linspace raises; arange steps in another dtype, and our kernel would step in infinities."""
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    known = [n for n in args if type(n) in (int, float)]
-    is_held = not dtype.is_floating_point or all(fits(number, dtype) for number in known)
-    return "" if is_held else f"{dtype} does not hold a number of this range"
 
 
 def fits(number: Any, dtype: torch.dtype) -> bool:
