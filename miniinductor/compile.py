@@ -171,19 +171,20 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
+        decompositions = self.decompositions()
         with self.record.timed("trace"):
-            joint = trace_forward(self.gm, self.inputs, self.decompositions())
+            joint = trace_forward(self.gm, self.inputs, decompositions)
         # The traced graph holds autocast's casts: no later stage may cast again.
-        return without_autocast(self.inference_of, joint)
+        return without_autocast(self.inference_of, joint, decompositions)
 
-    def inference_of(self, joint: Joint) -> Plan:
+    def inference_of(self, joint: Joint, decompositions: Any) -> Plan:
         record = self.record
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
         with record.timed("graph passes"):
             record.keep_step("functionalization", joint.graph)
             optimize(joint.graph, record.keep_step)
         with record.timed("patterns"):
-            context = Context(record, inference=True, decompositions=self.decompositions())
+            context = Context(record, inference=True, decompositions=decompositions)
             joint.graph = self.rewritten(joint.graph, context)
         program = self.compile_functional(joint.graph, record, joint.written)
         return self.plan_of(joint, program, joint.graph)

@@ -170,7 +170,7 @@ STRAIGHT = {
         name: getattr(F, name)
         for name in "gelu silu softplus mish elu selu celu logsigmoid".split()
     },
-    **{name: getattr(torch, name) for name in "tanh sigmoid erf erfc atan arctan".split()},
+    **{name: getattr(torch, name) for name in "tanh sigmoid erf erfc atan".split()},
     **{name: getattr(F, name) for name in "tanhshrink softsign hardswish".split()},
     "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
     "gelu_by_hand": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3))),

@@ -27,21 +27,17 @@ run = Conversion.run
 @extends(Conversion)
 class WithReplacedBuffers:
     def run(self: Conversion) -> CacheEntry | None:
-        for entry in entries_before(self.code, self.compiler, owner_of(self.args)):
-            self.input_sources |= replaced(self, entry)
+        """With the buffers that are placeholders of earlier entries already, and with those beside
+        the one that the last entry did not find."""
+        before = entries_before(self.code, self.compiler, owner_of(self.args))
+        known = [source for entry in before for source in entry.record.input_sources]
+        self.input_sources |= {source.name() for source in known if table_of(source)}
+        failed = self.record.failed_guard
+        changed = table_of(failed.source) if failed and failed.kind == "ID" else None
+        if changed is not None:
+            held = [guard.source for guard in before[-1].record.guards if guard.kind == "ID"]
+            self.input_sources |= {source.name() for source in held if table_of(source) == changed}
         return run(self)
-
-
-def replaced(conversion: Conversion, entry: CacheEntry) -> set[str]:
-    """Of this entry: what is a placeholder already, and the table in which a tensor changed."""
-    record = entry.record
-    names = {source.name() for source in record.input_sources if table_of(source)}
-    failure = record.guard_function.first_failure(conversion.function, *conversion.args)
-    changed = table_of(failure[0].source) if failure and failure[0].kind == "ID" else None
-    if changed is None:
-        return names
-    held = [guard.source for guard in record.guards if guard.kind == "ID"]
-    return names | {source.name() for source in held if table_of(source) == changed}
 
 
 def table_of(source: Any) -> str | None:

@@ -94,9 +94,9 @@ def _fold_of_device(function, tx, *args, **kwargs):
 
 def names_a_device(device: Any) -> bool:
     """Does it say which one, as 1 and "cuda:1" do?"""
-    if device is None or isinstance(device, int):
-        return device is not None
-    return torch.device(device).index is not None
+    if isinstance(device, int):
+        return True
+    return device is not None and torch.device(device).index is not None
 
 
 def _write(setter, getter, tx, *args):

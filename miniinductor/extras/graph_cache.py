@@ -321,9 +321,13 @@ def parts_of(home: str, module: Any) -> list[Any]:
     return [
         value
         for name, value in vars(module).items()
-        if (isinstance(value, (set, frozenset, dict)) and name.isupper() and name[0] != "_")
-        or (isinstance(value, type) and value.__module__ == home)
+        if is_table(name, value) or (isinstance(value, type) and value.__module__ == home)
     ]
+
+
+def is_table(name: str, value: Any) -> bool:
+    """A registry, or a set of ops: what else is a dictionary may be a cache."""
+    return isinstance(value, (set, frozenset, dict)) and name.isupper()
 
 
 def contents_of(parts: list[Any]) -> list[Any]:
@@ -335,6 +339,7 @@ def contents_of(parts: list[Any]) -> list[Any]:
 
 
 def described(home: str, module: Any) -> str:
+    """The module's numbers, texts and sets.  Raises Uncachable."""
     found = []
     for name, value in vars(module).items():
         if name.startswith("_") or module is config and name in UNIMPORTANT:
@@ -342,10 +347,10 @@ def described(home: str, module: Any) -> str:
         where = f"{home}.{name}"
         if is_plain(value):
             found.append(f"{where}={text_of(value)}")
-        elif isinstance(value, (set, frozenset)) and name.isupper():
+        elif is_table(name, value) and not isinstance(value, dict):
             names = [getattr(v, "__qualname__", None) or str(v) for v in value]
             found.append(f"{where}={sorted(names)}")
-        elif isinstance(value, dict) and name.isupper():
+        elif is_table(name, value):
             check_own(value.values(), where)
         elif isinstance(value, type) and value.__module__ == home:
             check_own(vars(value).values(), where)

@@ -34,7 +34,7 @@ from ..paper.ablation import ABLATION, ablated
 from ..paper.alone import FOLDER, signal_all
 from ..paper.measure import COLUMNS, DURING, OURS, PEER, Row, measure, release
 from ..paper.models import MODELS, fair_order
-from ..paper.tables import print_tables
+from ..paper.tables import UNFINISHED, print_tables
 from .common import suite, wanted
 
 ROW_SECONDS = 170  # that a row may take, where --row-seconds does not say otherwise
@@ -182,7 +182,7 @@ class Process:
         self.timer.start()
 
     def kill(self) -> None:
-        self.problem = f"not finished in {self.limit:.0f} s"
+        self.problem = f"{UNFINISHED} {self.limit:.0f} s"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
