@@ -91,6 +91,7 @@ def _(answer):
         return torch.softmax(torch.softmax(torch.softmax(x, -1), -1), -1)
 
     xs = [torch.randn(4, 8) for _ in range(3)]
+    kept, results = [x.clone() for x in xs], [expected(x) for x in xs]
     call = None
 
     def first():
@@ -98,15 +99,16 @@ def _(answer):
         call = answer(program)
         return call(xs[0])
 
-    yield row("the first call", first, expected(xs[0]), same=close)
-    yield row("another input", lambda: call(xs[1]), expected(xs[1]), same=close)
+    yield row("the first call", first, results[0], same=close)
+    yield row("another input", lambda: call(xs[1]), results[1], same=close)
     yield row(
         "earlier results stay what they were",
-        lambda: (lambda a: (call(xs[2]), a)[1])(call(xs[0])),
-        expected(xs[0]),
+        lambda: (lambda a: (call(xs[2]), a)[1])(call(kept[0].clone())),
+        results[0],
         same=close,
     )
     yield row("the program's Python ran once", lambda: len(traced), 1)
+    yield row("the caller's tensors stay what they were", lambda: close(xs, kept), after=True)
 
 
 @exercise("13.3", "choose by timing")
@@ -185,4 +187,8 @@ def _(answer):
         "the last step is shared",
         lambda: answer([("a", 32, 0, 5), ("b", 32, 5, 9), ("c", 32, 6, 9)]),
         {"a": 0, "b": 32, "c": 0},
+    )
+    equals = [("a", 64, 1, 2), ("b", 64, 2, 3), ("z", 64, 0, 9)]
+    yield row(
+        "of equals, the one that begins first", lambda: answer(equals), {"z": 0, "a": 64, "b": 128}
     )

@@ -28,8 +28,8 @@ def _(answer):
         same=close,
     )
     yield row(
-        "a rank without rows",
-        lambda: answer([torch.tensor([1.0]), torch.tensor([9.0])], [5, 0]),
+        "a rank without rows: its mean is NaN",
+        lambda: answer([torch.tensor([1.0]), torch.tensor([float("nan")])], [5, 0]),
         torch.tensor([1.0]),
         same=close,
     )

@@ -287,6 +287,7 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "the new input is not copied in": ('state["input"].copy_(x)', "pass"),
         "the result is not copied out (aliasing)": ('state["output"].clone()', 'state["output"]'),
         "captures in every call": ("if not state:", "if True:"),
+        "the caller's tensor is the input": ("torch.empty_like(x)", "x"),
     },
     "13.3": {"the slowest": ("return min(", "return max(")},
     "14.1": {
@@ -363,9 +364,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "18.1": {
         "every rank counts the same": (
-            "return sum(g * n for g, n in zip(gradients, counts, strict=True)) / sum(counts)",
+            "return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / sum(counts)",
             "return sum(gradients) / len(gradients)",
         ),
+        "the NaN of a rank without rows": (" if n)", ")"),
         "a sum, not a mean": (" / sum(counts)", ""),
         "divided by the ranks, not by the rows": (" / sum(counts)", " / len(counts)"),
     },
@@ -571,6 +573,9 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "the last step is not counted": ("a <= last and first <= b", "a < last and first < b"),
         "nothing is ever used again": ("if a <= last and first <= b]", "]"),
         "all at the bottom": ("lowest_gap(taken, size)", "lowest_gap([], size)"),
+        "equals in the order of the program": ("(-life[1], life[2])", "-life[1]"),
+        "equals by name": ("(-life[1], life[2])", "(-life[1], life[0])"),
+        "equals by their end": ("(-life[1], life[2])", "(-life[1], life[3])"),
     },
     "14.4": {
         "every shape is compiled": ("return len(graphs)", "return len(set(shapes))"),
@@ -622,6 +627,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "whole among the right ones": (
             "100 * len(one) / len(rows),",
             "100 * len(one) / len(right),",
+        ),
+        "breaks are not looked at": (
+            '(row["graphs"], row["breaks"]) == (1, 0)',
+            'row["graphs"] == 1',
+        ),
+        "graphs are not counted": (
+            '(row["graphs"], row["breaks"]) == (1, 0)',
+            'row["breaks"] == 0',
         ),
     },
     "17.4": {
