@@ -282,14 +282,51 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "a gap that fits exactly is passed over": (">= size", "> size"),
         "a small block ends a large one": ("max(offset, start + length)", "start + length"),
         "always behind everything": ("            break", "            pass"),
+        "the highest gap": (
+            """    offset = 0
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    return offset""",
+            """    offset, found = 0, None
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            found = offset
+        offset = max(offset, start + length)
+    return offset if found is None else found""",
+        ),
+        "the tightest gap": (
+            """    offset = 0
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    return offset""",
+            """    offset, gaps = 0, []
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            gaps.append((start - offset, offset))
+        offset = max(offset, start + length)
+    return min(gaps)[1] if gaps else offset""",
+        ),
     },
     "13.2": {
         "the new input is not copied in": ('state["input"].copy_(x)', "pass"),
         "the result is not copied out (aliasing)": ('state["output"].clone()', 'state["output"]'),
         "captures in every call": ("if not state:", "if True:"),
         "the caller's tensor is the input": ("torch.empty_like(x)", "x"),
+        "the dtype is ignored": ("torch.empty_like(x)", "torch.empty(x.shape)"),
+        "one recording for all programs": (
+            "stream, state = Stream(), {}",
+            'stream, state = graphed.__dict__.setdefault("once", (Stream(), {}))',
+        ),
     },
-    "13.3": {"the slowest": ("return min(", "return max(")},
+    "13.3": {
+        "the slowest": ("return min(", "return max("),
+        "the number of rounds is ignored": ("range(rounds)", "range(9)"),
+        "a run to warm up, beyond what is allowed": ("range(rounds)", "range(rounds + 1)"),
+    },
     "14.1": {
         "true division": ("a // b", "a / b"),
         "the remainder is a quotient": ("a % b", "a // b"),
@@ -575,6 +612,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "all at the bottom": ("lowest_gap(taken, size)", "lowest_gap([], size)"),
         "equals in the order of the program": ("(-life[1], life[2])", "-life[1]"),
         "equals by name": ("(-life[1], life[2])", "(-life[1], life[0])"),
+        "what covers a whole life is not seen": (
+            "if a <= last and first <= b]",
+            "if a <= first <= b or first <= a and b <= last]",
+        ),
         "equals by their end": ("(-life[1], life[2])", "(-life[1], life[3])"),
     },
     "14.4": {
