@@ -329,6 +329,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "14.1": {
         "true division": ("a // b", "a / b"),
+        "the other size is taken for its number": (
+            "plain = super().combine(other, operation)",
+            "plain = super().combine(getattr(other, 'hint', other), operation)",
+        ),
         "the remainder is a quotient": ("a % b", "a // b"),
         "the hint is taken for the expression": (
             "SizeWithDivision(plain.expression,",
@@ -342,12 +346,30 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "for s in sorted(sizes)[::-1] if s >= len(x)",
         ),
         "a bucket that fits exactly is passed over": ("s >= len(x)", "s > len(x)"),
+        "the buckets are taken in the order given": ("sorted(sizes)", "sizes"),
+        "larger ones are filled up to the next power of two": (
+            "len(x))\n",
+            "1 << (len(x) - 1).bit_length())\n",
+        ),
+        "always of float32": (
+            "torch.nn.functional.pad(x, (0, 0, 0, size - len(x)))",
+            "torch.cat([x, torch.zeros(size - len(x), x.shape[1])])",
+        ),
+        "filled up with ones": ("size - len(x)))", "size - len(x)), value=1)"),
         "columns are padded (wrong axis)": ("(0, 0, 0, size - len(x))", "(0, size - len(x))"),
     },
-    "15.1": {"the quartiles are swapped": ("return middle, low, high", "return middle, high, low")},
+    "15.1": {
+        "the quartiles are swapped": ("return middle, low, high", "return middle, high, low"),
+        "both lists are sorted first": ("zip(slow, fast)", "zip(sorted(slow), sorted(fast))"),
+        "quartiles that include the ends": ("n=4)", 'n=4, method="inclusive")'),
+    },
     "15.3": {
         "what saves nothing is named, too": ("> least", ">= least"),
         "only reads count, and more is taken for less": ("> least", "< least"),
+        "the switches are those of the text": (
+            "for name in switches",
+            'for name in ("fusion", "inlining", "buffer_reuse")',
+        ),
         "all switches are off at once": (
             "moved(**{name: False})",
             "moved(**{each: False for each in switches})",
@@ -620,6 +642,11 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "14.4": {
         "every shape is compiled": ("return len(graphs)", "return len(set(shapes))"),
+        "zero is a size like others": (
+            "else size >= 2 for n, size in zip(graph, shape)) for graph in graphs)",
+            "else size != 1 for n, size in zip(graph, shape)) for graph in graphs)",
+        ),
+        "only the newest graph is asked": ("for graph in graphs)", "for graph in graphs[-1:])"),
         "symbols fit 0 and 1": ("else size >= 2 for n, size", "else True for n, size"),
         "everything is symbolic from the start": (
             "None if len(sizes) > 1 and size >= 2",
@@ -628,6 +655,11 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "nothing is ever symbolic": ("None if len(sizes) > 1 and size >= 2 else size", "size"),
     },
     "15.4": {
+        "two parts and no more": (
+            "return sum(seconds for seconds, _ in parts)",
+            "parts = parts[:2]\n    return sum(seconds for seconds, _ in parts)",
+        ),
+        "what is slower does not count": ("seconds / factor", "seconds / max(factor, 1)"),
         "a mean of the factors, by time": (
             "sum(seconds for seconds, _ in parts) / sum(seconds / factor for "
             "seconds, factor in parts)",
