@@ -381,6 +381,8 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "self.gate(x) * F.silu(self.up(x))",
         ),
         "biases": ("hidden, bias=False), nn", "hidden), nn"),
+        "a third is rounded down first": ("8 * width // 3", "8 * (width // 3)"),
+        "the hidden width is rounded up": ("8 * width // 3", "round(8 * width / 3)"),
         "the hidden width of a plain GPT": ("8 * width // 3", "4 * width"),
     },
     "16.2": {
@@ -392,6 +394,22 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             '["lr"].fill_(next(rates))',
             '["lr"].fill_(learning_rates[0] * 3)',
         ),
+        "the loss keeps its graph": ("return loss.detach()", "return loss"),
+        "the rate is one step late": (
+            """        optimizer.param_groups[0]["lr"].fill_(next(rates))
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+""",
+            """        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+        optimizer.param_groups[0]["lr"].fill_(next(rates))
+""",
+        ),
+        "the optimizer is not compiled": ("minidynamo.compile(optimizer.step)", "optimizer.step"),
         "gradients are never set to zero": ("        optimizer.zero_grad()\n", ""),
     },
     "16.3": {
@@ -401,6 +419,12 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "reads the last place, which is padding": ("[0, len(window) - 1]", "[0, -1]"),
         "one too few": ("range(length)", "range(length - 1)"),
+        "a window that is one too short": ("known[-model.context:]", "known[1 - model.context:]"),
+        "padded in front": (
+            "x[0, :len(window)] = torch.tensor(window)",
+            "x[0, model.context - len(window):] = torch.tensor(window)",
+        ),
+        "only the new ones": ("return known", "return known[-length:]"),
     },
     "17.1": {
         "the arithmetic mean": ("statistics.geometric_mean", "statistics.mean"),
@@ -683,9 +707,18 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "the time of one call decides": ("return calls * each", "return each"),
         "a ratio instead of a difference": (
-            "cost(after, name) - cost(before, name))",
-            "cost(after, name) / (cost(before, name) or 1e-9))",
+            "cost(after, name) - cost(before, name)",
+            "cost(after, name) / (cost(before, name) or 1e-9)",
         ),
+        "any call more explains it": (
+            'return "more calls" if by_calls > by_time else "slower"',
+            'return "more calls" if calls > old_calls else "slower"',
+        ),
+        "any slower call explains it": (
+            'return "more calls" if by_calls > by_time else "slower"',
+            'return "slower" if each > old_each else "more calls"',
+        ),
+        "one kernel at least is expected": (", default=None)", ")"),
     },
     "17.3": {
         "what failed is left out": (
