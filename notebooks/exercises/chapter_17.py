@@ -1,5 +1,7 @@
 """Checks of notebook 17: what a table of speedups counts, and a capture that is silently wrong."""
 
+import copy
+
 import torch
 
 from . import exercise, row
@@ -10,8 +12,9 @@ def near(a, b):
 
 
 def one(ours, peer=None):
-    found = {"eager / ours": [ours, ours, ours]} if ours else {}
-    return found | ({"eager / torch.compile": [peer, peer, peer]} if peer else {})
+    """A row: the median and the quartiles of each ratio that there is."""
+    found = {"eager / ours": [ours, ours / 2, ours * 3]} if ours else {}
+    return found | ({"eager / torch.compile": [peer, peer / 2, peer * 3]} if peer else {})
 
 
 @exercise("17.1", "two compilers over the same models")
@@ -50,6 +53,13 @@ def _(answer):
     yield row("nothing depends on the mode", lambda: answer(frozen, model(relu()), x), False)
     yield row("no capture at all", lambda: answer(itself, model(dropout(0.5)), x), False)
 
+    def copied(model, x):
+        return copy.deepcopy(model)
+
+    yield row(
+        "a capture that can be told the mode", lambda: answer(copied, model(dropout(0.5)), x), False
+    )
+
 
 @exercise("17.3", "what was counted")
 def _(answer):
@@ -58,6 +68,9 @@ def _(answer):
     wrong, failed = good | {"right": False}, {"failed": "out of time"}
     yield row("what failed stays below the line", lambda: answer([good, failed]), (50.0, 50.0))
     yield row("right, but in pieces", lambda: answer([good, good, good, broken]), (75.0, 100.0))
+    yield row(
+        "one of three failed", lambda: answer([good, failed, good]), (200 / 3, 200 / 3), same=near
+    )
     yield row("one graph that is wrong", lambda: answer([good, wrong]), (50.0, 50.0))
     yield row(
         "a break beside a single graph", lambda: answer([good, good | {"breaks": 1}]), (50.0, 100.0)
@@ -86,3 +99,5 @@ def _(answer):
         lambda: rounded({"a": 2.0, "b": 0.25, "c": 1.0, "d": 1.0}),
         ("b", 1.2599),
     )
+    slow = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 32.0, "e": 32.0, "f": 1 / 16}
+    yield row("far from the mean, not from one", lambda: rounded(slow), ("f", 4.0))

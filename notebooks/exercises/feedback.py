@@ -241,6 +241,21 @@ SAYS: dict[tuple[str, str], str] = {
     ("16.3", "the window grows"): "one graph",
     ("16.3", "reads the last place, which is padding"): "five numbers",
     ("16.3", "one too few"): "five numbers",
+    ("17.1", "the last of the three numbers"): "both right",
+    ("17.1", "the mean of the three numbers"): "both right",
+    ("17.2", "the capture is not told"): "a capture that can be told the mode",
+    ("17.2", "the model is not told"): "a trace keeps eval mode",
+    ("17.3", "whole percents only"): "one of three failed",
+    ("17.4", "the one that is farthest from one"): "far from the mean, not from one",
+    ("17.4", "the one that is farthest from the median"): "far from the mean, not from one",
+    ("18.1", "the ranks' gradients are multiplied"): "the ranks' gradients stay what they were",
+    ("18.2", "only what reads nothing that was seen begins a piece"): (
+        "of a seen and a new parameter only the new one counts"
+    ),
+    ("18.2", "a piece must have more than the limit"): "each layer is enough",
+    ("18.3", "only the first and the last piece matter"): "a large bucket in the middle",
+    ("18.4", "of equals the most"): "of equals the fewest",
+    ("18.4", "a formula for a fast wire"): "a slow wire bears many",
     ("17.1", "the arithmetic mean"): "geometric, not arithmetic",
     ("17.1", "a model that one of them gets wrong counts for the other"): (
         "a model that one of them gets wrong counts for neither"

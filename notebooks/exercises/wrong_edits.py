@@ -428,6 +428,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "17.1": {
         "the arithmetic mean": ("statistics.geometric_mean", "statistics.mean"),
+        "the last of the three numbers": (
+            "row[label][0] for row in both",
+            "row[label][-1] for row in both",
+        ),
+        "the mean of the three numbers": (
+            "row[label][0] for row in both",
+            "statistics.mean(row[label]) for row in both",
+        ),
         "a model that one of them gets wrong counts for the other": (
             "[row[label][0] for row in both]",
             "[row[label][0] for row in rows if label in row]",
@@ -439,6 +447,8 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "17.2": {
         "random numbers decide": ("torch.manual_seed(0)\n    return", "return"),
+        "the capture is not told": ("for one in (model, graph):", "for one in (model,):"),
+        "the model is not told": ("for one in (model, graph):", "for one in (graph,):"),
         "the model stays in eval mode": ("one.train()", "one.eval()"),
         "equal and different are the wrong way round": (
             "return not torch.allclose",
@@ -450,6 +460,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / sum(counts)",
             "return sum(gradients) / len(gradients)",
         ),
+        "the ranks' gradients are multiplied": (
+            "return sum(g * n for g, n",
+            "return sum(g.mul_(n) for g, n",
+        ),
         "the NaN of a rank without rows": (" if n)", ")"),
         "a sum, not a mean": (" / sum(counts)", ""),
         "divided by the ranks, not by the rows": (" / sum(counts)", " / len(counts)"),
@@ -457,11 +471,20 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     "18.2": {
         "a piece ends before it has enough": ("if new and count >= limit:", "if new and count:"),
         "a parameter that was seen counts again": ("if p not in seen}", "}"),
+        "only what reads nothing that was seen begins a piece": (
+            "if new and count",
+            "if new and len(new) == len(parameters) and count",
+        ),
+        "a piece must have more than the limit": ("count >= limit", "count > limit"),
         "the count goes on over the border": ("            count = 0\n", ""),
         "a cut at any operation": ("if new and count", "if count"),
     },
     "18.3": {
         "the wire carries all buckets at once": ("max(free, ready) + travel", "ready + travel"),
+        "only the first and the last piece matter": (
+            "return max(ready, free)",
+            "return max(computing[0] + sum(sending), sum(computing) + sending[-1])",
+        ),
         "a bucket leaves before it is ready": ("max(free, ready) + travel", "free + travel"),
         "nothing is sent before the end": (
             "return max(ready, free)",
@@ -470,6 +493,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "18.4": {
         "pieces cost nothing": ("computing / n + overhead", "computing / n"),
+        "of equals the most": (
+            "return min(range(1, most + 1), key=end)",
+            "return min(range(most, 0, -1), key=end)",
+        ),
+        "a formula for a fast wire": (
+            "round(finish([computing / n + overhead] * n, [sending / n] * n), 9)",
+            "round(computing + n * overhead + sending / n, 9)",
+        ),
         "the overhead is paid once": ("computing / n + overhead", "(computing + overhead) / n"),
         "the most is left out": ("range(1, most + 1)", "range(1, most)"),
         "the latest end": ("return min(", "return max("),
@@ -730,6 +761,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "for row in right if (row",
             'for row in rows if "failed" not in row and (row',
         ),
+        "whole percents only": (
+            "return 100 * len(one) / len(rows), 100 * len(right) / len(rows)",
+            "return 100 * len(one) // len(rows), 100 * len(right) // len(rows)",
+        ),
         "whole among the right ones": (
             "100 * len(one) / len(rows),",
             "100 * len(one) / len(right),",
@@ -751,6 +786,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "differences instead of factors": (
             "abs(math.log(without(name) / mean))",
             "abs(speedups[name] - mean)",
+        ),
+        "the one that is farthest from one": (
+            "abs(math.log(without(name) / mean))",
+            "abs(math.log(speedups[name]))",
+        ),
+        "the one that is farthest from the median": (
+            "abs(math.log(without(name) / mean))",
+            "abs(math.log(speedups[name] / statistics.median(speedups.values())))",
         ),
         "the mean with it": ("return name, without(name)", "return name, mean"),
     },
