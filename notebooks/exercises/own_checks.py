@@ -209,13 +209,19 @@ def _(_):
     def why():
         fast = compiled(makes_a_function)
         fast(X(2))
-        return any("makes_a_function" in name for name in fast.compiler.left_alone)
+        told = fast.compiler.left_alone.items()
+        return any("makes_a_function" in name and bool(reason) for name, reason in told)
 
     yield row("what cannot be captured is left alone, and it is written down why", why)
+    yield row("arguments by name", lambda: compiled(scaled)(X(3), scale=3.0), X(3) * 3, same=close)
 
 
 class Special(torch.Tensor):
     """A class of tensors that this compiler knows nothing of."""
+
+
+def scaled(x, scale=2.0):
+    return x * scale
 
 
 def torch_sin(x):
@@ -255,6 +261,26 @@ def _(_):
         return [entry.reason for entry in fast.compiler.entries]
 
     yield row("... into one graph", one_graph, [""])
+
+    def into_two(x):
+        first, last = (x, x + 1, x + 2)
+        return first - last
+
+    def adds(x):
+        x += 1
+        return x * 2
+
+    def written():
+        x = X(3)
+        compiled(adds)(x)
+        return x
+
+    yield row(
+        "three values into two names: Python's error",
+        lambda: raises(ValueError, lambda: compiled(into_two)(X(3))),
+    )
+    yield row("+= writes into the caller's tensor", written, X(3) + 1, same=close)
+    yield row("a default of what is inlined", lambda: agree(lambda x: scaled(x) + x, (X(3),)))
 
 
 @piece("guards", "what must hold next time")
@@ -368,6 +394,22 @@ def _(breaks):
     yield row("a break in the middle of an expression", lambda: agree(nested, (X(3),)))
     yield row("a break in a loop", lambda: agree(around, (X(3),)))
     yield row("what shares memory in Python shares it here", shared)
+
+    def kept(x, log):
+        log.append(x * 2)
+        said.append("kept " + str(float(x.sum())))
+        return log[0] + x
+
+    def logged(function):
+        log = []
+        return [function(X(3), log), *log]
+
+    yield row(
+        "what was done to a list before the break",
+        lambda: logged(compiled(kept)),
+        logged(kept),
+        same=close,
+    )
     yield row("the base of views of views", lambda: _base(breaks))
 
 

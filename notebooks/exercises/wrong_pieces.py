@@ -10,6 +10,52 @@ tree does not have this file.
 Mistake = tuple[str, str, str]
 
 WRONG_PIECES: dict[str, dict[str, Mistake]] = {
+    "hook": {
+        "one entry too many": (
+            "if len(before) < LIMIT:",
+            "if len(before) <= LIMIT:",
+            "after eight entries it is plain Python",
+        ),
+        "why is not written down": (
+            "self.left_alone[code.co_qualname] = found",
+            "self.left_alone[code.co_qualname] = ''",
+            "what cannot be captured is left alone, and it is written down why",
+        ),
+        "names of arguments are lost": (
+            "return compiled(*args, **kwargs)",
+            "return compiled(*args)",
+            "arguments by name",
+        ),
+    },
+    "machine": {
+        "operands change places": (
+            'BINARY[symbol.rstrip("=")](left, right)',
+            'BINARY[symbol.rstrip("=")](right, left)',
+            "operands keep their order",
+        ),
+        "+= makes a new tensor": (
+            "if is_write or symbol",
+            "if symbol",
+            "+= writes into the caller's tensor",
+        ),
+        "defaults are not looked at": (
+            "elif parameter.default is not parameter.empty:",
+            "elif False:",
+            "a default of what is inlined",
+        ),
+    },
+    "breaks": {
+        "a view of a view": (
+            "return base_of(node.args[0]) if node.op in VIEWS else node",
+            "return node.args[0] if node.op in VIEWS else node",
+            "the base of views of views",
+        ),
+        "nothing is replayed": (
+            "            replay(target, objects[target], rebuild)",
+            "            pass",
+            "what was done to a list before the break",
+        ),
+    },
     "graph": {
         "sizes are taken from the left": (
             "place > len(shape) or shape[-place] == 1",
