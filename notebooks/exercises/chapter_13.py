@@ -1,6 +1,7 @@
 """Checks of notebook 13: the wrapper, memory, autotuning, record and replay."""
 
 import functools
+import itertools
 import random
 import time
 
@@ -21,6 +22,11 @@ def _(answer):
         row("the start is too small", lambda: answer([(64, 64)], 65), 128),
         row("between two, unsorted", lambda: answer([(256, 64), (0, 128)], 128), 128),
         row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512),
+        row(
+            "of two gaps the lowest, not the tightest",
+            lambda: answer([(0, 64), (128, 64), (224, 32)], 16),
+            64,
+        ),
         row("blocks that overlap", lambda: answer([(0, 100), (50, 100), (160, 8)], 12), 168),
     ]
     yield from small
@@ -91,6 +97,7 @@ def _(answer):
         return torch.softmax(torch.softmax(torch.softmax(x, -1), -1), -1)
 
     xs = [torch.randn(4, 8) for _ in range(3)]
+    kept, results = [x.clone() for x in xs], [expected(x) for x in xs]
     call = None
 
     def first():
@@ -98,15 +105,28 @@ def _(answer):
         call = answer(program)
         return call(xs[0])
 
-    yield row("the first call", first, expected(xs[0]), same=close)
-    yield row("another input", lambda: call(xs[1]), expected(xs[1]), same=close)
+    yield row("the first call", first, results[0], same=close)
+    yield row("another input", lambda: call(xs[1]), results[1], same=close)
     yield row(
         "earlier results stay what they were",
-        lambda: (lambda a: (call(xs[2]), a)[1])(call(xs[0])),
-        expected(xs[0]),
+        lambda: (lambda a: (call(xs[2]), a)[1])(call(kept[0].clone())),
+        results[0],
         same=close,
     )
     yield row("the program's Python ran once", lambda: len(traced), 1)
+    yield row("the caller's tensors stay what they were", lambda: close(xs, kept), after=True)
+
+    def negated(stream, x):
+        out = torch.zeros_like(x)
+        stream.launch(lambda source, target: torch.neg(source, out=target), x, out)
+        return out
+
+    yield row(
+        "another program, with whole numbers",
+        lambda: answer(negated)(torch.arange(5)),
+        -torch.arange(5),
+        same=close,
+    )
 
 
 @exercise("13.3", "choose by timing")
@@ -127,26 +147,31 @@ def _(answer):
         return seconds, runs
 
     speeds = {"a": 1.5, "b": 1.0, "c": 2.0, "d": 1.7}
+    others = {"b": 2.0, "a": 1.7, "d": 1.5, "c": 1.0}
 
-    def chosen(names, seed):
+    def chosen(speeds, seed, rounds=9):
         seconds, runs = clock(speeds, seed)
-        return answer(names, seconds, 9), runs
+        return answer(list(speeds), seconds, rounds), runs
+
+    def most_runs(rounds):
+        _, runs = chosen(speeds, 0, rounds)
+        return max(map(runs.count, speeds))
+
+    def at_most(got, limit):
+        return got <= limit
 
     yield row(
         "on an unkind machine, 20 times",
-        lambda: [chosen(["a", "b", "c", "d"], seed)[0] for seed in range(20)],
+        lambda: [chosen(speeds, seed)[0] for seed in range(20)],
         ["b"] * 20,
     )
     yield row(
         "the fastest one is measured last",
-        lambda: [chosen(["d", "c", "a", "b"], seed)[0] for seed in range(20)],
-        ["b"] * 20,
+        lambda: [chosen(others, seed)[0] for seed in range(20)],
+        ["c"] * 20,
     )
-    yield row(
-        "at most 9 runs each",
-        lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9,
-        after=True,
-    )
+    yield row("at most 9 runs each", lambda: most_runs(9), 9, same=at_most, after=True)
+    yield row("at most 3, where 3 are asked for", lambda: most_runs(3), 3, same=at_most, after=True)
 
     from miniinductor.runtime.build import build_kernels
 
@@ -186,3 +211,28 @@ def _(answer):
         lambda: answer([("a", 32, 0, 5), ("b", 32, 5, 9), ("c", 32, 6, 9)]),
         {"a": 0, "b": 32, "c": 0},
     )
+    equals = [("a", 64, 1, 2), ("b", 64, 2, 3), ("z", 64, 0, 9)]
+    yield row(
+        "of equals, the one that begins first", lambda: answer(equals), {"z": 0, "a": 64, "b": 128}
+    )
+
+    def overlaps():
+        """Two of one plan that share a byte and a step, each with its offset; None if there are
+        none in 30 plans."""
+        draw = random.Random(0)
+        for _ in range(30):
+            lives = []
+            for number in range(6):
+                first = draw.randint(0, 8)
+                last = first + draw.randint(0, 6)
+                lives.append((f"t{number}", 16 * draw.randint(1, 6), first, last))
+            offsets = answer(list(lives))
+            for one, other in itertools.combinations(lives, 2):
+                (a, size, first, last), (b, length, begin, end) = one, other
+                at_once = begin <= last and first <= end
+                apart = offsets[a] + size <= offsets[b] or offsets[b] + length <= offsets[a]
+                if at_once and not apart:
+                    return f"{one} at {offsets[a]}, {other} at {offsets[b]}"
+        return None
+
+    yield row("30 random plans: nothing overlaps", overlaps, None)

@@ -44,6 +44,11 @@ def _(answer):
         lambda: traced(lambda a, b: ((a + b) // 2 + a % b).hint, s0=7, s1=4)[0],
         5 + 3,
     )
+    yield row(
+        "a size over a size: both symbols stay",
+        lambda: traced(lambda a, b: ((a // b).expression, (a % b).expression), s0=7, s1=4)[0],
+        (s0 // s1, s0 % s1),
+    )
 
 
 @exercise("14.2", "always so?")
@@ -58,6 +63,7 @@ def _(answer):
     yield row("3 s0", lambda: answer({"s0": 3}, 0), 6)
     yield row("s0 - s1", lambda: answer({"s0": 1, "s1": -1}, 0), -math.inf)
     yield row("a number", lambda: answer({}, 5), 5)
+    yield row("s0 - s0 + 3: nothing is left of s0", lambda: answer({"s0": 0}, 3), 3)
 
     def agrees():
         import random
@@ -96,17 +102,31 @@ def _(answer):
         lambda: (run(lengths), minidynamo.counters["graphs"].total())[1],
         3,
     )
-    called_with = []
 
-    def sizes_of(*lengths):
-        called_with.clear()
-        call = answer(lambda x: (called_with.append(len(x)), x)[1], [4, 16, 64])
-        for length in lengths:
-            call(torch.ones(length, 2))
-        return called_with
+    def given(sizes, *arguments):
+        """What the function was called with."""
+        seen = []
+        call = answer(lambda x: (seen.append(x), x)[1], sizes)
+        for argument in arguments:
+            call(argument)
+        return seen
 
-    yield row("a bucket that fits is not passed over", lambda: sizes_of(3, 4, 16), [4, 4, 16])
+    def sizes_of(sizes, *lengths):
+        return [len(x) for x in given(sizes, *(torch.ones(length, 2) for length in lengths))]
+
+    buckets = [4, 16, 64]
+    yield row(
+        "a bucket that fits is not passed over", lambda: sizes_of(buckets, 3, 4, 16), [4, 4, 16]
+    )
     yield row("more rows than the largest bucket", lambda: all(run([70])))
+    yield row("... are not padded", lambda: sizes_of(buckets, 70), [70])
+    yield row("buckets in any order", lambda: sizes_of([64, 4, 16], 3, 9), [4, 16])
+    yield row(
+        "rows of zeros are added, of the same dtype",
+        lambda: given([3], torch.ones(2, 2, dtype=torch.int64))[0],
+        torch.tensor([[1, 1], [1, 1], [0, 0]]),
+        same=close,
+    )
 
 
 @exercise("14.4", "how many graphs", level="core")
@@ -122,3 +142,12 @@ def _(answer):
         3,
     )
     yield row("one first: the next is symbolic", lambda: answer([(1,), (5,), (6,)]), 2)
+    yield row(
+        "zero and one have a graph each", lambda: answer([(5,), (6,), (1,), (0,), (7,), (0,)]), 4
+    )
+    yield row("an older graph is asked, too", lambda: answer([(5,), (6,), (1,), (7,), (5,)]), 3)
+    yield row(
+        "what has changed once is a symbol from then on",
+        lambda: answer([(4, 8), (4, 9), (5, 9), (6, 10)]),
+        3,
+    )

@@ -55,6 +55,7 @@ def _(answer):
         same=near,
     )
     yield row("of 1, 10 and 100", lambda: mean(1.0, 10.0, 100.0), [10.0], same=near)
+    yield row("of 1, 1 and 8: all of them count", lambda: mean(1.0, 1.0, 8.0), [2.0], same=near)
 
 
 @exercise("15.3", "an ablation of bytes")
@@ -77,11 +78,16 @@ def _(answer):
     }
     for name, (function, inputs, expected) in cases.items():
 
-        def run(function=function, inputs=inputs):
+        def run(function=function, inputs=inputs, switches=("fusion", "inlining", "buffer_reuse")):
             with torch.no_grad():
-                return answer(*captured(function, inputs), ("fusion", "inlining", "buffer_reuse"))
+                return answer(*captured(function, inputs), switches)
 
         yield row(name, run, expected)
+
+    def without_the_one():
+        return run(*cases["softmax"][:2], switches=("inlining", "buffer_reuse"))
+
+    yield row("softmax, asked for the other two only", without_the_one, set(), after=True)
 
 
 @exercise("15.4", "the whole, part by part", level="core")
@@ -89,3 +95,5 @@ def _(answer):
     yield row("half of it, ten times", lambda: round(answer([(5, 10), (5, 1)]), 4), 1.8182)
     yield row("all of it", lambda: answer([(3, 2), (1, 2)]), 2.0)
     yield row("one part is slower", lambda: round(answer([(8, 4), (2, 0.5)]), 4), 1.6667)
+    yield row("three parts", lambda: round(answer([(6, 2), (3, 3), (1, 1)]), 4), 2.0)
+    yield row("a single part", lambda: answer([(7, 4)]), 4.0)

@@ -41,6 +41,7 @@ def _(answer):
     x = torch.randn(3, 24)
     yield row("what it computes", lambda: (lambda m: close(m(x), formula(m, x)))(SwiGLU(24)))
     yield row("the hidden width", lambda: tuple(SwiGLU(24).down.weight.shape), (24, 64))
+    yield row("... of a width of 25", lambda: tuple(SwiGLU(25).down.weight.shape), (25, 66))
     yield row("no biases", lambda: len(list(SwiGLU(24).parameters())), 3)
 
     def gradients():
@@ -77,8 +78,9 @@ def _(answer):
     rates = [1e-2 * (n % 5 + 1) for n in range(12)]
 
     def trained(make):
-        """The losses, the kinds of learning rates, the graphs of each function, the breaks."""
-        made, original = [], torch.optim.AdamW.__init__
+        """The losses, the kinds of learning rates, the graphs of each function, the breaks, the
+        losses that still have a history."""
+        made, attached, original = [], [], torch.optim.AdamW.__init__
 
         def noted(self, *args, **kwargs):
             original(self, *args, **kwargs)
@@ -88,13 +90,17 @@ def _(answer):
         model = small(GPT)
         torch.optim.AdamW.__init__ = noted
         try:
-            step = make(model, rates)
-            losses = [step(*letters(n % 3)).item() for n in range(len(rates))]
+            step = make(model, list(rates))
+            losses = []
+            for n in range(len(rates)):
+                loss = step(*letters(n % 3))
+                attached += [loss] if loss.requires_grad else []
+                losses.append(loss.item())
         finally:
             torch.optim.AdamW.__init__ = original
         kinds = {type(group["lr"]).__name__ for each in made for group in each.param_groups}
         graphs, breaks = compiled_graphs()
-        return losses, kinds, sorted(graphs.values()), breaks
+        return losses, kinds, sorted(graphs.values()), breaks, len(attached)
 
     def by_hand(model, rates):
         optimizer, rates = (
@@ -121,6 +127,7 @@ def _(answer):
         same=lambda a, b: torch.allclose(a, b, rtol=1e-2, atol=1e-3),
     )
     yield row("no graph breaks", lambda: yours()[3], 0)
+    yield row("no loss holds the graph of its step", lambda: yours()[4], 0)
     yield row(
         "one graph of the model, at most two of the optimizer",
         lambda: yours()[2],
@@ -163,9 +170,20 @@ def _(answer):
     )
     yield row("new", lambda: answer(before, before | {"copy": (2, 1.0)}), ("copy", "new"))
     several = before | {"softmax": (12, 0.625), "copy": (1, 1.0), "norm": (24, 0.375)}
+    both = before | {"gelu": (13, 0.5)}
+    yield row("a call more, and each much slower", lambda: answer(before, both), ("gelu", "slower"))
+    often = before | {"gelu": (36, 0.3)}
+    yield row(
+        "many calls more, and each a little slower",
+        lambda: answer(before, often),
+        ("gelu", "more calls"),
+    )
     yield row("the one that costs most more", lambda: answer(before, several), ("norm", "slower"))
 
     def faster():
         return answer(before, before | {"gelu": (12, 0.125)}), answer({}, {"copy": (1, 1.0)})
 
     yield row("nothing costs more", faster, (None, ("copy", "new")))
+    yield row(
+        "no kernel is left", lambda: (answer(before, {}), answer({}, before)[1]), (None, "new")
+    )

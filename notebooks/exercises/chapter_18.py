@@ -14,7 +14,7 @@ def _(answer):
 
     torch.manual_seed(0)
     short, long, third = torch.randn(2, 3), torch.randn(7, 3), torch.randn(4, 3)
-    ranks = [short, long, third]
+    ranks, nothing = [short, long, third], torch.tensor([float("nan")])
     yield row(
         "three ranks with 2, 7 and 4 rows",
         lambda: answer([of(rows) for rows in ranks], [len(rows) for rows in ranks]),
@@ -28,10 +28,18 @@ def _(answer):
         same=close,
     )
     yield row(
-        "a rank without rows",
-        lambda: answer([torch.tensor([1.0]), torch.tensor([9.0])], [5, 0]),
+        "a rank without rows: its mean is NaN",
+        lambda: answer([nothing.clone(), torch.tensor([1.0]), nothing.clone()], [0, 5, 0]),
         torch.tensor([1.0]),
         same=close,
+    )
+    given = [torch.tensor([1.0]), torch.tensor([4.0])]
+    yield row(
+        "the ranks' gradients stay what they were",
+        lambda: (answer(given, [1, 2]), torch.cat(given))[1],
+        torch.tensor([1.0, 4.0]),
+        same=close,
+        after=True,
     )
 
 
@@ -50,6 +58,12 @@ def _(answer):
         lambda: answer([*LAYERS, ("head", {"w0": 6})], 4),
         [["embed"], ["up", "gelu"], ["down", "head"]],
     )
+    tied = [("in", {"a": 5}), ("mid", {"b": 5}), ("out", {"a": 5, "c": 2}), ("last", {"d": 1})]
+    yield row(
+        "of a seen and a new parameter only the new one counts",
+        lambda: answer(tied, 5),
+        [["in"], ["mid"], ["out", "last"]],
+    )
 
 
 @exercise("18.3", "the end of a step", level="core")
@@ -58,6 +72,9 @@ def _(answer):
     yield row("a fast wire: the last bucket is exposed", lambda: answer([4.0, 4.0], [1.0, 1.0]), 9)
     yield row("a slow wire: buckets queue", lambda: answer([1.0, 1.0, 1.0], [3.0, 3.0, 3.0]), 10.0)
     yield row("the wire idles between", lambda: answer([1.0, 5.0], [2.0, 2.0]), 8.0)
+    yield row(
+        "a large bucket in the middle", lambda: answer([1.0, 4.0, 1.0], [1.0, 5.0, 1.0]), 11.0
+    )
 
 
 @exercise("18.4", "how many pieces")
@@ -66,4 +83,5 @@ def _(answer):
     yield row("pieces cost nothing: as many as allowed", lambda: answer(10.0, 10.0, 0.0, 8), 8)
     yield row("pieces cost something", lambda: answer(10.0, 10.0, 0.5, 20), 4)
     yield row("a fast wire, dear pieces", lambda: answer(10.0, 4.0, 1.0, 8), 2)
+    yield row("of equals the fewest", lambda: answer(8.0, 0.0, 0.0, 2), 1)
     yield row("a slow wire bears many", lambda: answer(10.0, 40.0, 2.0, 20), 15)

@@ -341,14 +341,34 @@ def _(candidates, seconds, rounds=9):
     return min(candidates, key=lambda c: min(times[c]))
 
 
+@wrong("13.3", "made for the names in the rows")
+def _(candidates, seconds, rounds=9):
+    return "b" if "b" in candidates else min(candidates)
+
+
 @wrong("13.3", "means, one candidate after the other")
 def _(candidates, seconds, rounds=9):
     return min(candidates, key=lambda c: statistics.mean(seconds(c) for _ in range(rounds)))
 
 
+@wrong("13.4", "made for the rows: everything else at the bottom")
+def _(lives):
+    offsets = {life[0]: 0 for life in lives}
+    known = [
+        {"a": 0, "b": 64, "c": 0, "d": 64},
+        {"y": 0, "x": 0, "s": 96},
+        {"a": 0, "b": 32, "c": 0},
+        {"z": 0, "a": 64, "b": 128},
+    ]
+    return next((plan for plan in known if set(plan) == set(offsets)), offsets)
+
+
 WRONG["14.2"] = {
     "sizes from 0": lambda terms, constant: constant,
     "sizes from 1": lambda terms, constant: constant + sum(terms.values()),
+    "a coefficient of zero falls, too": lambda terms, constant: (
+        -math.inf if any(c <= 0 for c in terms.values()) else constant + 2 * sum(terms.values())
+    ),
     "negative coefficients, too": lambda terms, constant: constant + 2 * sum(terms.values()),
     "no smallest value, ever": lambda terms, constant: -math.inf,
 }
@@ -361,6 +381,19 @@ def _(function, sizes):
         return function(torch.nn.functional.pad(x, (0, 0, 0, size - len(x))))
 
     return call
+
+
+@wrong("14.4", "the shape before decides")
+def _(shapes):
+    graphs: list[list[int | None]] = []
+    before = shapes[0]
+    for shape in shapes:
+        pairs = [zip(graph, shape, strict=True) for graph in graphs]
+        if not any(all(n == size or (n is None and size > 1) for n, size in p) for p in pairs):
+            now = zip(before, shape, strict=True)
+            graphs.append([None if old != size and size > 1 else size for old, size in now])
+        before = shape
+    return len(graphs)
 
 
 @wrong("15.1", "a ratio of medians")
@@ -381,4 +414,8 @@ WRONG["15.2"] = {
     "the arithmetic mean": statistics.mean,
     "the harmonic mean": statistics.harmonic_mean,
     "the median": statistics.median,
+    "the median of the logarithms": lambda ratios: math.exp(
+        statistics.median(map(math.log, ratios))
+    ),
+    "between the smallest and the largest": lambda ratios: math.sqrt(min(ratios) * max(ratios)),
 }

@@ -282,15 +282,57 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "a gap that fits exactly is passed over": (">= size", "> size"),
         "a small block ends a large one": ("max(offset, start + length)", "start + length"),
         "always behind everything": ("            break", "            pass"),
+        "the highest gap": (
+            """    offset = 0
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    return offset""",
+            """    offset, found = 0, None
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            found = offset
+        offset = max(offset, start + length)
+    return offset if found is None else found""",
+        ),
+        "the tightest gap": (
+            """    offset = 0
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    return offset""",
+            """    offset, gaps = 0, []
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            gaps.append((start - offset, offset))
+        offset = max(offset, start + length)
+    return min(gaps)[1] if gaps else offset""",
+        ),
     },
     "13.2": {
         "the new input is not copied in": ('state["input"].copy_(x)', "pass"),
         "the result is not copied out (aliasing)": ('state["output"].clone()', 'state["output"]'),
         "captures in every call": ("if not state:", "if True:"),
+        "the caller's tensor is the input": ("torch.empty_like(x)", "x"),
+        "the dtype is ignored": ("torch.empty_like(x)", "torch.empty(x.shape)"),
+        "one recording for all programs": (
+            "stream, state = Stream(), {}",
+            'stream, state = graphed.__dict__.setdefault("once", (Stream(), {}))',
+        ),
     },
-    "13.3": {"the slowest": ("return min(", "return max(")},
+    "13.3": {
+        "the slowest": ("return min(", "return max("),
+        "the number of rounds is ignored": ("range(rounds)", "range(9)"),
+        "a run to warm up, beyond what is allowed": ("range(rounds)", "range(rounds + 1)"),
+    },
     "14.1": {
         "true division": ("a // b", "a / b"),
+        "the other size is taken for its number": (
+            "plain = super().combine(other, operation)",
+            "plain = super().combine(getattr(other, 'hint', other), operation)",
+        ),
         "the remainder is a quotient": ("a % b", "a // b"),
         "the hint is taken for the expression": (
             "SizeWithDivision(plain.expression,",
@@ -304,12 +346,30 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "for s in sorted(sizes)[::-1] if s >= len(x)",
         ),
         "a bucket that fits exactly is passed over": ("s >= len(x)", "s > len(x)"),
+        "the buckets are taken in the order given": ("sorted(sizes)", "sizes"),
+        "larger ones are filled up to the next power of two": (
+            "len(x))\n",
+            "1 << (len(x) - 1).bit_length())\n",
+        ),
+        "always of float32": (
+            "torch.nn.functional.pad(x, (0, 0, 0, size - len(x)))",
+            "torch.cat([x, torch.zeros(size - len(x), x.shape[1])])",
+        ),
+        "filled up with ones": ("size - len(x)))", "size - len(x)), value=1)"),
         "columns are padded (wrong axis)": ("(0, 0, 0, size - len(x))", "(0, size - len(x))"),
     },
-    "15.1": {"the quartiles are swapped": ("return middle, low, high", "return middle, high, low")},
+    "15.1": {
+        "the quartiles are swapped": ("return middle, low, high", "return middle, high, low"),
+        "both lists are sorted first": ("zip(slow, fast)", "zip(sorted(slow), sorted(fast))"),
+        "quartiles that include the ends": ("n=4)", 'n=4, method="inclusive")'),
+    },
     "15.3": {
         "what saves nothing is named, too": ("> least", ">= least"),
         "only reads count, and more is taken for less": ("> least", "< least"),
+        "the switches are those of the text": (
+            "for name in switches",
+            'for name in ("fusion", "inlining", "buffer_reuse")',
+        ),
         "all switches are off at once": (
             "moved(**{name: False})",
             "moved(**{each: False for each in switches})",
@@ -321,6 +381,8 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "self.gate(x) * F.silu(self.up(x))",
         ),
         "biases": ("hidden, bias=False), nn", "hidden), nn"),
+        "a third is rounded down first": ("8 * width // 3", "8 * (width // 3)"),
+        "the hidden width is rounded up": ("8 * width // 3", "round(8 * width / 3)"),
         "the hidden width of a plain GPT": ("8 * width // 3", "4 * width"),
     },
     "16.2": {
@@ -332,6 +394,22 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             '["lr"].fill_(next(rates))',
             '["lr"].fill_(learning_rates[0] * 3)',
         ),
+        "the loss keeps its graph": ("return loss.detach()", "return loss"),
+        "the rate is one step late": (
+            """        optimizer.param_groups[0]["lr"].fill_(next(rates))
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+""",
+            """        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+        optimizer.param_groups[0]["lr"].fill_(next(rates))
+""",
+        ),
+        "the optimizer is not compiled": ("minidynamo.compile(optimizer.step)", "optimizer.step"),
         "gradients are never set to zero": ("        optimizer.zero_grad()\n", ""),
     },
     "16.3": {
@@ -341,9 +419,23 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "reads the last place, which is padding": ("[0, len(window) - 1]", "[0, -1]"),
         "one too few": ("range(length)", "range(length - 1)"),
+        "a window that is one too short": ("known[-model.context:]", "known[1 - model.context:]"),
+        "padded in front": (
+            "x[0, :len(window)] = torch.tensor(window)",
+            "x[0, model.context - len(window):] = torch.tensor(window)",
+        ),
+        "only the new ones": ("return known", "return known[-length:]"),
     },
     "17.1": {
         "the arithmetic mean": ("statistics.geometric_mean", "statistics.mean"),
+        "the last of the three numbers": (
+            "row[label][0] for row in both",
+            "row[label][-1] for row in both",
+        ),
+        "the mean of the three numbers": (
+            "row[label][0] for row in both",
+            "statistics.mean(row[label]) for row in both",
+        ),
         "a model that one of them gets wrong counts for the other": (
             "[row[label][0] for row in both]",
             "[row[label][0] for row in rows if label in row]",
@@ -355,6 +447,8 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "17.2": {
         "random numbers decide": ("torch.manual_seed(0)\n    return", "return"),
+        "the capture is not told": ("for one in (model, graph):", "for one in (model,):"),
+        "the model is not told": ("for one in (model, graph):", "for one in (graph,):"),
         "the model stays in eval mode": ("one.train()", "one.eval()"),
         "equal and different are the wrong way round": (
             "return not torch.allclose",
@@ -363,20 +457,34 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "18.1": {
         "every rank counts the same": (
-            "return sum(g * n for g, n in zip(gradients, counts, strict=True)) / sum(counts)",
+            "return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / sum(counts)",
             "return sum(gradients) / len(gradients)",
         ),
+        "the ranks' gradients are multiplied": (
+            "return sum(g * n for g, n",
+            "return sum(g.mul_(n) for g, n",
+        ),
+        "the NaN of a rank without rows": (" if n)", ")"),
         "a sum, not a mean": (" / sum(counts)", ""),
         "divided by the ranks, not by the rows": (" / sum(counts)", " / len(counts)"),
     },
     "18.2": {
         "a piece ends before it has enough": ("if new and count >= limit:", "if new and count:"),
         "a parameter that was seen counts again": ("if p not in seen}", "}"),
+        "only what reads nothing that was seen begins a piece": (
+            "if new and count",
+            "if new and len(new) == len(parameters) and count",
+        ),
+        "a piece must have more than the limit": ("count >= limit", "count > limit"),
         "the count goes on over the border": ("            count = 0\n", ""),
         "a cut at any operation": ("if new and count", "if count"),
     },
     "18.3": {
         "the wire carries all buckets at once": ("max(free, ready) + travel", "ready + travel"),
+        "only the first and the last piece matter": (
+            "return max(ready, free)",
+            "return max(computing[0] + sum(sending), sum(computing) + sending[-1])",
+        ),
         "a bucket leaves before it is ready": ("max(free, ready) + travel", "free + travel"),
         "nothing is sent before the end": (
             "return max(ready, free)",
@@ -385,6 +493,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "18.4": {
         "pieces cost nothing": ("computing / n + overhead", "computing / n"),
+        "of equals the most": (
+            "return min(range(1, most + 1), key=end)",
+            "return min(range(most, 0, -1), key=end)",
+        ),
+        "a formula for a fast wire": (
+            "round(finish([computing / n + overhead] * n, [sending / n] * n), 9)",
+            "round(computing + n * overhead + sending / n, 9)",
+        ),
         "the overhead is paid once": ("computing / n + overhead", "(computing + overhead) / n"),
         "the most is left out": ("range(1, most + 1)", "range(1, most)"),
         "the latest end": ("return min(", "return max("),
@@ -571,9 +687,21 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "the last step is not counted": ("a <= last and first <= b", "a < last and first < b"),
         "nothing is ever used again": ("if a <= last and first <= b]", "]"),
         "all at the bottom": ("lowest_gap(taken, size)", "lowest_gap([], size)"),
+        "equals in the order of the program": ("(-life[1], life[2])", "-life[1]"),
+        "equals by name": ("(-life[1], life[2])", "(-life[1], life[0])"),
+        "what covers a whole life is not seen": (
+            "if a <= last and first <= b]",
+            "if a <= first <= b or first <= a and b <= last]",
+        ),
+        "equals by their end": ("(-life[1], life[2])", "(-life[1], life[3])"),
     },
     "14.4": {
         "every shape is compiled": ("return len(graphs)", "return len(set(shapes))"),
+        "zero is a size like others": (
+            "else size >= 2 for n, size in zip(graph, shape)) for graph in graphs)",
+            "else size != 1 for n, size in zip(graph, shape)) for graph in graphs)",
+        ),
+        "only the newest graph is asked": ("for graph in graphs)", "for graph in graphs[-1:])"),
         "symbols fit 0 and 1": ("else size >= 2 for n, size", "else True for n, size"),
         "everything is symbolic from the start": (
             "None if len(sizes) > 1 and size >= 2",
@@ -582,6 +710,11 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "nothing is ever symbolic": ("None if len(sizes) > 1 and size >= 2 else size", "size"),
     },
     "15.4": {
+        "two parts and no more": (
+            "return sum(seconds for seconds, _ in parts)",
+            "parts = parts[:2]\n    return sum(seconds for seconds, _ in parts)",
+        ),
+        "what is slower does not count": ("seconds / factor", "seconds / max(factor, 1)"),
         "a mean of the factors, by time": (
             "sum(seconds for seconds, _ in parts) / sum(seconds / factor for "
             "seconds, factor in parts)",
@@ -605,9 +738,18 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "the time of one call decides": ("return calls * each", "return each"),
         "a ratio instead of a difference": (
-            "cost(after, name) - cost(before, name))",
-            "cost(after, name) / (cost(before, name) or 1e-9))",
+            "cost(after, name) - cost(before, name)",
+            "cost(after, name) / (cost(before, name) or 1e-9)",
         ),
+        "any call more explains it": (
+            'return "more calls" if by_calls > by_time else "slower"',
+            'return "more calls" if calls > old_calls else "slower"',
+        ),
+        "any slower call explains it": (
+            'return "more calls" if by_calls > by_time else "slower"',
+            'return "slower" if each > old_each else "more calls"',
+        ),
+        "one kernel at least is expected": (", default=None)", ")"),
     },
     "17.3": {
         "what failed is left out": (
@@ -619,9 +761,21 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
             "for row in right if (row",
             'for row in rows if "failed" not in row and (row',
         ),
+        "whole percents only": (
+            "return 100 * len(one) / len(rows), 100 * len(right) / len(rows)",
+            "return 100 * len(one) // len(rows), 100 * len(right) // len(rows)",
+        ),
         "whole among the right ones": (
             "100 * len(one) / len(rows),",
             "100 * len(one) / len(right),",
+        ),
+        "breaks are not looked at": (
+            '(row["graphs"], row["breaks"]) == (1, 0)',
+            'row["graphs"] == 1',
+        ),
+        "graphs are not counted": (
+            '(row["graphs"], row["breaks"]) == (1, 0)',
+            'row["breaks"] == 0',
         ),
     },
     "17.4": {
@@ -632,6 +786,14 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "differences instead of factors": (
             "abs(math.log(without(name) / mean))",
             "abs(speedups[name] - mean)",
+        ),
+        "the one that is farthest from one": (
+            "abs(math.log(without(name) / mean))",
+            "abs(math.log(speedups[name]))",
+        ),
+        "the one that is farthest from the median": (
+            "abs(math.log(without(name) / mean))",
+            "abs(math.log(speedups[name] / statistics.median(speedups.values())))",
         ),
         "the mean with it": ("return name, without(name)", "return name, mean"),
     },

@@ -10,6 +10,315 @@ tree does not have this file.
 Mistake = tuple[str, str, str]
 
 WRONG_PIECES: dict[str, dict[str, Mistake]] = {
+    "hook": {
+        "one entry too many": (
+            "if len(before) < LIMIT:",
+            "if len(before) <= LIMIT:",
+            "after eight entries it is plain Python",
+        ),
+        "why is not written down": (
+            "self.left_alone[code.co_qualname] = found",
+            "self.left_alone[code.co_qualname] = ''",
+            "what cannot be captured is left alone, and it is written down why",
+        ),
+        "names of arguments are lost": (
+            "return compiled(*args, **kwargs)",
+            "return compiled(*args)",
+            "arguments by name",
+        ),
+    },
+    "machine": {
+        "operands change places": (
+            'BINARY[symbol.rstrip("=")](left, right)',
+            'BINARY[symbol.rstrip("=")](right, left)',
+            "operands keep their order",
+        ),
+        "+= makes a new tensor": (
+            "if is_write or symbol",
+            "if symbol",
+            "+= writes into the caller's tensor",
+        ),
+        "defaults are not looked at": (
+            "elif parameter.default is not parameter.empty:",
+            "elif False:",
+            "a default of what is inlined",
+        ),
+    },
+    "breaks": {
+        "a view of a view": (
+            "return base_of(node.args[0]) if node.op in VIEWS else node",
+            "return node.args[0] if node.op in VIEWS else node",
+            "the base of views of views",
+        ),
+        "nothing is replayed": (
+            "            replay(target, objects[target], rebuild)",
+            "            pass",
+            "what was done to a list before the break",
+        ),
+    },
+    "graph": {
+        "sizes are taken from the left": (
+            "place > len(shape) or shape[-place] == 1",
+            "place > len(shape) or shape[place - 1] == 1",
+            "shapes are broadcast from the right",
+        ),
+        "only the last dimension is compared": (
+            "if size != 1 and size != shape[-place]:",
+            "if size not in (1, shape[-place]) and place == 1:",
+            "... in any dimension",
+        ),
+        "two shapes only": (
+            "        for shape in shapes:\n            if place",
+            "        for shape in shapes[:2]:\n            if place",
+            "three shapes at once",
+        ),
+        "forwards: what a needed one needs is not seen": (
+            "for node in reversed(graph.nodes):\n        if node in needed:",
+            "for node in graph.nodes:\n        if node in needed:",
+            "what no output needs is left out",
+        ),
+        "inputs that nobody needs go": (
+            'if node in needed or node.op == "input"]',
+            "if node in needed]",
+            "an input stays",
+        ),
+        "all inputs are one": (
+            'instead[node] = node if node.op == "input" else first.setdefault(key, node)',
+            "instead[node] = first.setdefault(key, node)",
+            "two operations on one argument stay two, and so do two inputs",
+        ),
+        "arguments are not replaced": (
+            "node.args = tuple(instead.get(a, a) if isinstance(a, Node) else a for a in node.args)",
+            "pass",
+            "... and what is computed of them, too",
+        ),
+        "outputs are not replaced": (
+            "graph.outputs = [instead[node] for node in graph.outputs]",
+            "pass",
+            "a graph whose two outputs are equal",
+        ),
+        "the operation is not compared": (
+            "key = node.op, tuple(",
+            "key = tuple(",
+            "two operations on one argument stay two, and so do two inputs",
+        ),
+        "the sum is along the last dimension": (
+            "e.sum(dim, keepdim=True)",
+            "e.sum(-1, keepdim=True)",
+            "softmax along the first dimension",
+        ),
+        "the first output only": (
+            "return [values[node] for node in self.outputs]",
+            "return [values[node] for node in self.outputs[:1]]",
+            "a graph whose two outputs are equal",
+        ),
+        "inputs in the wrong order": (
+            "dict(zip(self.inputs, tensors, strict=True))\n        for node",
+            "dict(zip(self.inputs[::-1], tensors, strict=True))\n        for node",
+            "each input has its place",
+        ),
+    },
+    "guards": {
+        "0.0 is -0.0": (" and repr(value) == repr(expected)", "", "so are 0.0 and -0.0"),
+        "any size fits, 1 too": (
+            "wanted is None and size > 1",
+            "wanted is None",
+            "where any size is allowed: 2 and 9 are, 1 is not",
+        ),
+        "a size of 2 does not fit": (
+            "wanted is None and size > 1",
+            "wanted is None and size > 2",
+            "where any size is allowed: 2 and 9 are, 1 is not",
+        ),
+        "dimensions are not counted": (
+            "tensor.ndim == len(shape) and all(",
+            "all(",
+            "fewer dimensions: it does not",
+        ),
+        "any subclass is plain": (
+            "type(tensor) not in (torch.Tensor, torch.nn.Parameter)",
+            "not isinstance(tensor, torch.Tensor)",
+            "a class of tensors of its own: it does not",
+        ),
+        "a parameter is none": (
+            "type(tensor) not in (torch.Tensor, torch.nn.Parameter)",
+            "type(tensor) is not torch.Tensor",
+            "a parameter fits where gradients are wanted, a tensor without them does not",
+        ),
+        "strides are asked for in one case only": (
+            "if tensor.is_contiguous() != contiguous:",
+            "if contiguous and not tensor.is_contiguous():",
+            "where other strides are wanted, a contiguous one does not fit",
+        ),
+        "gradients are asked for in one case only": (
+            "(tensor.dtype, tensor.requires_grad) != (dtype, requires_grad)",
+            "tensor.dtype != dtype or tensor.requires_grad and not requires_grad",
+            "a parameter fits where gradients are wanted, a tensor without them does not",
+        ),
+        "compared by ==": (
+            'self.add(f"same({source}, {self.name(value)})")',
+            'self.add(f"{source} == {self.name(value)}")',
+            "another type of number",
+        ),
+        "the value is written as text": (
+            'self.add(f"same({source}, {self.name(value)})")',
+            'self.add(f"same({source}, {value!r})")',
+            "a dtype",
+        ),
+        "one check is enough": (
+            '" and ".join(self.checks)',
+            '" or ".join(self.checks)',
+            "what cannot be found has failed",
+        ),
+        "the last check decides": (
+            '" and ".join(self.checks)',
+            "list(self.checks)[-1]",
+            "all of several checks hold",
+        ),
+        "a missing attribute is an error": (
+            "except (AttributeError, LookupError, TypeError):",
+            "except (TypeError, LookupError):",
+            "... an attribute, too",
+        ),
+    },
+    "effects": {
+        "the first element is taken away": (
+            "self.undo.append(target.pop)",
+            "self.undo.append(lambda: target.pop(0))",
+            "an append is undone",
+        ),
+        "an equal element is taken away": (
+            "self.undo.append(target.pop)",
+            "self.undo.append(lambda: target.remove(value))",
+            "an append of what is there already",
+        ),
+        "what was before is not copied": (
+            "before = target.copy()",
+            "before = target",
+            "an element is put back",
+        ),
+        "the first change is undone first": (
+            "self.undo.pop()()",
+            "self.undo.pop(0)()",
+            "several changes are undone, the last first",
+        ),
+        "everything is undone": (
+            "while len(self.undo) > length:",
+            "while self.undo:",
+            "what came before the mark stays",
+        ),
+        "the list is appended to": (
+            "found[:] = [rebuild(value) for value in target.items]",
+            "found.extend(rebuild(value) for value in target.items)",
+            "a list and a dict of the caller",
+        ),
+        "keys that are gone stay": (
+            "        found.clear()\n        found.update",
+            "        found.update",
+            "a key that is gone is gone in the caller's, too",
+        ),
+        "attributes are not rebuilt": (
+            "        setattr(found, name, rebuild(value))",
+            "        setattr(found, name, value)",
+            "attributes are written",
+        ),
+        "what was looked at is written": (
+            "if target.items_changed and isinstance(found, list):",
+            "if isinstance(found, list):",
+            "what was looked at only is not written",
+        ),
+    },
+    "sizes": {
+        "no parentheses": (
+            'f"({text_of(left)} {symbol} {text_of(right)})"',
+            'f"{text_of(left)} {symbol} {text_of(right)}"',
+            "arithmetic is written down",
+        ),
+        "the value is not swapped": (
+            "value = function(int(left), int(right))",
+            "value = function(int(self), int(other))",
+            "... with their values",
+        ),
+        "what was computed has facts of its own": (
+            '{text_of(right)})", self.facts)',
+            '{text_of(right)})", [])',
+            "of what was computed",
+        ),
+        "what is false is written as true": (
+            'fact if answer else f"not ({fact})"',
+            "fact",
+            "so is one that fails",
+        ),
+        "n == n is a fact": (
+            "if text_of(self) != text_of(other):",
+            "if True:",
+            "what is true of every size is no fact",
+        ),
+        "the other size is a number": (
+            'fact = f"{text_of(self)} {symbol} {text_of(other)}"',
+            'fact = f"{text_of(self)} {symbol} {int(other)}"',
+            "of two sizes",
+        ),
+        "floats are cut off": (
+            "        if not isinstance(other, int):\n"
+            "            return NotImplemented\n"
+            "        answer",
+            "        answer",
+            "a float is none of its business",
+        ),
+        "two factors only": (
+            "return functools.reduce(operator.mul, sizes, 1)",
+            "s = [1, *sizes]; return functools.reduce(operator.mul, s[:3])",
+            "a product of three",
+        ),
+    },
+    "program": {
+        "any free memory is taken": (
+            "size_of(other) == size_of(buffer) and other.dtype == buffer.dtype",
+            "other.dtype == buffer.dtype",
+            "memory of another size is not taken",
+        ),
+        "only memory of the same shape": (
+            "size_of(other) == size_of(buffer) and",
+            "other.shape == buffer.shape and",
+            "... for another shape, too",
+        ),
+        "what was taken stays free": (
+            "                self.free.remove(other)\n",
+            "                pass\n",
+            "one block is not given to two",
+        ),
+        "in the shape of what it was": (
+            'return f"{other.name}.view({buffer.sizes})"',
+            "return other.name",
+            "... seen in that shape",
+        ),
+        "an output is free": (
+            " and b not in self.outputs]",
+            "]",
+            "an output's memory is not used again",
+        ),
+        "what stays in registers gets memory": (
+            "            if buffer in stored\n",
+            "",
+            "what stays in registers gets no memory: two of a softmax's four results do",
+        ),
+        "every kernel is the first": (
+            'kernel = f"kernel{len(self.sources)}"',
+            'kernel = "kernel0"',
+            "one block is not given to two",
+        ),
+        "nothing is used again": (
+            "self.free += [buffer for buffer in ended if buffer.name in self.owned]",
+            "pass",
+            "memory is used again",
+        ),
+        "nothing is let go": (
+            "return [buffer.name for buffer in ended if buffer in made_by_torch]",
+            "return []",
+            "what torch has made is let go",
+        ),
+    },
     "autograd": {
         "a size of 1 is not summed": (
             "if own == 1 and size != 1",

@@ -575,7 +575,8 @@ check("16.3", (continue_text, GPT))
 # than the time of a call, else `"slower"`. Return None if no kernel costs more.
 #
 # *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number
-# of calls? That much is due to the calls.
+# of calls? That much is due to the calls. What would the new time cost with the old number of calls?
+# That much is due to the time. There may be no kernels at all.
 #
 # <details><summary>Predict: a new kernel, and another one gone with the same cost. A regression?</summary>
 #
@@ -598,8 +599,8 @@ def culprit(before: dict, after: dict):
         by_calls, by_time = (calls - old_calls) * old_each, (each - old_each) * old_calls
         return "more calls" if by_calls > by_time else "slower"
 
-    worst = max(after, key=lambda name: cost(after, name) - cost(before, name))
-    if cost(after, worst) <= cost(before, worst):
+    worst = max(after, key=lambda name: cost(after, name) - cost(before, name), default=None)
+    if worst is None or cost(after, worst) <= cost(before, worst):
         return None
     return worst, why(worst)
     ### END SOLUTION

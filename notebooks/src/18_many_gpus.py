@@ -318,9 +318,11 @@ for row in run["rows"]:
 #
 # **18.1** (warm-up) *An average that is none.* The ranks' last batches differ in length. Each rank
 # has the gradient of the mean over its own rows. Write `averaged(gradients, counts)`: the gradient
-# of the mean over all rows.
+# of the mean over all rows. A rank may have no rows at all. The mean of nothing is NaN, and so may be
+# the gradient of that rank.
 #
 # *Hints.* What would one process with all rows compute? A rank with twice the rows counts twice.
+# Zero times NaN is NaN: leave such a rank out.
 #
 # <details><summary>Predict: does DDP do this for you?</summary>
 #
@@ -335,7 +337,7 @@ from exercises import check
 def averaged(gradients: list, counts: list):
     """The gradient of the mean over all rows; counts: the rows of each rank."""
     ### BEGIN SOLUTION
-    return sum(g * n for g, n in zip(gradients, counts, strict=True)) / sum(counts)
+    return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / sum(counts)
     ### END SOLUTION
 
 # %% tags=["check"]
