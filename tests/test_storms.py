@@ -332,3 +332,26 @@ def test_gradients_of_a_clamp_whose_ends_change():
             function(x, t).sum().backward()
             found.append(x.grad)
         assert torch.equal(*found)
+
+
+class Counted:
+    number, rate = 0, 0.0
+
+
+CHANGED = {
+    "a float": lambda x, n: x * (n * 0.37),
+    "a global": lambda x, n: x * Counted.number,
+    "attributes": lambda x, n: x * Counted.number + Counted.rate,
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_no_int_argument_becomes_a_symbol_once_it_changes(name, dynamic):
+    compiled = minidynamo.compile(CHANGED[name], backend="eager", dynamic=dynamic)
+    x = torch.randn(3)
+    for n in range(2, 8):
+        Counted.number, Counted.rate = n, n * 0.3
+        number = n * 0.37 if name == "a float" else n
+        assert torch.equal(compiled(x, number), CHANGED[name](x, number))
+    assert minidynamo.counters["graphs"].total() <= 2
