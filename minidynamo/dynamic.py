@@ -11,7 +11,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | dynamic | a size is a symbol |
 |---|---|
 | None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
-| True | as with None; and at once if the tensor is an argument (strides as well), or an int argument |
+| True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
 | False | never |
 
 0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they
