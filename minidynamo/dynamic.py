@@ -11,7 +11,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | dynamic | a size is a symbol |
 |---|---|
 | None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
-| True | if the tensor is an argument, no parameter or buffer; likewise strides, and int arguments |
+| True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
 | False | never |
 
 0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they
@@ -49,7 +49,7 @@ class SizePolicy:
         # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
         # compilations
         self.earlier: dict[tuple[str, type], list[Any]] = {}
-        for met in earlier if dynamic is None else ():
+        for met in earlier if dynamic is not False else ():
             for source, *seen in met:
                 self.earlier.setdefault((source.name(), type(seen[0])), []).append(seen)
 

@@ -26,6 +26,7 @@ FORBIDDEN = (
 PEER_ALLOWED = ("minidynamo/bench/", "minidynamo/prior/")
 REACHES_INDUCTOR = (
     "minidynamo/backends.py",
+    "minidynamo/extras/cut_graphs.py",
     "minidynamo/extras/eager_backends.py",
     "minidynamo/extras/torch_frontend.py",
     "minidynamo/foreign.py",

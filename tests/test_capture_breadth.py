@@ -748,6 +748,42 @@ def test_a_queue_by_priority():
     assert minidynamo.counters["graph_breaks"].total() == 0
 
 
+def smallest(x, numbers, log):
+    values = [Compared(number, log) for number in numbers]
+    parts = [sorted(numbers[:4], reverse=True), sorted(numbers[4:], reverse=True)]
+    merged = heapq.merge(*([Compared(n, log) for n in part] for part in parts), reverse=True)
+    found = [heapq.nsmallest(3, values), heapq.nlargest(3, values), list(merged)]
+    by_key = heapq.nsmallest(2, enumerate(numbers), key=lambda pair: -pair[1])
+    return x + 1, [[item.number for item in items] for items in found], by_key
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_smallest_of_a_list(seed):
+    numbers = random.Random(seed).sample(range(20), 9)
+    logs = [], []
+    compiled = minidynamo.compile(smallest, backend="eager")
+    same(compiled(X(), numbers, logs[0]), smallest(X(), numbers, logs[1]))
+    assert logs[0] == logs[1]
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
+def lengths(x):
+    found = []
+    for values in (enumerate([1]), zip([1], [2]), map(abs, [1]), filter(None, [1])):
+        try:
+            found.append(len(values))
+        except TypeError as error:
+            found.append(str(error))
+        found += [bool(values), list(values)]
+    return x + 1, found
+
+
+def test_iterators_have_no_length():
+    compiled = minidynamo.compile(lengths, backend="eager")
+    same(compiled(X()), lengths(X()))
+    assert minidynamo.counters["graph_breaks"].total() == 0
+
+
 class Compared:
     def __init__(self, number, log):
         self.number, self.log = number, log

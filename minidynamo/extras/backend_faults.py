@@ -19,7 +19,7 @@ from ..exceptions import BackendError
 from ..foreign import faults, ours
 from .told import internal_error, note_error
 from . import eager_backends
-from . import torch_backends  # noqa: F401  (what is registered last is outermost)
+from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
 
 
 def is_own(backend: object) -> bool:

@@ -72,8 +72,47 @@ def heapify(heap: list) -> None:
         sink(heap, top)
 
 
+# The largest element first: what nsmallest() and merge(reverse=True) call.
+def rise_max(heap: list, top: int, place: int) -> None:
+    while place > top:
+        parent = (place - 1) // 2
+        if not heap[parent] < heap[place]:
+            break
+        swap(heap, place, parent)
+        place = parent
+
+
+def sink_max(heap: list, top: int) -> None:
+    place, count = top, len(heap)
+    while 2 * place + 1 < count:
+        child = 2 * place + 1
+        if child + 1 < count and not heap[child + 1] < heap[child]:
+            child += 1
+        swap(heap, place, child)
+        place = child
+    rise_max(heap, top, place)
+
+
+def _heapreplace_max(heap: list, item: Any) -> Any:
+    largest = heap[0]
+    heap[0] = item
+    sink_max(heap, 0)
+    return largest
+
+
+def _heappop_max(heap: list) -> Any:
+    last = heap.pop()
+    return _heapreplace_max(heap, last) if heap else last
+
+
+def _heapify_max(heap: list) -> None:
+    for top in range(len(heap) // 2 - 1, -1, -1):
+        sink_max(heap, top)
+
+
 # ---- the rules
-MAY_BE_EMPTY = (heappush, heappushpop, heapify)
+MAY_BE_EMPTY = (heappush, heappushpop, heapify, _heapify_max)
+OF_LARGEST = (_heapreplace_max, _heappop_max, _heapify_max)  # not in every Python
 
 
 def traced_on_lists(function: Callable) -> Callable:
@@ -90,3 +129,6 @@ def traced_on_lists(function: Callable) -> Callable:
 
 for _function in (heappush, heappop, heapreplace, heappushpop, heapify):
     rule(getattr(heapq, _function.__name__))(traced_on_lists(_function))
+for _function in OF_LARGEST:
+    if hasattr(heapq, _function.__name__):
+        rule(getattr(heapq, _function.__name__))(traced_on_lists(_function))

@@ -28,12 +28,16 @@ from torch import fx
 
 from ..compile import Compilation
 from ..exceptions import CannotLower
+from ..foreign import ThreadState
 from ..hooks import extends
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC
 from .unknown_sizes import symbols_of, unknown_symbols, value_of
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
+# Changes of the thread's state: the pieces behind them are compiled in what they make.  (Those of
+# autocast are none: its cache lets gradients of the uses of a weight be added in 16 bits.)
+SETTERS = {torch._C._set_grad_enabled}
 
 
 def runs_eagerly(node: fx.Node, known: set[sympy.Symbol]) -> bool:
@@ -56,19 +60,36 @@ def compile_pieces(
     steps = _cut(gm)
     if steps is None:
         return None
+    program = ThreadState().around(_program, gm, steps, compile, record)
+    if program is None:
+        return None
+    names = [name for step in steps if step.eager for name in step.names()]
+    record.notes.append(f"cut at {', '.join(names)}: sizes or numbers that only the run knows")
+    return _runner(gm, program)
+
+
+def _program(
+    gm: fx.GraphModule, steps: "list[_Step]", compile: PieceCompiler, record: CompileRecord
+) -> "list[Piece] | None":
+    """The steps, compiled; None where a piece would give a number."""
     numbers = _number_nodes(gm)
     program = []
     for step in steps:
         made = step.made()
         if step.eager:
             program.append(Piece(None, step.members, made))
+            for node in step.members:
+                if node.target in SETTERS:
+                    perform(gm, node, node.args, node.kwargs)
         elif all(isinstance(value_of(n), torch.Tensor) for n in made):
             program.append(piece_of(gm, step.members, made, numbers, compile, record))
         else:
             return None
-    names = [name for step in steps if step.eager for name in step.names()]
-    record.notes.append(f"cut at {', '.join(names)}: sizes or numbers that only the run knows")
-    return _runner(gm, program)
+    return program
+
+
+def changes_state(node: fx.Node) -> bool:
+    return getattr(node.target, "__name__", "").lstrip("_").startswith("set_")
 
 
 @dataclass
@@ -87,7 +108,8 @@ class _Step:
         return [
             n.name
             for n in self.members
-            if not isinstance(value_of(n), SYMBOLIC) or n.name == "item"
+            if n.target not in SETTERS
+            and (not isinstance(value_of(n), SYMBOLIC) or n.target == "item")
         ]
 
 
@@ -101,18 +123,18 @@ class Piece:
 
 
 def _cut(gm: fx.GraphModule) -> list[_Step] | None:
-    """The graph's ops in steps; None where a piece would share the thread's state with eager ops
-    (`torch.set_grad_enabled`)."""
+    """The graph's ops in steps; None where a piece would share more of the thread's state with
+    eager ops than `SETTERS` change."""
     known: set[sympy.Symbol] = set()
     steps: list[_Step] = []
     for node in gm.graph.nodes:
         if node.op not in ("placeholder", "get_attr", "output"):
             if any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes):
                 steps[-1].members.append(node)  # an item of a tuple goes with the tuple
-            elif getattr(node.target, "__name__", "").lstrip("_").startswith("set_"):
+            elif node.target not in SETTERS and changes_state(node):
                 return None
             else:
-                eager = runs_eagerly(node, known)
+                eager = node.target in SETTERS or runs_eagerly(node, known)
                 if not steps or steps[-1].eager != eager:
                     steps.append(_Step(eager, []))
                 steps[-1].members.append(node)

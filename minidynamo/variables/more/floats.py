@@ -161,7 +161,7 @@ ARITHMETIC = frozenset(
     _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
     gt ge lt le eq ne greater greater_equal less less_equal not_equal
     floordiv floor_divide floor_divide_ mod remainder remainder_ fmod fmod_
-    where clamp_min clamp_max
+    where clamp_min clamp_max copysign
     """.split()
 )
 # name -> which argument a number is written with; the tensor that is written has floats
@@ -257,11 +257,14 @@ OutputGraph.symbolic_node = pinned_in_the_graph
 
 def _scaled(name: str, symbol: str) -> Callable:
     """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count) is
-    multiplied in."""
+    multiplied in; so is a float that changes, where the result is written in place."""
 
-    def method(self: TensorVar, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
+    def method(self: TensorVar, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
         value: Any = kwargs.get("value")
-        if is_float(value):
+        if name.endswith("_") and is_float(value):
+            if has_halves(tx, args[0]):  # eager computes in float32 and rounds once
+                wide = [args[0], ConstantVar(torch.float32)]
+                args = (tx.output.call_graph(tx, "call_method", "to", wide, {}), *args[1:])
             value = beside(tx, value, args)
         if not isinstance(value, TensorVar):
             return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
