@@ -1035,3 +1035,20 @@ def test_the_plain_writer_alone(name, monkeypatch):
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
     assert compiled.record.kernels and not compiled.record.notes
     torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-4)
+
+
+def source_of(function, *inputs) -> str:
+    """Of its one kernel."""
+    minidynamo.compile(function, fullgraph=True)(*inputs)
+    [kernel] = last_compiled().backend_record.kernels
+    return kernel.source
+
+
+def test_sums_of_what_is_rounded_to_bfloat16_overlap():
+    """A few instructions that round do not fill the time of an addition; those of float16 do."""
+    for dtype, overlap in ((torch.bfloat16, True), (torch.float16, False)):
+        x, row = torch.randn(64, 1024).to(dtype), torch.randn(1024).to(dtype)
+        source = source_of(lambda x, row: (x * row).sum(-1), x, row)
+        assert "mini::round_" in source
+        assert ("lane0[" in source) == overlap, source
+        assert "simdlen" not in source  # vectors as wide as they get
