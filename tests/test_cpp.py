@@ -1052,3 +1052,15 @@ def test_sums_of_what_is_rounded_to_bfloat16_overlap():
         assert "mini::round_" in source
         assert ("lane0[" in source) == overlap, source
         assert "simdlen" not in source  # vectors as wide as they get
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lanes_run_along_windows_that_overlap(dtype):
+    """Three elements would fill no vector: each lane adds up a window of its own."""
+    for width in (40, 56, 131):
+        x = torch.randint(-8, 8, (6, 5, width)).to(dtype)
+        function = lambda x: x.unfold(2, 3, 1).sum(-1)  # noqa: E731
+        torch.testing.assert_close(minidynamo.compile(function)(x), function(x), rtol=0, atol=0)
+        source = source_of(lambda x: x.unfold(2, 3, 1).sum(-1), x)
+        assert re.search(r"omp simd\n\s*for \(int64_t x1 =", source), source
+        assert "reduction(+" not in source

@@ -57,6 +57,7 @@ COLUMNS = 512  # the same where rows are longer than that
 LEAST_COLUMNS = 32  # where lanes along them are chosen though memory runs along them in no read
 TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
 MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
+SHORT = 7  # elements of a reduction that fill no vector: windows, which overlap
 FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
 
 
@@ -127,15 +128,16 @@ class Rows(RowInvariants):
         return True
 
     def is_better_along_x(self, reads: Sequence[Access]) -> bool:
-        """Do lanes along the last outer loop read memory in its order, or always the same element,
-        or what `turned_place` copies?"""
+        """Do lanes along the last outer loop read memory in its order (not the reduction's, unless
+        that is short), or always the same element, or what `turned_place` copies?"""
         plan, gain = self.writer.plan, 0
+        is_short = estimate(plan.inner) <= SHORT  # fewer than the lanes of a vector
         if hint(plan.outer[-1], 512) < LEAST_COLUMNS:
             return False
         for access in reads:
             column, row = (stride_of(access.index, v) for v in (plan.x[-1], plan.r[-1]))
             if column == 1:
-                gain += row != 1
+                gain += row != 1 or is_short
             elif is_indirect(access.index) or column is None:
                 return False
             elif column != 0:
