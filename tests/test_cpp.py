@@ -1035,3 +1035,61 @@ def test_the_plain_writer_alone(name, monkeypatch):
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
     assert compiled.record.kernels and not compiled.record.notes
     torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-4)
+
+
+def source_of(function, *inputs) -> str:
+    """Of its one kernel."""
+    minidynamo.compile(function, fullgraph=True)(*inputs)
+    [kernel] = last_compiled().backend_record.kernels
+    return kernel.source
+
+
+def test_sums_of_what_is_rounded_to_bfloat16_overlap():
+    """A few instructions that round do not fill the time of an addition; those of float16 do."""
+    for dtype, overlap in ((torch.bfloat16, True), (torch.float16, False)):
+        x, row = torch.randn(64, 1024).to(dtype), torch.randn(1024).to(dtype)
+        source = source_of(lambda x, row: (x * row).sum(-1), x, row)
+        assert "mini::round_" in source
+        assert ("lane0[" in source) == overlap, source
+        assert "simdlen" not in source  # vectors as wide as they get
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lanes_run_along_windows_that_overlap(dtype):
+    """Three elements would fill no vector: each lane adds up a window of its own."""
+    for width in (40, 56, 131):
+        x = torch.randint(-8, 8, (6, 5, width)).to(dtype)
+        function = lambda x: x.unfold(2, 3, 1).sum(-1)  # noqa: E731
+        torch.testing.assert_close(minidynamo.compile(function)(x), function(x), rtol=0, atol=0)
+        source = source_of(lambda x: x.unfold(2, 3, 1).sum(-1), x)
+        assert re.search(r"omp simd\n\s*for \(int64_t x1 =", source), source
+        assert "reduction(+" not in source
+
+
+@pytest.mark.parametrize("width", [16, 32, 48, 72, 112, 120])
+def test_short_rows_of_float16_are_converted_in_vectors(width):
+    """Where whole vectors are all of a row; the rest of another would be converted one by one."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(40, width).to(torch.float16)
+    functions = [
+        lambda x: x * 2 + 1,
+        lambda x: x.amax(-1),
+        lambda x: x.argmax(-1),
+        lambda x: torch.softmax(x, -1),
+        lambda x: x.float().cumsum(-1).sum(-1),
+    ]
+    for function in functions:
+        found = minidynamo.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(found, function(x), rtol=2e-3, atol=2e-3)
+    row = torch.randn(width).to(torch.float16)
+    source = source_of(lambda x, row: torch.softmax(x + row, -1), x, row)
+    assert ("mini::convert(" in source) == (width >= 32 and width % 16 == 0), source
+
+
+def test_short_rows_of_many_rows_of_float16():
+    """short_rows.py writes both loops, so nothing is converted in runs."""
+    x = torch.randn(4, 3, 6, 64).to(torch.float16).transpose(-1, -2)
+    for function in (lambda x: x.amax((0, 1, 2)), lambda x: x - x.mean((1, 2), keepdim=True)):
+        found = minidynamo.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(found, function(x), rtol=2e-3, atol=2e-3)
+        assert last_compiled().backend_record.kernels[0].source.count('extern "C"') == 1

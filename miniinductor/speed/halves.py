@@ -25,8 +25,10 @@ from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
+from .arrays import LANES
 
 RUN = 128  # elements converted at once
+SHORTEST, VECTOR = 32, 16  # shorter runs than RUN: whole vectors, whose number is known
 RUN_OF_SUMS = 512  # the same where they are added up: then partial sums are put together
 RUN_OF_PLACES = 4096  # and of argmax, whose lanes are put together one by one
 
@@ -37,7 +39,17 @@ class Halves(Strategy):
         writer, plan = self.writer, self.writer.plan
         if not config.vectorize or writer.has_scatter or not plan.inner:
             return False
-        return estimate(plan.inner[-1:]) >= RUN
+        return self.is_long_enough()
+
+    def is_long_enough(self) -> bool:
+        """Is it worth an array?  A short loop only if nothing of it would be converted one by
+        one."""
+        plan, size = self.writer.plan, self.writer.plan.inner[-1]
+        if isinstance(size, int) and size < RUN:
+            if len(plan.inner) > 1 and size <= LANES:
+                return False  # short_rows.py writes these loops as a whole
+            return size >= SHORTEST and size % VECTOR == 0
+        return estimate([size]) >= RUN
 
     def begin_lanes(self) -> None:
         # (pointer to a run of elements, is it written?) -> array of floats
@@ -52,7 +64,7 @@ class Halves(Strategy):
             return None
         if writer.is_tiled:  # (known now: tiles are chosen after this strategy)
             return None
-        if stride_of(index, lane) != 1 or estimate(writer.plan.inner[-1:]) < RUN:
+        if stride_of(index, lane) != 1 or not self.is_long_enough():
             return None
         if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
             return None
@@ -67,6 +79,8 @@ class Halves(Strategy):
         if not self.arrays:
             return None
         lane, length = self.writer.plan.r[-1], run_length(accumulators)
+        if start == "0" and end.isdigit():
+            length = min(length, int(end))  # a short row is one run, whose length g++ knows
         count = f"{lane}_run_end - {lane}_run"
         stop = bound(f"{lane}_run_end", f"{lane}_run + {length}", end)
         if end.isdigit() and start == "0" and int(end) % length == 0:

@@ -12,6 +12,8 @@
 In:   a reduction's innermost loop.  Out: the loop over groups of lanes, and what is left of it.
 """
 
+import re
+
 import sympy
 import torch
 
@@ -25,6 +27,8 @@ from .arrays import LANES, array_declarations
 from .spread import Spread
 
 
+# what takes longer than an addition that waits; bfloat16 is rounded by a few instructions
+SLOW = re.compile(r"mini::(?!to_float|round_bfloat16)")
 GROUP = "where a group of lanes begins"
 
 
@@ -44,8 +48,8 @@ class LaneSums(Strategy):
             return False
         if not writer.lanes_are_free() or estimate(writer.plan.inner[-1:]) < 4 * LANES:
             return False
-        lines = [line.replace("mini::to_float(", "") for line in printed(body)]
-        return len(lines) <= 16 and not any("mini::" in line for line in lines)
+        lines = printed(body)
+        return len(lines) <= 16 and not any(SLOW.search(line) for line in lines)
 
     def only_reads(self) -> bool:
         """Does the kernel store nothing per element?"""
@@ -63,7 +67,7 @@ class LaneSums(Strategy):
         parts = [a.renamed("lane") for a in accumulators]
         added = [Line(f"const int64_t {lane} = {group} + k;", origin=GROUP), *body]
         added += [p.update(p.term, "[k]") for p in parts]
-        pragma = Pragma(simd=True, clauses=self.width(accumulators) if only_reads else "")
+        pragma = Pragma(simd=True, clauses=self.width(body, accumulators) if only_reads else "")
         together = nest(added, [("k", "0", lanes)], pragma)
         groups = [*self.prefetches(group, lanes), *together]
         put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
@@ -87,10 +91,12 @@ class LaneSums(Strategy):
         # setting up a vector loop over nothing would cost a tenth of a row of 768
         return [Branch(f"__builtin_expect({group} < {end}, 0)", lines)]
 
-    def width(self, accumulators: Sums) -> str:
+    def width(self, body: Statements, accumulators: Sums) -> str:
         """Vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
-        are under way."""
+        are under way.  Not where it rounds, too: that would take twice as many instructions."""
         if self.writer.plan.last_stage or torch.get_num_threads() > 1:
+            return ""
+        if any("mini::round_" in line for line in printed(body)):
             return ""
         return f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})"
 

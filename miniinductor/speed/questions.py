@@ -91,3 +91,7 @@ class Questions(Protocol):
     ) -> str | None:
         """What is read or written in place of an element: a copy of it; of 16 bits, as a float."""
         ...
+
+    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str | None:
+        """What is written in place of an element of memory: a copy of it, of the same type."""
+        ...

@@ -45,6 +45,7 @@ from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
+from .row_tiles import FEWEST, RowTiles
 from .wanted_sums import wanted_where
 
 PART = "where a thread's part of the rows lies"
@@ -56,6 +57,7 @@ COLUMNS = 512  # the same where rows are longer than that
 LEAST_COLUMNS = 32  # where lanes along them are chosen though memory runs along them in no read
 TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
 MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
+SHORT = 7  # elements of a reduction that fill no vector: windows, which overlap
 FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
 
 
@@ -126,15 +128,16 @@ class Rows(RowInvariants):
         return True
 
     def is_better_along_x(self, reads: Sequence[Access]) -> bool:
-        """Do lanes along the last outer loop read memory in its order, or always the same element,
-        or what `turned_place` copies?"""
+        """Do lanes along the last outer loop read memory in its order (not the reduction's, unless
+        that is short), or always the same element, or what `turned_place` copies?"""
         plan, gain = self.writer.plan, 0
+        is_short = estimate(plan.inner) <= SHORT  # fewer than the lanes of a vector
         if hint(plan.outer[-1], 512) < LEAST_COLUMNS:
             return False
         for access in reads:
             column, row = (stride_of(access.index, v) for v in (plan.x[-1], plan.r[-1]))
             if column == 1:
-                gain += row != 1
+                gain += row != 1 or is_short
             elif is_indirect(access.index) or column is None:
                 return False
             elif column != 0:
@@ -264,12 +267,23 @@ class Rows(RowInvariants):
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """`loop_over_rows`, and before it what is the same in each row."""
         self.new_scope_above()
+        self.tiles = self.new_tiles()
         if config.lane_tables:
             outer = (*self.writer.plan.x, *self.arrays.values())
             self.begin_rows(self.columns, self.at, self.block_width, outer)
         lines = self.loop_over_rows(nodes)
         self.is_on = False
         return self.above.lines + lines
+
+    @property
+    def may_use_tiles(self) -> bool:
+        fewest = min(self.block_width, estimate(self.writer.plan.inner[-1:]))
+        return config.tiling and fewest >= FEWEST
+
+    def new_tiles(self) -> RowTiles:
+        """For what lies across the columns."""
+        plan, (column, start, _) = self.writer.plan, self.columns
+        return RowTiles(self.writer, plan.r[-1], column, start, self.block_width, self.count)
 
     def is_same(self, name: str) -> bool:
         """Where a block begins, and sizes, are the same in each of its rows, too."""
@@ -344,12 +358,17 @@ class Rows(RowInvariants):
     def stored_rows(self, one: Row) -> list[Statement]:
         """Rows of which elements are stored, and nothing is added up."""
         writer, plan = self.writer, self.writer.plan
-        loops = [(r, "0", writer.size(n)) for r, n in zip(plan.r, plan.inner)]
+        loops: list[tuple] = [(r, "0", writer.size(n)) for r, n in zip(plan.r, plan.inner)]
         threads = None
         if self.shares_rows:
             threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         columns = self.columns_loop([*self.first_in_lanes(one.lines), *one.lines])
-        return nest([*one.halves.before, *columns, *one.halves.after], loops, threads)
+        lines = [*one.halves.before, *columns, *one.halves.after]
+        if self.tiles.is_used:
+            (row, start, end), whole = loops[-1], lines
+            lines = self.tiles.around(lambda low, high: nest(whole, [(row, low, high)]), end)
+            loops[-1] = self.tiles.loop(start, end)
+        return nest(lines, loops, threads)
 
     def shared_rows(self, accumulators: Sums, size: str, wanted: list[str]) -> list[Statement]:
         """Each thread adds up a part of the rows; then the parts are put together."""
@@ -406,6 +425,13 @@ class Rows(RowInvariants):
         return nest(lines, writer.loops_of_rows(start, end))
 
     def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
+        """Rows from one to another, in tiles where elements lie across the columns."""
+        if not self.tiles.is_used:
+            return self.plain_rows(accumulators, start, end)
+        tile = self.tiles.around(lambda *part: self.plain_rows(accumulators, *part), end)
+        return nest(tile, [self.tiles.loop(start, end)])
+
+    def plain_rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows one by one, or ROWS at a time and then what is left."""
         row, together = self.writer.plan.r[-1], len(self.steps)
         exact = start == "0" and end.isdigit()
@@ -454,15 +480,34 @@ class Rows(RowInvariants):
         stride = stride_of(index, plan.x[-1])
         if stride == 1 and dtype is torch.float16 and config.vectorize:
             return self.half_place(name, index, written)
-        if written or stride in (0, 1) or not self.may_be_turned(index):
-            return None
-        if len(self.turned) >= MOST_TURNED:
-            return None
-        return self.turned_place(name, index, dtype)
+        is_few = not written and stride not in (0, 1) and self.may_be_turned(index)
+        if is_few and len(self.turned) < MOST_TURNED:
+            return self.turned_place(name, index, dtype)
+        if dtype is torch.float16:
+            return self.tiled_place(name, index, dtype, written)
+        return None
 
     def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
         """The same of an element that is no float16 or bfloat16."""
-        return None if dtype in HALVES else self.float_place(name, index, dtype, False)
+        if dtype not in HALVES:
+            copied = self.float_place(name, index, dtype, False)
+            if copied is not None:
+                return copied
+        return self.tiled_place(name, index, dtype, False)
+
+    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str | None:
+        if dtype is torch.float16:
+            return None  # `float_place` is asked, too
+        return self.tiled_place(name, index, dtype, True)
+
+    def tiled_place(
+        self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
+    ) -> str | None:
+        """The element of a tile that stands for one that lies across the columns."""
+        if self.halves is None or not self.may_use_tiles:  # (None: no row is being written)
+            return None
+        is_float = dtype is torch.float16
+        return self.tiles.place(name, index, dtype, written, self.step, is_float)
 
     def half_place(self, name: str, index: sympy.Expr, written: bool) -> str:
         writer, (column, start, _) = self.writer, self.columns

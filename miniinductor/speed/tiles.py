@@ -99,7 +99,7 @@ class Tiles(Strategy):
         ]
         for array, c_type, corner, step, instruction in self.tile_loads.values():
             count = f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile"
-            call = f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, {count});"
+            call = transposed(f"&{corner}", step, f"{array}[0]", columns, count)
             fill.append(Line(f"{c_type} {array}[{rows}][{columns}];", origin=instruction))
             fill.append(Line(call, origin=instruction))
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
@@ -112,6 +112,11 @@ class Tiles(Strategy):
         if writer.parallel:
             pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         return nest(tile, loops, pragma)
+
+
+def transposed(given: str, step: str | int, wanted: str, wanted_step: str | int, size: str) -> str:
+    """The call that copies rows `step` apart into columns; size: "rows, columns"."""
+    return f"mini::transpose({given}, {step}, {wanted}, {wanted_step}, {size});"
 
 
 PRELUDES.append(Path(__file__).with_name("transpose.h"))
