@@ -1,8 +1,11 @@
 """One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
 
+import builtins
 import collections
 import enum
 import functools
+import importlib
+import sys
 import types
 
 import pytest
@@ -427,3 +430,74 @@ def test_an_enumerations_member_whose_attribute_was_removed():
     assert str(compiled(x)) == str(f(x))
     type.__delattr__(Mode, "FAST")
     assert str(compiled(x)) == str(f(x))
+
+
+# ---- names and modules that are not there
+def reads(text):
+    """A function of x in a module of its own, and that module's globals."""
+    values = {"torch": torch, "importlib": importlib}
+    exec(f"def f(x):\n    {text}", values)
+    return values.pop("f"), values
+
+
+TRIES = "try: return x * NAME\n    except NameError: return x - 1"
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("helper", [False, True])
+def test_a_global_or_a_builtin_that_comes_later(helper, backend):
+    function, values = reads(TRIES)
+    program = (lambda x: function(x) + 1) if helper else function
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(program, backend=backend), torch.ones(2)
+    changes = [
+        lambda: None,
+        lambda: values.update(NAME=5),
+        lambda: values.pop("NAME"),
+        lambda: setattr(builtins, "NAME", 7),
+        lambda: values.update(NAME=3),
+    ]
+    try:
+        for change in changes:
+            change()
+            torch.testing.assert_close(compiled(x), program(x))
+    finally:
+        del builtins.NAME
+
+
+IMPORTS = {
+    "import": ("late", "import late; return x * late.K"),
+    "tried": (
+        "late",
+        "try: import late\n    except ImportError: return x - 1\n    return x * late.K",
+    ),
+    "from": ("late", "from late import K; return x * K"),
+    "as": ("os.late", "import os.late as it; return x * it.K"),
+    "of a package": ("xml.late", "from xml import late; return x * late.K"),
+    "import_module": ("late", "return x * importlib.import_module('late').K"),
+    "__import__": ("late", "return x * __import__('late').K"),
+}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("name", IMPORTS)
+def test_a_module_that_is_put_in_the_place_of_another(name, is_there, monkeypatch):
+    """As tests do (`mock.patch.dict("sys.modules", late=fake)`), and plugins."""
+    place, text = IMPORTS[name]
+    function, _ = reads(text)
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(function, backend="eager"), torch.ones(2)
+    for k in [4 if is_there else None, 5, 6, None, 7, "None"]:
+        if k is None:
+            monkeypatch.delitem(sys.modules, place, raising=False)
+        else:
+            module = types.ModuleType(place)
+            module.K = k
+            monkeypatch.setitem(sys.modules, place, None if k == "None" else module)
+        found = []
+        for program in (function, compiled):
+            try:
+                found.append(program(x).tolist())
+            except ImportError as error:
+                found.append((type(error), str(error)))
+        assert found[0] == found[1], k

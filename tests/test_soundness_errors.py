@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
+from minidynamo import config
 import miniinductor
 from miniinductor.lowerings.unread import read_in_part
 from tests.soundness import errors, runner
@@ -501,3 +502,57 @@ def test_numbers_that_a_dtype_does_not_hold(name):
             assert ours == eager, (number, dtype)
         else:
             torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+OPERANDS = [torch.tensor([1, 0, 3]).to(d) for d in (torch.int8, torch.uint8, torch.int32)]
+OPERANDS += [torch.tensor([1.0, 0, 3]).to(d) for d in (torch.float16, torch.float32, torch.float64)]
+OPERANDS += [torch.tensor([True, False, True])]
+OPERAND_NUMBERS = [300, -129, 2**31, 2**40, 2**63, 1e39, 1e5, 1.5, True, math.inf, math.nan]
+WITH_A_NUMBER = {
+    "where": lambda x, n: torch.where(x > 0, x, n),
+    "where of numbers": lambda x, n: torch.where(x > 0, n, 0),
+    "full of its own dtype": lambda x, n: torch.full((2,), n),
+    "scalar_tensor": lambda x, n: torch.scalar_tensor(n, dtype=x.dtype),
+    "n - x": lambda x, n: n - x,
+    "x + n": lambda x, n: x + n,
+    "x < n": lambda x, n: x < n,
+    "alpha": lambda x, n: torch.add(x, x, alpha=n),
+    "alpha of sub": lambda x, n: torch.sub(x, x, alpha=n),
+    "clamp": lambda x, n: x.clamp(0, n),
+    "power": lambda x, n: x**n,
+    "linspace": lambda x, n: torch.linspace(0, n, 3, dtype=x.dtype),
+    "logspace": lambda x, n: torch.logspace(0, 1, 3, base=n, dtype=x.dtype),
+    "masked_fill with a tensor": lambda x, n: x.masked_fill(x > 0, torch.tensor(n)),
+    "index_fill with a tensor": lambda x, n: x.index_fill(0, torch.tensor([0]), torch.tensor(n)),
+    "nan_to_num": lambda x, n: x.nan_to_num(n),
+    "xlogy": lambda x, n: torch.xlogy(x, n),
+}
+
+
+@pytest.mark.parametrize("name", WITH_A_NUMBER)
+def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
+    """The same elements in the same dtype, or an error of the same class.  What eager computes is
+    compiled as one graph for a dtype, and what it refuses one by one."""
+    op = WITH_A_NUMBER[name]
+    for x in OPERANDS:
+        held, eager = [], []
+        for number in OPERAND_NUMBERS:
+            try:
+                eager.append(op(x, number))
+                held.append(number)
+            except (RuntimeError, ValueError) as error:
+                minidynamo.reset()
+                with pytest.raises(type(error)):
+                    minidynamo.compile(lambda x, number=number: op(x, number))(x)
+        minidynamo.reset()
+        with config.patch(raise_internal_errors=True):
+            ours = minidynamo.compile(lambda x, held=held: [op(x, n) for n in held])(x)
+        torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def test_a_tensor_beside_a_complex_number_is_left_to_eager():
+    with config.patch(raise_internal_errors=True):
+        x = torch.arange(3.0)
+        assert torch.equal(minidynamo.compile(lambda x: x == 2j)(x), x == 2j)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            minidynamo.compile(lambda x: torch.full((2,), 1 + 1j, dtype=torch.float32) + x)(x)

@@ -181,8 +181,32 @@ def IMPORT_NAME(frame: Any, name: str) -> None:
     try:
         module = importlib.__import__(name, where, None, names, level.as_constant())
     except ours(ImportError) as error:
+        guard_import(frame, name if error.name is None else error.name)
         frame.raise_(type(error), str(error))
+    full_name = package_name(name, package, level.as_constant())
+    modules = {full_name, module.__name__}  # `import a.b` gives a
+    modules |= {f"{full_name}.{n}" for n in names if n not in vars(module)}  # from a import b
+    for each in sorted(modules):
+        guard_import(frame, each)
     frame.stack.append(frame.output.wrap_pinned(module))
+
+
+def package_name(name: str, package: str, level: int) -> str:
+    """`from ..name import value` in package a.b.c -> a.b.name."""
+    start = package.rsplit(".", level - 1)[0] if level else ""
+    return ".".join([part for part in (start, name) if part])
+
+
+def guard_import(frame: Any, name: str) -> None:
+    """Guard that `sys.modules` has the same module under this name, or none.
+
+    After an import that failed no file is looked for again: a package that is installed while the
+    program runs is not noticed."""
+    modules = frame.output.tree.pinned(sys.modules, "modules")
+    if name in sys.modules:
+        frame.output.guard_fixed(modules.item(name), sys.modules[name])
+    else:
+        frame.output.guard_absent(modules, name)
 
 
 @opcode
@@ -191,7 +215,8 @@ def IMPORT_FROM(frame: Any, name: str) -> None:
     try:
         frame.stack.append(module.getattr(frame, name))
     except ObservedException:
-        found = sys.modules.get(f"{module.value.__name__}.{name}")
+        guard_import(frame, full_name := f"{module.value.__name__}.{name}")
+        found = sys.modules.get(full_name)
         if found is None:
             frame.raise_(ImportError, f"cannot import name {name!r} from {module.value.__name__!r}")
         frame.stack.append(frame.output.wrap_pinned(found))

@@ -80,12 +80,13 @@ class GlobalsVar:
                 return output.wrap(value, source)
             output.guard_fixed(source, value)
             return output.wrap_pinned(value)
-        if name not in self.builtins or name in self.written:
+        builtins = output.tree.pinned(self.builtins, "builtins")
+        if name in self.written or name not in self.builtins:
+            output.guard_absent(self.source, name)
+            output.guard_absent(builtins, name)
             tx.raise_(NameError, f"name {name!r} is not defined")
         output.guard(self.source, ("BUILTIN", name), "{pin} not in {0}", name)
-        output.guard_fixed(
-            output.tree.pinned(self.builtins, "builtins").item(name), self.builtins[name]
-        )
+        output.guard_fixed(builtins.item(name), self.builtins[name])
         return output.wrap_pinned(self.builtins[name])
 
     def replay(self, cg: Codegen) -> None:

@@ -215,6 +215,8 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     tensors = tensors_in(*args, *kwargs.values())
     if refused := refusal_of_numbers(op, args, kwargs, tensors):
         return refused
+    if op in FILLS and not holds(tensors[0].dtype, args[FILLS[op]].dtype):
+        return f"only the kernel knows whether {tensors[0].dtype} holds a tensor's number"
     if not tensors:
         return refusal_to_make(op, args, kwargs)
     if has_kernel(op, (*args, *kwargs.values()), tensors):
@@ -237,7 +239,16 @@ RANGES = {dtype: (torch.iinfo(dtype).min, torch.iinfo(dtype).max) for dtype in I
     for dtype in (torch.float16, torch.bfloat16, F)
 }
 LARGE = 2**62
+INT64 = RANGES[torch.int64]
 TOO_LARGE = "cannot be converted to type"
+# what these make has as many elements as an argument says: its position -> a small number
+MAKERS: dict[Op, tuple[int, Any] | None] = {
+    aten.full.default: (0, [2]),
+    aten.scalar_tensor.default: None,
+}
+MAKERS |= {aten.linspace.default: (2, 2), aten.logspace.default: (2, 2)}
+# these look whether self's dtype holds the number in a tensor: its position
+FILLS = {aten.masked_fill.Tensor: 2, aten.index_fill.int_Tensor: 3}
 
 
 @functools.cache
@@ -248,45 +259,75 @@ def places_of_numbers(op: Op) -> tuple[tuple[int, str], ...]:
 
 
 def refusal_of_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> str:
-    """Why eager cannot compute with a number of the call: a dtype does not hold it.
+    """Why eager cannot compute with a number of the call: a dtype does not hold it, or the op does
+    not take numbers of its kind.
 
     x.half().masked_fill(mask, -1e10) raises.  Our kernels would make it an infinity."""
     places = places_of_numbers(op)
     if not places:
         return ""
     numbers = [args[n] if n < len(args) else kwargs.get(name) for n, name in places]
-    dtypes = {t.dtype for t in tensors} if kwargs.get("dtype") is None else {kwargs["dtype"]}
+    dtypes = {t.dtype for t in tensors} or {torch.get_default_dtype()}
+    if kwargs.get("dtype") is not None:
+        dtypes = {kwargs["dtype"]}
     if all(fits(number, dtype) for number in numbers for dtype in dtypes):
         return ""
-
-    def worst(n: int, argument: Any) -> Any:
-        """A symbol may become as large as an integer of Python's."""
-        is_symbol = isinstance(argument, torch.SymInt) and n in dict(places)
-        return LARGE if is_symbol else argument
-
-    args = tuple([worst(n, argument) for n, argument in enumerate(args)])
-    if not tensors:  # arange's kernel makes as many elements as it is asked for
-        if op is not torch.ops.aten.full.default:
+    if not tensors:
+        if op not in MAKERS:  # arange's kernel makes as many elements as it is asked for
             return ""
-        args = ([2], *args[1:])
+        if small := MAKERS[op]:
+            args = (*args[: small[0]], small[1], *args[small[0] + 1 :])
 
-    def on_cpu(tensor: torch.Tensor) -> Sample:
-        return replace(least_row_by_row(tensor), device=torch.device("cpu"))
+    def error_with(change: Callable[[Any], Any], dtype_of: Callable = lambda dtype: dtype) -> str:
+        """What the kernel says where the numbers are changed."""
 
-    options = {key: value for key, value in kwargs.items() if key != "device"}
-    error = ask(op, args, options, on_cpu).error
-    return str(error).split("\n")[0] if error is not None and TOO_LARGE in str(error) else ""
+        def on_cpu(x: torch.Tensor) -> Sample:
+            cpu = torch.device("cpu")
+            return replace(least_row_by_row(x), device=cpu, dtype=dtype_of(x.dtype))
+
+        changed = list(args)
+        for n, _ in places:
+            changed[n : n + 1] = [change(argument) for argument in changed[n : n + 1]]
+        names = {name for _, name in places}
+        options = {k: change(v) if k in names else v for k, v in kwargs.items() if k != "device"}
+        error = ask(op, tuple(changed), options, on_cpu).error
+        return "" if error is None else str(error).split("\n")[0] or type(error).__name__
+
+    refused = error_with(largest)
+    # another error may be that of the small tensors
+    return refused if TOO_LARGE in refused or (refused and not error_with(one, usual)) else ""
+
+
+def largest(number: Any) -> Any:
+    """A symbol may become as large as an integer of Python's."""
+    return LARGE if isinstance(number, torch.SymInt) else number
+
+
+def holds(dtype: torch.dtype, other: torch.dtype) -> bool:
+    """Every number of the other dtype?"""
+    if dtype == other or dtype.is_complex or other == torch.bool:
+        return True
+    (low, high), (least, most) = (RANGES.get(d, (-math.inf, math.inf)) for d in (dtype, other))
+    is_kind = dtype.is_floating_point or not (other.is_floating_point or other.is_complex)
+    return is_kind and low <= least and most <= high
+
+
+def one(number: Any) -> Any:
+    return number if number is None else 1
 
 
 def fits(number: Any, dtype: torch.dtype) -> bool:
     """Surely?  (An infinity is a number of a float's dtype, and of no integer's.)"""
+    kind, is_float = type(number), dtype.is_floating_point or dtype.is_complex
+    if kind is int:
+        low, high = INT64 if is_float and dtype != torch.float16 else RANGES.get(dtype, (0, 1))
+        return low <= number <= high
+    if kind is float:
+        low, high = RANGES.get(dtype, (-math.inf, math.inf))
+        return is_float and (not math.isfinite(number) or low <= number <= high)
     if isinstance(number, torch.SymInt):
         return dtype not in RANGES or dtype in (torch.int64, torch.bfloat16, F)
-    if type(number) not in (int, float) or dtype not in RANGES:
-        return True
-    low, high = RANGES[dtype]
-    is_special = dtype.is_floating_point and not math.isfinite(number)
-    return is_special or low <= number <= high
+    return kind is not bool and kind is not complex
 
 
 def refusal_to_make(op: Op, args: tuple, kwargs: dict) -> str:
@@ -508,7 +549,17 @@ def as_given(result: torch.Tensor, answer: Layout) -> Numbers:
     return found if any(differ) else faked
 
 
+def power(mode: FakeMode, op: Op, args: tuple, kwargs: dict) -> torch.Tensor | None:
+    """True ** True is a truth value; shape functions say an integer.  (The kernel knows no other
+    powers of truth values.)"""
+    if args[0].dtype != torch.bool or type(args[1]) is not bool:
+        return None
+    with mode:
+        return args[0].clone()
+
+
 EAGER.refusal = refusal
 EAGER.refusal_of_unread = refusal_of_unread
 EAGER.refusal_of_nothing = refusal_of_nothing
 EAGER.corrected = corrected
+EAGER.own[aten.pow.Tensor_Scalar] = power

@@ -135,7 +135,7 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
         powers |= {-1: ops.reciprocal}
         if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
             powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt}
-    if is_number(b) and b in powers:
+    if is_number(b) and b in powers and call.value.dtype != torch.bool:
         return pointwise(call, lambda v, _: powers[b](v), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
         raise NotLowered("power of a truth value, or an integer to a large or negative number")

@@ -61,6 +61,7 @@ class RefusingLowering(GraphLowering):
         if len({b.device for b in boxes if b.get_size()}) > 1:
             raise NotLowered("tensors on several devices")
         unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
+        unknown += [unknown_numbers(torch.complex128) for _ in leaves_of(complex, (args, kwargs))]
         if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
             raise NotLowered(max(unknown))
 

@@ -5,6 +5,7 @@ In:   the ops of a trace.  Out: ops that stay whole, and in the graph: eager ker
       CannotTrace where shapes alone decide, for which the program runs eagerly.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,14 +26,26 @@ def check_nothing(tracer: Tracer, func: Op, args: tuple, kwargs: dict[str, Any])
     return NotImplemented
 
 
+def is_beyond_floats(number: Any) -> bool:
+    """A finite number that float32 does not hold, nor int64.  Some kernels take it for an infinity
+    (nan_to_num, xlogy); no tensor may be filled with it, as their decompositions do."""
+    if type(number) is float:
+        return math.isfinite(number) and abs(number) > torch.finfo(torch.float32).max
+    return type(number) is int and not -(2**63) <= number < 2**63
+
+
 @extends(Tracer)
 class RefusingTracer(Tracer):
     def decomposition_of(
         self, func: Op | None, args: tuple, kwargs: dict[str, Any]
     ) -> Callable | None:
-        """None where eager refuses the call."""
+        """None where eager refuses the call, or takes a number of which it fills no tensor."""
         found = super().decomposition_of(func, args, kwargs)
-        return None if found is None or EAGER.refusal(func, args, kwargs) else found
+        if found is None or EAGER.refusal(func, args, kwargs):
+            return None
+        values = (*args, *kwargs.values())
+        is_double = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in values)
+        return None if not is_double and any(map(is_beyond_floats, values)) else found
 
 
 def is_refused(node: Node) -> bool:
