@@ -59,7 +59,7 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
     """A function or module whose frames this compiler compiles."""
     if not callable(fn_or_module):
         raise TypeError(
-            f"compile() takes a function or a module, not {type(fn_or_module).__name__}"
+            f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
     for prepare in hooks.TARGETS:
         fn_or_module = prepare(fn_or_module)

@@ -91,6 +91,13 @@ cache_dir = os.environ.get("MINIINDUCTOR_CACHE") or user_folder()
 cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
 compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
+_WORDS = {  # option -> all that it may be
+    "cpu_backend": ("cpp", "triton"),
+    "matmul_templates": ("always", "never", "timed"),
+    "double_backward": ("refuse", "eager"),
+    "partition": ("min-cut", "save-everything", "recompute-all"),
+}
+
 
 def switches() -> dict[str, Any]:
     """Every option as it is now, for `patch`."""

@@ -24,19 +24,26 @@ class Options(types.ModuleType):
     """A module whose options are there already."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Raises AttributeError for a name that is no option."""
+        """Raises AttributeError for a name that is no option, see `check`."""
         if not name.startswith("__"):  # (those are Python's own: __file__, __loader__)
-            check(self, name)
+            check(self, name, value)
         super().__setattr__(name, value)
 
 
-def check(module: types.ModuleType, name: str) -> None:
-    """Raises AttributeError if the module has no option of this name."""
+def check(module: types.ModuleType, name: str, value: Any) -> None:
+    """Raises AttributeError if the module has no option of this name, TypeError if that is a number
+    (True and False are), and the value is none, ValueError if it has words that `value` is not
+    among."""
     if name.startswith("_") or name not in vars(module):
         message = f"{module.__name__} has no option {name!r}"
         for similar in difflib.get_close_matches(name, vars(module), 1):
             message += f": did you mean {similar}?"
         raise AttributeError(message)
+    words = vars(module).get("_WORDS", {}).get(name, (value,))
+    if isinstance(vars(module)[name], (int, float)) and not isinstance(value, (int, float)):
+        raise TypeError(f"{module.__name__}.{name} is a number or a bool, not {value!r}")
+    if value not in words:
+        raise ValueError(f"{module.__name__}.{name} is {' or '.join(words)}, not {value!r}")
 
 
 def checked(name: str) -> Callable[..., AbstractContextManager[None]]:
@@ -46,9 +53,9 @@ def checked(name: str) -> Callable[..., AbstractContextManager[None]]:
 
     @contextmanager
     def patch(**changes: Any) -> Iterator[None]:
-        """Set options for the block.  An unknown name raises AttributeError."""
-        for changed in changes:
-            check(module, changed)
+        """Set options for the block.  What is no option raises, see `check`."""
+        for changed, value in changes.items():
+            check(module, changed, value)
         before = {changed: getattr(module, changed) for changed in changes}
         vars(module).update(changes)
         try:

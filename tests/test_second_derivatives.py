@@ -257,3 +257,116 @@ def test_without_the_option_the_message_names_it():
             slope.sum().backward()
     [slope] = torch.autograd.grad(compiled(x), x, create_graph=True)  # the option is read by calls
     torch.testing.assert_close(torch.autograd.grad(slope.sum(), x)[0], 6 * x)
+
+
+# --- asked of some tensors alone ------------------------------------------------------------------
+# In each of them a gradient is one term of something that is differentiated, and what it depends on
+# is asked for by name: autograd runs only what lies in between.
+def of_the_leaf(function, leaf):
+    [slope] = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    return torch.autograd.grad(slope.square().sum() + leaf.square().sum(), leaf)
+
+
+def of_what_may_be_unused(function, leaf):
+    [slope] = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    return torch.autograd.grad(slope.sum(), leaf, allow_unused=True)
+
+
+def by_backward_with_inputs(function, leaf):
+    [slope] = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    (slope.square().sum() + leaf.square().sum()).backward(inputs=[leaf])
+    return (leaf.grad,)
+
+
+def of_an_inner_step(function, leaf):
+    """MAML."""
+    [slope] = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    return torch.autograd.grad(function(leaf - 0.1 * slope).sum(), leaf)
+
+
+def of_what_has_a_history(function, leaf):
+    middle = leaf * 2
+    [slope] = torch.autograd.grad(function(middle).sum(), middle, create_graph=True)
+    return torch.autograd.grad((middle - slope).square().sum(), middle)
+
+
+def of_what_is_gone(function, leaf):
+    """Nobody but autograd's history knows the function's argument any more."""
+    middle = leaf * 2
+    [slope] = torch.autograd.grad(function(middle.sin()).sum(), middle, create_graph=True)
+    return torch.autograd.grad((middle - slope).square().sum(), middle)
+
+
+def of_one_of_two(function, leaf):
+    first, second = (leaf * 2).unbind()
+    result = function(torch.stack([second, first]))
+    [slope] = torch.autograd.grad(result.sum(), first, create_graph=True)
+    return torch.autograd.grad((first * slope).sum(), second, allow_unused=True)
+
+
+def of_the_gradient_that_came(function, leaf):
+    weight = torch.ones(2, 3, requires_grad=True)
+    [slope] = torch.autograd.grad(function(leaf), leaf, weight, create_graph=True)
+    return torch.autograd.grad(slope.square().sum() + weight.sum(), weight)
+
+
+ASKED = [
+    of_the_leaf,
+    of_what_may_be_unused,
+    by_backward_with_inputs,
+    of_an_inner_step,
+    of_what_has_a_history,
+    of_what_is_gone,
+    of_one_of_two,
+    of_the_gradient_that_came,
+]
+FUNCTIONS = {  # what is kept for backward: the argument; the result alone; something in between
+    "saves its argument": lambda x: x.sin() * x,
+    "saves its result": lambda x: x.exp(),
+    "saves neither": lambda x: torch.softmax(x * 2, -1) * torch.arange(3.0),
+}
+
+
+@pytest.mark.parametrize("option", ["refuse", "eager"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_gradient_is_no_constant_to_whoever_asks_for_one_tensor_alone(
+    asked, name, backend, option
+):
+    function = FUNCTIONS[name]
+    values = torch.tensor([[0.5, -1.0, 2.0], [0.3, 0.7, -0.2]])
+    expected = asked(function, values.clone().requires_grad_())
+    minidynamo.reset()
+    with miniinductor.config.patch(double_backward=option):
+        compiled = minidynamo.compile(function, backend=backend)
+        compiled((values * 2).requires_grad_() * 1)  # what comes first decides what is kept
+        if option == "eager":
+            found = asked(compiled, values.clone().requires_grad_())
+            torch.testing.assert_close(found, expected)
+            return
+        with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
+            asked(compiled, values.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("first", ["a leaf", "a history"])
+def test_what_came_first_does_not_decide_whether_it_is_told(first):
+    with miniinductor.config.patch(double_backward="refuse"):
+        compiled = minidynamo.compile(lambda x: x.exp())
+        leaf = torch.ones(3, requires_grad=True)
+        compiled(leaf if first == "a leaf" else leaf * 2)
+        for middle in (leaf * 2, leaf):
+            with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
+                [slope] = torch.autograd.grad(compiled(middle).sum(), middle, create_graph=True)
+                torch.autograd.grad((middle - slope).square().sum(), middle)
+
+
+def test_parameters_of_a_module_are_asked_for_by_name():
+    with miniinductor.config.patch(double_backward="refuse"):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Sigmoid())
+        loss = minidynamo.compile(model)(torch.randn(5, 3)).square().sum()
+        slopes = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+        size = sum(slope.square().sum() for slope in slopes)
+        for parameter in model.parameters():  # the bias, too, which is not saved
+            with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
+                torch.autograd.grad(parameter.sum() + size, parameter, retain_graph=True)

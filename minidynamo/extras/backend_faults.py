@@ -1,6 +1,7 @@
 """A backend that raises: the graph runs as it is, and this is recorded; or the user's call raises.
 
 In:   a backend that is given a graph.   Out: what it has made; the graph itself where it failed.
+      What a backend of the user's has made raises where it does not give what the graph gives.
 
     >>> minidynamo.compile(f, backend=mine)(x)
     minidynamo.BackendError: the backend 'mine' failed for f at example.py:3: ValueError: ...
@@ -20,6 +21,7 @@ from ..foreign import faults, ours
 from .told import internal_error, note_error
 from . import eager_backends
 from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
+from .torch_backends import Handed
 
 
 def is_own(backend: object) -> bool:
@@ -33,6 +35,7 @@ def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[...
     """The backend, which gives the graph itself where it fails."""
 
     def ask(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
+        count = len(gm.graph.output_node().args[0])
         try:
             compiled = backend(gm, example_inputs, **options)
             if not callable(compiled):
@@ -42,9 +45,37 @@ def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[...
         except backend_faults(conversion) as error:
             note_backend_error(conversion, error)
             return gm.forward
-        return compiled
+        is_known = isinstance(compiled, Handed) or hasattr(compiled, "record")
+        if is_known or is_own(conversion.compiler.backend):
+            return compiled
+        if getattr(compiled, "__self__", compiled) is gm:
+            return compiled
+        return with_results(compiled, count, conversion)
 
     return ask
+
+
+def with_results(
+    compiled: Callable[..., Any], count: int, conversion: Conversion
+) -> Callable[..., Any]:
+    """The user's callable, which must give so many results.  Of a tensor in place of a tuple, the
+    rows would be taken for them."""
+    name, function = conversion.compiler.backend_name, conversion.record.function
+
+    def run(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if isinstance(found, (tuple, list)) and len(found) == count:
+            return found
+        seen = type(found).__name__
+        if isinstance(found, (tuple, list)):
+            seen += f" of {len(found)}"
+        raise BackendError(
+            f"what the backend {name!r} made of {function} gives a {seen}, where the graph gives a "
+            f"tuple of {count}\n  hint: a graph's results are a tuple, also where it has one: "
+            "return (result,)"
+        )
+
+    return run
 
 
 def note_backend_error(conversion: Conversion, error: Exception) -> None:

@@ -28,6 +28,8 @@ from ..variables.constant import ConstantVar
 
 def disable(fn: Any) -> Any:
     """`fn`, run as plain Python with everything it calls."""
+    if not callable(fn):
+        raise TypeError(f"disable() takes a function or a module, not {type(fn).__name__}")
     return named_like(fn, frame_hook.disabled(fn))
 
 
@@ -40,30 +42,45 @@ def is_compiling() -> bool:
     return False
 
 
-def mark_dynamic(tensor: torch.Tensor, dim: int) -> None:
+Dims = int | list[int] | tuple[int, ...]  # one, or several
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
     """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
     SpecializationError where its number is needed."""
-    if not -tensor.dim() <= dim < tensor.dim():
-        raise IndexError(
-            f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}"
-        )
-    dim %= tensor.dim()
-    tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
+    marked = dims_of("mark_dynamic", tensor, dim, "a tensor")
+    tensor.__dict__.setdefault("_minidynamo_dynamic", set()).update(marked)
 
 
-def mark_static(tensor: torch.Tensor | type[Module], dim: int | None = None) -> type[Module] | None:
+def mark_static(
+    tensor: torch.Tensor | type[Module], dim: Dims | None = None
+) -> type[Module] | None:
     """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
     dynamic=True.  A class of modules is given back as it is: what is read of a module is guarded
     anyway."""
     if isinstance(tensor, type) and issubclass(tensor, Module):
         return tensor
-    if not isinstance(tensor, torch.Tensor):
-        kind = type(tensor).__name__
-        raise TypeError(f"mark_static expects a tensor or a class of modules, not a {kind}")
-    tensor.__dict__.setdefault("_minidynamo_static", set()).update(
-        range(tensor.dim()) if dim is None else [dim % tensor.dim()]
-    )
+    marked = dims_of("mark_static", tensor, dim, "a tensor or a class of modules")
+    tensor.__dict__.setdefault("_minidynamo_static", set()).update(marked)
     return None
+
+
+def dims_of(name: str, tensor: torch.Tensor, dim: Dims | None, wanted: str) -> list[int]:
+    """The dimensions, counted from the front.  Raises TypeError for what is no tensor and no
+    dimension, IndexError for a dimension that the tensor does not have."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} expects {wanted}, not a {type(tensor).__name__}")
+    if dim is None and name == "mark_static":
+        return list(range(tensor.dim()))
+    found = list(dim) if isinstance(dim, (list, tuple)) else [dim]
+    for one in found:
+        if type(one) is not int:
+            raise TypeError(f"{name}: a dimension is a number, not {one!r}")
+        if not -tensor.dim() <= one < tensor.dim():
+            raise IndexError(
+                f"{name}: a tensor of {tensor.dim()} dimensions has no dimension {one}"
+            )
+    return [one % tensor.dim() for one in found]
 
 
 @extends(SizePolicy)
@@ -80,7 +97,8 @@ class Marks(SizePolicy):
             if name in vars(self).get("marked_sizes", ()):
                 raise SpecializationError(
                     f"{name} was marked dynamic, but {line or 'the backend'} needs it as the "
-                    f"number {value}"
+                    f"number {value}\n  hint: change that line, or leave the size unmarked: it is "
+                    "a symbol, too, when calls come with another number"
                 )
 
 

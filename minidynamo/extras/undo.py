@@ -33,6 +33,7 @@ import torch.utils.checkpoint
 
 from .. import config, frame_hook, hooks, records
 from ..bytecode import Instruction
+from ..exceptions import BackendError
 from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
@@ -161,7 +162,7 @@ class Undo(hooks.Recovery):
     def raised(self) -> None:
         """The graph raised: return if the frame may run as plain Python, else raise again."""
         error: Any = sys.exc_info()[1]
-        if type(error) is STOPPED or is_foreign(error):
+        if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
             raise
         undone = vars(error).pop("undone", False)
         if config.raise_internal_errors and not self.in_order and not undone:

@@ -254,19 +254,25 @@ class Halves:
         ctx.mark_non_differentiable(*[r for r in constant if isinstance(r, torch.Tensor)])
         return tuple(results)
 
+    def links(self, ctx: Any, kept: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
+        """Tensors whose histories hold all that the gradients depend on.  kept: what was saved."""
+        return []
+
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
         saved_strides, tangents = self.strides(*ctx.sizes)
-        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+        kept, recording = ctx.saved_tensors, torch.is_grad_enabled()
+        links = self.links(ctx, kept, given) if recording else []
+        saved = [in_layout(t, stride) for t, stride in zip(kept, saved_strides)]
+        del kept
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         arrived = [in_memory(given[i], stride) for i, stride in tangents]
-        recording = torch.is_grad_enabled()
         try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
             torch._C._set_grad_enabled(False)
             values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
         finally:
             torch._C._set_grad_enabled(recording)
         if recording:  # create_graph=True
-            values = [value if value is None else once_only(value) for value in values]
+            values = once_only(values, links, getattr(ctx, "refusal", TWICE))
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
 
 
@@ -276,9 +282,13 @@ def writable(values: Sequence[Any]) -> list[Any]:
     return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
 
 
-def once_only(gradient: torch.Tensor, message: bytes = TWICE) -> torch.Tensor:
-    """A gradient that raises an error when somebody differentiates it."""
-    return torch._C._functions.DelayedError(message, 1)(gradient.detach().requires_grad_())
+def once_only(gradients: Sequence[Any], links: Sequence[torch.Tensor], message: bytes) -> list[Any]:
+    """Gradients that raise an error when somebody differentiates them, also by one of `links`
+    alone."""
+    there = [gradient.detach().requires_grad_() for gradient in gradients if gradient is not None]
+    refuse = torch._C._functions.DelayedError(message, len(there) + len(links) + 1)
+    refusing = iter(refuse(*there, *links, torch.empty(0)))
+    return [gradient if gradient is None else next(refusing) for gradient in gradients]
 
 
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:

@@ -29,7 +29,7 @@ from torch import fx
 from ... import config
 from ...hooks import extends
 from ..joint import Joint, needs_gradient
-from ..runtime import Backward, Halves, held_tensors, once_only
+from ..runtime import Backward, Halves, held_tensors
 
 MESSAGE = (
     "compiled code cannot be differentiated twice here: {}. Compile this function with "
@@ -78,10 +78,8 @@ class TwiceHalves(Halves):
         try:
             return call.gradients(given, wanted)
         except Refused as reason:
-            message = MESSAGE.format(reason).encode()
-        with torch.no_grad():
-            values = super().backward(ctx, *given)
-        return tuple([value if value is None else once_only(value, message) for value in values])
+            ctx.refusal = MESSAGE.format(reason).encode()
+        return super().backward(ctx, *given)
 
 
 class Call:

@@ -1,0 +1,167 @@
+"""What a user is told who asks for what there is not: their own line, and what to do."""
+
+import pytest
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.exceptions import BackendError, SpecializationError, Unsupported
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+
+
+def double(x):
+    return x * 2
+
+
+def written(x):
+    return x.mul_(2) + 1
+
+
+def told(kind, use, *parts):
+    """The text of what `use` raises, in which each of the parts stands."""
+    with pytest.raises(kind) as error:
+        use()
+    text = str(error.value)
+    assert all(part in text for part in parts), text
+    return text
+
+
+# --- what is given to the public functions --------------------------------------------------------
+def test_what_there_is_not_is_named_with_what_there_is():
+    compiled = minidynamo.compile
+    told(ValueError, lambda: compiled(double, backend="inductr"), "'inductr'", "eager, inductor")
+    told(ValueError, lambda: compiled(double, mode="fast"), "mode='fast'", "'max-autotune'")
+    told(ValueError, lambda: compiled(double, dynamic="yes"), "dynamic='yes'", "True or False")
+    told(TypeError, lambda: compiled(torch.ones(2)), "a function or a module", "Tensor")
+    told(TypeError, lambda: minidynamo.explain(3)(torch.ones(2)), "a function or a module", "int")
+    told(TypeError, lambda: minidynamo.explain(double, torch.ones(2)), "explain(f)(x)")
+    told(TypeError, lambda: minidynamo.disable(3), "a function or a module", "int")
+
+
+@pytest.mark.parametrize("mark", [minidynamo.mark_dynamic, minidynamo.mark_static])
+def test_a_size_that_there_is_not_cannot_be_marked(mark):
+    x = torch.randn(4, 5)
+    for wrong in (2, -3, [0, 7]):
+        told(IndexError, lambda wrong=wrong: mark(x, wrong), mark.__name__, "2 dimensions has no")
+    told(IndexError, lambda: mark(torch.tensor(1.0), 0), "0 dimensions")
+    told(TypeError, lambda: mark(3, 0), mark.__name__, "a tensor", "not a int")
+    for wrong in (True, "0", 1.0):
+        told(TypeError, lambda wrong=wrong: mark(x, wrong), "a dimension is a number")
+    assert not {"_minidynamo_dynamic", "_minidynamo_static"} & set(vars(x))
+
+
+def test_several_sizes_are_marked_at_once():
+    x = torch.randn(4, 5)
+    minidynamo.mark_dynamic(x, [0, -1])
+    compiled = minidynamo.compile(double, backend="eager")
+    compiled(x)
+    compiled(torch.randn(7, 9))
+    assert minidynamo.counters["frames"].total() == 1
+
+
+@pytest.mark.parametrize(
+    "options, name, value, kind, parts",
+    [
+        (minidynamo.config, "recompile_limit", "three", TypeError, ["recompile_limit is a number"]),
+        (minidynamo.config, "debug", None, TypeError, ["debug is a number", "None"]),
+        (miniinductor.config, "fusion", "off", TypeError, ["fusion is a number or a bool"]),
+        (miniinductor.config, "partition", "mincut", ValueError, ["min-cut or", "'mincut'"]),
+        (miniinductor.config, "cpu_backend", "c++", ValueError, ["cpp or triton"]),
+        (miniinductor.config, "double_backward", True, ValueError, ["refuse or eager"]),
+        (miniinductor.config, "matmul_templates", "allways", ValueError, ["always or never"]),
+        (miniinductor.config, "fuson", False, AttributeError, ["did you mean fusion?"]),
+    ],
+)
+def test_an_option_takes_no_value_that_means_nothing(options, name, value, kind, parts):
+    before = dict(vars(options))
+    told(kind, lambda: setattr(options, name, value), *parts)
+    told(kind, lambda: options.patch(**{name: value}).__enter__(), *parts)
+    assert vars(options) == before
+
+
+# --- what is met while a function is compiled -----------------------------------------------------
+def test_a_break_under_fullgraph_names_the_line_and_a_way_out():
+    def inner(x):
+        return open("/dev/null").read() or x
+
+    def outer(x):
+        return inner(x * 2)
+
+    line = inner.__code__.co_firstlineno + 1
+    text = told(
+        Unsupported,
+        lambda: minidynamo.compile(outer, fullgraph=True)(torch.ones(3)),
+        "the call of io.open()",
+        f'test_wrong_uses.py", line {line}, in inner',
+        f"line {line + 3}, in outer",
+        "hint: move it out of the compiled function",
+    )
+    assert text.index("in outer") < text.index("in inner")  # as a traceback has them
+
+
+def test_a_decision_by_data_under_fullgraph_names_the_line_and_a_way_out():
+    def decides(x):
+        return x + 1 if x.sum().item() > 0 else x
+
+    told(
+        Unsupported,
+        lambda: minidynamo.compile(decides, fullgraph=True)(torch.ones(3)),
+        f"line {decides.__code__.co_firstlineno + 1}, in decides",
+        "keep the decision outside",
+    )
+
+
+def test_a_marked_size_that_is_needed_names_the_line_and_a_way_out():
+    def needs(x):
+        return sum(x[i] for i in range(x.shape[0]))
+
+    x = torch.randn(4, 5)
+    minidynamo.mark_dynamic(x, 0)
+    told(
+        SpecializationError,
+        lambda: minidynamo.compile(needs)(x),
+        "x.shape[0] was marked dynamic",
+        f"test_wrong_uses.py:{needs.__code__.co_firstlineno + 1}",
+        "hint: change that line, or leave the size unmarked",
+    )
+
+
+# --- backends of the user's -----------------------------------------------------------------------
+WRONG_RESULTS = {  # the one result is no tuple, too few, too many; `x` has one row: it would pass
+    "Tensor": lambda x: x * 2,
+    "tuple of 0": lambda x: (),
+    "tuple of 2": lambda x: (x, x),
+    "NoneType": lambda x: None,
+}
+
+
+@pytest.mark.parametrize("seen", WRONG_RESULTS)
+@pytest.mark.parametrize("gives", ["a new tensor", "what it wrote"])
+def test_a_backend_whose_code_gives_other_results_is_named(seen, gives):
+    def mine(gm, example_inputs):
+        return lambda *inputs: WRONG_RESULTS[seen](inputs[0])
+
+    program = double if gives == "a new tensor" else written
+    use = minidynamo.compile(program, backend=mine)
+    told(
+        BackendError,
+        lambda: use(torch.ones(1, 4)),
+        f"the backend 'mine' made of {program.__qualname__} gives a {seen}",
+        "a tuple of 1",
+        "hint: a graph's results are a tuple",
+    )
+
+
+def test_a_list_of_results_and_the_graph_itself_are_right():
+    x = torch.ones(1, 4)
+    for backend in (
+        lambda gm, inputs: gm.forward,
+        lambda gm, inputs: gm,
+        lambda gm, inputs: lambda *given: list(gm(*given)),
+    ):
+        minidynamo.reset()
+        torch.testing.assert_close(minidynamo.compile(double, backend=backend)(x), x * 2)
