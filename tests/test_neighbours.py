@@ -565,3 +565,50 @@ def test_guards_have_the_builtins_that_c_code_looks_for():
     compiled(torch.ones(2))
     (entry,) = minidynamo.frame_hook.get_cache(compiled.__code__)
     assert entry.check.__globals__["__builtins__"] is builtins
+
+
+# ---- warnings that are errors --------------------------------------------------------------------
+class Step(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.relu(self.layer(x))
+        print(end="")  # what follows is given a tensor that is no leaf
+        return torch.softmax(y.reshape(-1, 2).expand(3, -1, -1), -1)[:, : x.shape[0]] * x.shape[0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_where_warnings_are_errors_frames_are_compiled_still(backend, learns, dynamic):
+    """Of torch's own warnings: a `.grad` that is read, and sizes among a graph's arguments."""
+    model = Step()
+    compiled = minidynamo.compile(model, backend=backend, dynamic=dynamic)
+    for rows in (2, 3, 6):
+        x = torch.randn(rows, 4, requires_grad=learns) * 1
+        torch.testing.assert_close(compiled(x), model(x))
+        if learns:
+            compiled(x).sum().backward()
+    assert minidynamo.counters["graphs"].total() == (2 if dynamic else 6)
+
+
+def test_the_filters_of_the_program_stay_as_they_are():
+    """Also where a warning had to be silenced while a frame was compiled."""
+    program = """
+import warnings, torch, torch.fx.experimental.symbolic_shapes, torch.onnx, torch._dynamo
+import torch._inductor.config
+warnings.simplefilter("error", UserWarning)
+before = list(warnings.filters)
+import minidynamo
+model = torch.nn.Linear(3, 3)
+compiled = minidynamo.compile(lambda x: (x * 2).sum(0), dynamic=True)
+for rows in (3, 4):
+    compiled(model(torch.randn(rows, 3))).sum().backward()
+assert warnings.filters == before, set(warnings.filters) ^ set(before)
+print("right")
+"""
+    found = run_python("-c", program)
+    assert "right" in found.stdout, found.stderr[-2000:]

@@ -44,6 +44,19 @@ aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
 
 
+class Graph(fx.Graph):
+    """A graph whose nodes have sizes among their arguments, which print as Python over the first
+    placeholders.  torch.fx warns of that where nodes are made, so they get their arguments later:
+    whose warnings are errors is told of none."""
+
+    def create_node(
+        self, op: Any, target: Any, args: Any = None, kwargs: Any = None, *names: Any, **more: Any
+    ) -> Node:
+        node = super().create_node(op, target, None, None, *names, **more)
+        node.args, node.kwargs = args or (), kwargs or {}
+        return node
+
+
 def with_graph(
     gm: fx.GraphModule, graph: fx.Graph, name: str = "FunctionalGraph"
 ) -> fx.GraphModule:
@@ -143,7 +156,7 @@ class Functionalizer:
     """
 
     def __init__(self, graph: fx.Graph) -> None:
-        self.old, self.new = graph, fx.Graph()
+        self.old, self.new = graph, Graph()
         self.value: dict[Node, Node] = {}
         self.root: dict[Node, Node] = {}
         self.stamp: dict[Node, int] = {}

@@ -38,7 +38,16 @@ from torch import fx
 from .. import config
 from ..checks import may_raise
 from ..sizes.symbols import hint, is_dense
-from .functionalize import MAY_BE_VIEWS, Node, add_node, is_needed, is_view, output_of, with_graph
+from .functionalize import (
+    MAY_BE_VIEWS,
+    Graph,
+    Node,
+    add_node,
+    is_needed,
+    is_view,
+    output_of,
+    with_graph,
+)
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -316,7 +325,7 @@ def extract(
 ) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
     """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`, without an
     output; and what became of each node.  again: it may compute values of the other half again."""
-    graph, copied, needed = fx.Graph(), {}, set()
+    graph, copied, needed = Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta.update(node.meta)

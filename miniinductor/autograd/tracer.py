@@ -38,7 +38,7 @@ from .. import coverage
 from ..exceptions import CannotTrace, DataDependent
 from ..fake_mode import FakeMode
 from ..hooks import CALLS, Op, extended, rules_of
-from .functionalize import Node, graph_module
+from .functionalize import Graph, Node, graph_module
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -82,7 +82,7 @@ class Tracer(TorchDispatchMode):
         super().__init__()
         self.fake_mode = fake_mode
         self.decompositions = decompositions or {}
-        self.graph = fx.Graph()
+        self.graph = Graph()
         self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
         self.meta: dict[str, Any] = {}
         # called before each op; the joint trace lets it set `meta` for backward ops

@@ -26,6 +26,7 @@ import sympy
 import torch
 from torch import fx
 
+from ..autograd.functionalize import Graph
 from ..compile import Compilation
 from ..exceptions import CannotLower
 from ..foreign import ThreadState
@@ -192,7 +193,7 @@ def piece_of(
     given = [n for n in outside if isinstance(value_of(n), SYMBOLIC)]
     used = {s for n in [*tensors, *given, *members] for s in symbols_of(value_of(n))}
     symbols = sorted(used, key=str)
-    graph = fx.Graph()
+    graph = Graph()
     copies: dict[fx.Node, Any] = {}
     for symbol in symbols:
         graph.placeholder(str(symbol)).meta.update(numbers[symbol].meta)

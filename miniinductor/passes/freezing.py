@@ -26,7 +26,7 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import add_node, is_needed, is_view
+from ..autograd.functionalize import Graph, add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
 from ..graph_passes.registry import LAYOUTS, Context, graph_pass
@@ -183,7 +183,7 @@ def freeze(gm, constants, record):
     ]
     if not kept:
         return None
-    part, copies = fx.Graph(), {}
+    part, copies = Graph(), {}
     for node in gm.graph.nodes:
         if node in constants:
             copies[node] = part.node_copy(node, copies.get)

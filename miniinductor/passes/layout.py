@@ -18,7 +18,7 @@ Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed, with_graph
+from ..autograd.functionalize import Graph, is_needed, with_graph
 from ..foreign import ours
 from ..ir import same_layout
 
@@ -45,7 +45,7 @@ class LayoutPass:
     for the record -> how often."""
 
     def __init__(self, gm, record):
-        self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
+        self.gm, self.record, self.graph, self.copied, self.counts = gm, record, Graph(), {}, {}
         values = (n.meta.get("val") for n in gm.graph.nodes)
         self.fake_mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
 

@@ -23,7 +23,6 @@ Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +37,6 @@ from .expressions import FloorDiv, Mod, Size
 from .printing import python_code
 from .ranges import DIVISORS
 
-# torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as
-# Python over the first placeholders
-warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

@@ -20,7 +20,7 @@ from ...hooks import extends
 from ...more.debug_levels import print_stages
 from ...records import CompileRecord, Later
 from ...more.alike import alike
-from ..functionalize import is_needed, with_graph
+from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves
 from .histories import HistoryHalves
@@ -85,7 +85,7 @@ class WithoutTangents:
     half has checked, and nobody reads any more."""
 
     def __init__(self, gm: fx.GraphModule, missing: Collection[str]) -> None:
-        self.gm, self.missing, self.graph = gm, missing, fx.Graph()
+        self.gm, self.missing, self.graph = gm, missing, Graph()
         self.copied: dict[fx.Node, fx.Node] = {}
         self.zero: set[fx.Node] = set()
         self.live: set[fx.Node] = set()
