@@ -199,6 +199,10 @@ MORE = {  # file -> what else its example finds
         "compiled": minidynamo.compile(f),
         "x": torch.randn(4, 8, requires_grad=True),
     },
+    "autograd/more/linked_gradients": lambda: {
+        "compiled": minidynamo.compile(lambda x: x.sin()),
+        "x": torch.randn(4, 8, requires_grad=True),
+    },
     "extras/careful_disk": lambda: {
         "disk": importlib.import_module("miniinductor.runtime.disk").disk
     },

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from front_helpers import check, fallbacks, interpret, lower
 
+import minidynamo
 import miniinductor
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -643,3 +644,31 @@ def test_rows_found_by_an_index_are_summed_without_reading_ahead():
         )
         torch.testing.assert_close(compiled(x, rows)[0], x.flip(0).mean(1))
     assert compiled.record.kernels and not compiled.record.notes_of("eagerly")
+
+
+RANGES = [(0, 10, 3), (5, -7, -2), (0, 1e39, 5e38), (1e38, 3e38, 1e38), (2**24, 2**24 + 9, 1)]
+RANGES += [(2**53, 2**53 + 8, 1), (-(10**15), 0, 3 * 10**14), (0.5, 9, 2), (0.1, 1, 0.1)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("ends", RANGES, ids=str)
+def test_ranges_of_small_and_large_steps(ends, dtype):
+    """A step that float32 does not hold made arange(0, 1e39, 5e38) [nan, inf] in float64.
+
+    Where eager raises (bfloat16's kernel steps in float32), so does compiled code."""
+
+    def f():
+        return torch.arange(*ends, dtype=dtype) * 1
+
+    found = []
+    for function in (f, minidynamo.compile(f)):
+        try:
+            found.append(function())
+        except (RuntimeError, ValueError) as error:
+            found.append(str(error))
+    assert not minidynamo.counters["errors"]
+    eager, ours = found
+    if isinstance(eager, str) or isinstance(ours, str):
+        assert ours == eager
+    else:
+        torch.testing.assert_close(ours, eager)

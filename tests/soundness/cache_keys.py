@@ -184,12 +184,20 @@ def other(value: Any) -> Any:
     return value + ("other",) if isinstance(value, tuple) else value + "-other"
 
 
+def other_option(name: str, value: Any) -> Any:
+    """Another value of an option, which may have a few words only."""
+    words = miniinductor.config._WORDS.get(name, ())
+    return next((word for word in words if word != value), None) or other(value)
+
+
 def surroundings() -> dict:
     """name -> a context in which one thing differs.  Options and module numbers are found by
     reflection."""
     unimportant = graph_cache.UNIMPORTANT | {"freezing"}
     found = {
-        f"option {name}": functools.partial(miniinductor.config.patch, **{name: other(value)})
+        f"option {name}": functools.partial(
+            miniinductor.config.patch, **{name: other_option(name, value)}
+        )
         for name, value in miniinductor.config.switches().items()
         if name not in unimportant
     }

@@ -26,6 +26,7 @@ import torch
 
 from ... import hooks
 from ...extras.unbacked_sizes import create_unbacked
+from ...foreign import ours
 from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..symbolic import SymVar
@@ -117,7 +118,7 @@ def is_in_place(target: Any, args: Any, kwargs: Any) -> bool:
         return False
     try:
         given = inspect.signature(target).bind(*args, **kwargs).arguments
-    except TypeError:
+    except ours(TypeError):
         return False
     flag = given.get("inplace")
     return flag is not None and not (type(flag) is ConstantVar and flag.value is False)

@@ -5,6 +5,7 @@ Out:  tensors in whose histories stands all that the gradients depend on.
 
     >>> [slope] = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
     >>> torch.autograd.grad((x - slope).square().sum(), x)          # MAML's inner step
+    Traceback (most recent call last):
     RuntimeError: compiled code cannot be differentiated twice: ...
 
 Autograd runs what lies between a loss and the tensors that it is asked about, and no more.  A
