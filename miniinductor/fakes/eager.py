@@ -245,6 +245,7 @@ TOO_LARGE = "cannot be converted to type"
 MAKERS: dict[Op, tuple[int, Any] | None] = {
     aten.full.default: (0, [2]),
     aten.scalar_tensor.default: None,
+    aten.arange.start_step: None,
 }
 MAKERS |= {aten.linspace.default: (2, 2), aten.logspace.default: (2, 2)}
 # these look whether self's dtype holds the number in a tensor: its position
@@ -273,9 +274,11 @@ def refusal_of_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Te
     if all(fits(number, dtype) for number in numbers for dtype in dtypes):
         return ""
     if not tensors:
-        if op not in MAKERS:  # arange's kernel makes as many elements as it is asked for
+        if op not in MAKERS:
             return ""
-        if small := MAKERS[op]:
+        if op is aten.arange.start_step:
+            args = (args[0], *args[:1], *args[2:])  # a range that ends where it begins
+        elif small := MAKERS[op]:
             args = (*args[: small[0]], small[1], *args[small[0] + 1 :])
 
     def error_with(change: Callable[[Any], Any], dtype_of: Callable = lambda dtype: dtype) -> str:
