@@ -205,6 +205,13 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "Counted as models of their group, without a speedup.",
     ),
     (
+        "Sittings on the GPU",
+        "h100_paper",
+        "sittings",
+        "A sitting goes on behind the rows of the one before it (`--resume`): together they are\n"
+        "one run in a fair order, cut where the time was over.",
+    ),
+    (
         "Ways to capture",
         "cpu_paper_capture",
         "captures",

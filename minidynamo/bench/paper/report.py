@@ -38,13 +38,25 @@ def where(run: Row) -> str:
 
 
 def commands_of(run: Row) -> str:
-    """The commands of a run's sittings, one after the other."""
-    texts = []
-    for sitting in run.get("sittings", [{"command": run["command"], "GPUs": 1}]):
-        several = f"on {sitting['GPUs']} GPUs\n" if sitting["GPUs"] > 1 else ""
-        note = f"\n({sitting['note']})" if "note" in sitting else ""
-        texts.append(f"{several}`{sitting['command']}`{note}")
-    return ",\nthen\n".join(texts)
+    """The commands of a run's sittings; of many the last, and how many came before."""
+    sittings = run.get("sittings", [{"command": run["command"], "GPUs": 1}])
+    if len(sittings) > 2:
+        return f"`{sittings[-1]['command']}`,\nthe last of {len(sittings)} sittings"
+    return ",\nthen\n".join(map(command_of, sittings))
+
+
+def command_of(sitting: Row) -> str:
+    several = f"on {sitting['GPUs']} GPUs\n" if sitting["GPUs"] > 1 else ""
+    note = f"\n({sitting['note']})" if "note" in sitting else ""
+    return f"{several}`{sitting['command']}`{note}"
+
+
+def sittings(run: Row) -> tuple[list[str], Cells]:
+    """Every sitting in which rows were measured, the first one first."""
+    cells = [
+        [str(one["GPUs"]), f"`{one['command']}`", one.get("note", "")] for one in run["sittings"]
+    ]
+    return ["GPUs", "command", ""], cells
 
 
 def speedups(run: Row) -> tuple[list[str], Cells]:
@@ -164,15 +176,20 @@ def ablations(run: Row) -> tuple[list[str], Cells]:
 def unfinished(run: Row) -> tuple[list[str], Cells]:
     """Every row without a right result, with its cause; and what could not be asked here."""
     cells = [
-        [label, name, column, cause.replace("|", "/")[:110]]
+        [label, name, column, on_one_line(cause)]
         for label in (OURS, PEER)
         for name, column, cause in failures(run["rows"], label)
     ]
     for row in run["rows"]:
         for why in NOT_MEASURED:
             if why in row:
-                cells.append([why, row["name"], row["column"], row[why].replace("|", "/")[:110]])
+                cells.append([why, row["name"], row["column"], on_one_line(row[why])])
     return ["", "model", "column", "cause"], cells
+
+
+def on_one_line(cause: str) -> str:
+    """The beginning of a message, as a cell of a table."""
+    return " ".join(cause.split()).replace("|", "/")[:110]
 
 
 def draw(run: Row) -> Any:
