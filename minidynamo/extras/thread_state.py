@@ -24,7 +24,7 @@ from .. import hooks
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.torch_rules import STATES
-from ..variables.base import Variable
+from ..variables.base import RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
 
@@ -130,7 +130,7 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
         one_region = torch.autocast_decrement_nesting
     calls += [(one_region,)] * abs(nesting)
     for function, *args in calls:
-        cg.call_object(function, *map(cg.constant, args))
+        cg.call_object(function, *map(RealVar, args))
         cg.emit("POP_TOP")
 
 
@@ -139,7 +139,7 @@ def enter_again(cg: Codegen) -> None:
     that at its end (`leave_as_the_frame`)."""
     for context in cg.output.noted(StateChanges).entered:
         push_state(cg, context.state)
-        cg.call_object(entered, cg.constant(context.make), ConstantVar(context.arg))
+        cg.call_object(entered, RealVar(context.make), ConstantVar(context.arg))
         cg.remember(context)
         cg.emit("POP_TOP")
 

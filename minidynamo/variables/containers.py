@@ -145,7 +145,7 @@ class ListVar(SequenceVar):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             items = functools.partial(cg.build, "BUILD_LIST", self.items)
-            cg.commit_item(self, cg.constant(slice(None)), items)
+            cg.commit_item(self, ConstantVar(slice(None)), items)
 
 
 def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:

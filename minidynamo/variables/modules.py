@@ -19,6 +19,7 @@ from typing import Any
 
 from ..exceptions import Break
 from .base import Codegen, Frame, OutputGraph, RealVar, Source, Variable
+from .constant import ConstantVar
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED
 
@@ -90,9 +91,9 @@ class GlobalsVar:
         return output.wrap_pinned(self.builtins[name])
 
     def replay(self, cg: Codegen) -> None:
-        entries = cg.constant(self.values)
+        entries = RealVar(self.values)
         for name, value in reversed(self.written.items()):
-            cg.commit_item(entries, cg.constant(name), value)
+            cg.commit_item(entries, ConstantVar(name), value)
 
 
 @BY_VALUE.rule(types.ModuleType)

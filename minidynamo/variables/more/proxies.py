@@ -14,19 +14,10 @@ import types
 from typing import Any
 
 from ...exceptions import Break
-from ...reconstruct import BY_CALL
 from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
 from ..iterators import ITERATORS, KeysIterator
 from ..registry import SHARED
-
-
-def behind(proxy: Any, _: object) -> Any:
-    """The dict of a mappingproxy."""
-    return gc.get_referents(proxy)[0]
-
-
-BY_CALL["behind"] = behind
 
 
 class ProxyVar(Container):
