@@ -191,7 +191,9 @@ class Codegen:
 
     def commit_call(self, function: Any, *args: Part) -> None:
         """Push a call that writes, and note it."""
-        self.commit("CALL", self.push_call(function, *args))
+        count = self.push_call(function, *args)
+        for instruction in reversed(emit.call_n(count) + emit.pop_top()):
+            self.commit(instruction.op, instruction.arg)
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
         """container[key] = value."""
@@ -207,11 +209,7 @@ class Codegen:
         for variable in (*written, *self.mutated_cells()):
             variable.replay(self)
         for op, arg in reversed(self.commits):
-            if op == "CALL":
-                self.add(emit.call_n(arg))
-                self.emit("POP_TOP")
-            else:
-                self.emit(op, arg)
+            self.emit(op, arg)
         for write in hooks.AFTER_WRITES:
             write(self)
         assert self.depth == start, "mutations left the stack unbalanced"

@@ -11,6 +11,7 @@ Out:  the state as it was, once the frame is traced; code that sets it as the fr
 Changes are nodes of the graph, and made while tracing, for the ops that follow.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from typing import Any
 
 import torch
 import torch.fx
+
+from miniinductor import foreign
 
 from .. import hooks
 from ..graph_capture import OutputGraph
@@ -200,7 +203,8 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     return restoring(compiled, dict(before)) if before else compiled
 
 
-hooks.THREAD_STATE.append((depth, unwind))
+# what compiling has entered is left
+foreign.STATES.insert(0, lambda state: functools.partial(unwind, depth()))
 hooks.TRACING.append(put_back)
 hooks.BEFORE_VALUES.append(enter_again)
 hooks.AFTER_WRITES.append(leave_as_the_frame)
