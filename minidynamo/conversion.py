@@ -13,7 +13,6 @@ tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/c
 """
 
 import contextlib
-import functools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,9 +71,9 @@ class Conversion:
         record.sizes = self.policy.met
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
-        compile_graph = functools.partial(self.compile_graph, output)
+        graph = self.compile_graph(output, tail.outputs)
         tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(frame, tail, compile_graph, tick)
+        record.replacement_code = replacement(frame, tail, graph, tick)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards

@@ -169,7 +169,6 @@ class CompilingState(ThreadState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.of_coverage = [(put_back, read()) for read, put_back in hooks.THREAD_STATE]
         self.recursion_limit = sys.getrecursionlimit()
 
     def begin(self) -> None:
@@ -180,8 +179,6 @@ class CompilingState(ThreadState):
 
     def put_back(self, error: BaseException | None = None) -> None:
         COMPILING.active = False
-        for put_back, was in self.of_coverage:
-            put_back(was)
         super().put_back(error)
         sys.setrecursionlimit(self.recursion_limit)
 

@@ -166,14 +166,9 @@ class OutputGraph(Builder):
     finish = graph_module.finish
 
     # ---- guards
-    def guard(
-        self, source: Source, kind: Any, check: str, value: Any = None, row: str | None = None
-    ) -> None:
+    def guard(self, source: Source, kind: Any, check: str, value: Any = None) -> None:
         """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
-        others of that name).  `{pin}` in the check stands for `value`.
-
-        row: LAYOUT if the check looks at nothing but a tensor's class, dtype, sizes and the like,
-        which extras/memo.py can watch in a faster way."""
+        others of that name).  `{pin}` in the check stands for `value`."""
         if kind in source.guards:
             return
         pins: dict[str, Any] = {}
@@ -185,7 +180,7 @@ class OutputGraph(Builder):
                 pins = {text: value}
             check = check.replace("{pin}", text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(name, source, check, pins, self.line(), row)
+        source.guards[kind] = Guard(name, source, check, pins, self.line())
 
     def guard_absent(self, source: Source, name: str) -> None:
         """The dictionary at `source` has no `name`, and must have none later."""

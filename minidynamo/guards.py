@@ -50,7 +50,6 @@ SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # in it at first.
 PARAMETER = re.compile("\1([0-9]+)\1")
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
-LAYOUT = "layout"  # `Guard.row` of what is said of a tensor's class, dtype, sizes, strides, bits...
 
 
 @dataclass(slots=True)
@@ -63,7 +62,6 @@ class Guard:
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
-    row: str | None = None  # LAYOUT, if the check looks at nothing else: extras/memo.py
 
     def text(self, written: Callable[[Source], str]) -> str:
         """The check, where each source is written so."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 # --- before and while a frame is traced -----------------------------------------------------------
 TARGETS: list[Callable[[Any], Any]] = []  # what `compile` was given -> what is compiled for it
-# (read, put back) of what compiling may change for this thread, see convert_frame.CompilingState
-THREAD_STATE: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made; or is

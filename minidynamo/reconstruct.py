@@ -16,14 +16,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from miniinductor.sizes.printing import python_code
 
 from . import frame_hook, hooks
-from .bytecode import Instruction, emit
-from .bytecode.assembler import VERSION, stack_effect
+from .bytecode import Instruction, disassemble, emit
+from .bytecode.assembler import stack_effect
 from .exceptions import SkipFrame
+from .guards import NAMES
+from .originals import BUILTINS
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
 
@@ -33,20 +33,8 @@ if TYPE_CHECKING:
     from .sources import Source
     from .symbolic_eval.evaluator import Frame
 
-Part = Variable | Callable[[], None]  # of a call: a variable, or something to call that pushes it
-# kind of a source -> function that reads it, of the base and the key; coverage adds some
-BY_CALL = {
-    "raw_dict": object.__getattribute__,
-    "dict_item": dict.__getitem__,
-    "list_item": list.__getitem__,
-    "tuple_item": tuple.__getitem__,
-    "stride": torch.Tensor.stride,
-    "getattr": getattr,
-}
-# kind of a source -> the attribute of the base that is read
-BY_ATTRIBUTE = {"dict": "__dict__", "cell": "cell_contents"}
-# kind of a source -> the attribute of the base whose item is read; None: an item of the base
-BY_ITEM = {"item": None, "pinned_item": None, "closure": "__closure__", "class_item": "__dict__"}
+Part = Variable | Callable[[], None]  # of a call: a variable, or what pushes a value
+BASE = "base"  # in the text of an access: what is read from
 
 
 class Codegen:
@@ -71,7 +59,9 @@ class Codegen:
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # iterators to be positioned once the lists that they walk are written
         self.late: list[Any] = []
-        self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
+        # what the names in the text of an access mean
+        pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
+        self.named: dict[str, Any] = BUILTINS | NAMES | pins
 
     # ---- instructions
     def emit(self, op: str, arg: Any = None) -> None:
@@ -93,48 +83,23 @@ class Codegen:
     def store_fast(self, name: str) -> None:
         self.emit("STORE_FAST", name)
 
-    def load_attr(self, name: str) -> None:
-        self.emit("LOAD_ATTR", name)
-
-    def push_null(self) -> None:
-        self.emit("PUSH_NULL")
-
-    def start_call(self, load: Callable[[], None]) -> None:
-        """The callable; its arguments follow, then `finish_call`."""
-        if VERSION >= (3, 13):
-            load()
-            self.push_null()
-        else:
-            self.push_null()
-            load()
-
-    def finish_call(self, count: int) -> None:
-        self.add(emit.call_n(count))
-
-    def call_object(self, function: Any, *args: Part) -> None:
-        """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
-        self.finish_call(self.push_call(function, *args))
-
     def push_call(self, function: Any, *args: Part) -> int:
-        """Everything that `finish_call` needs; the number of arguments."""
-        self.start_call(lambda: self.load_const(function))
+        """Push a fixed object and what it is called with; the number of arguments, of which
+        `emit.call_n` makes the call."""
+        self.add(emit.callee(emit.load_const(function)))
         for arg in args:
             self.push(arg)
         return len(args)
+
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
+        self.add(emit.call_n(self.push_call(function, *args)))
 
     def push(self, part: Part) -> None:
         if isinstance(part, Variable):
             self.value(part)
         else:
             part()
-
-    def constant(self, value: Any) -> Callable[[], None]:
-        """`value` as a `Part` of a call."""
-        return functools.partial(self.load_const, value)
-
-    def emitter(self, reconstruct: Callable[[Codegen], None]) -> Callable[[], None]:
-        """What `reconstruct(self)` pushes, as a `Part` of a call."""
-        return functools.partial(reconstruct, self)
 
     def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
@@ -172,33 +137,22 @@ class Codegen:
         self.variable_temps[id(variable)] = (name, variable)
 
     def load_source(self, source: Source | None) -> None:
+        """Push what lies at `source`: CPython compiles the text of its access."""
         assert source is not None
-        kind, key = source.kind, source.key
-        if kind == "local":
-            self.emit("LOAD_DEREF" if key in self.code.co_cellvars else "LOAD_FAST", key)
-            return
-        if kind == "free":
-            self.emit("LOAD_DEREF", key[1])
-            return
-        if kind == "pinned":
+        if source.kind == "pinned":
             self.pinned(source.value)
-            return
-        if kind in BY_CALL:
-            self.call_object(
-                BY_CALL[kind],
-                lambda: self.load_source(source.base),
-                lambda: self.load_const("__dict__" if kind == "raw_dict" else key),
-            )
-            return
-        self.load_source(source.base)
-        if kind not in BY_ITEM:
-            self.load_attr(BY_ATTRIBUTE.get(kind, key))
-            return
-        table = BY_ITEM[kind]
-        if table is not None:
-            self.load_attr(table)
-        self.load_const(self.pins[key] if kind == "pinned_item" else key)
-        self.emit("BINARY_SUBSCR")
+        elif source.base is None:  # an argument, or a variable of the closure
+            name = source.key[1] if source.kind == "free" else source.key
+            is_cell = name in self.code.co_cellvars + self.code.co_freevars
+            self.emit("LOAD_DEREF" if is_cell else "LOAD_FAST", name)
+        else:
+            for op, arg, flags in instructions_of(source.expr(BASE)):
+                if op != "LOAD_NAME":
+                    self.add([Instruction(op, arg, flags)])
+                elif arg == BASE:
+                    self.load_source(source.base)
+                else:
+                    self.load_const(self.named[arg])
 
     def pinned(self, value: Any) -> None:
         """An object that the entry holds."""
@@ -237,7 +191,9 @@ class Codegen:
 
     def commit_call(self, function: Any, *args: Part) -> None:
         """Push a call that writes, and note it."""
-        self.commit("CALL", self.push_call(function, *args))
+        count = self.push_call(function, *args)
+        for instruction in reversed(emit.call_n(count) + emit.pop_top()):
+            self.commit(instruction.op, instruction.arg)
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
         """container[key] = value."""
@@ -253,11 +209,7 @@ class Codegen:
         for variable in (*written, *self.mutated_cells()):
             variable.replay(self)
         for op, arg in reversed(self.commits):
-            if op == "CALL":
-                self.finish_call(arg)
-                self.emit("POP_TOP")
-            else:
-                self.emit(op, arg)
+            self.emit(op, arg)
         for write in hooks.AFTER_WRITES:
             write(self)
         assert self.depth == start, "mutations left the stack unbalanced"
@@ -268,6 +220,14 @@ class Codegen:
         given = [variable for variable in known if type(variable) is CellVar]
         cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
         return [cell for cell in cells.values() if cell.mutated]
+
+
+@functools.lru_cache(1000)
+def instructions_of(text: str) -> list[tuple[str, Any, int]]:
+    """What computes an expression, without RESUME and RETURN_VALUE: (operation, argument,
+    flags)."""
+    body = disassemble(compile(text, "<minidynamo access>", "eval"))
+    return [(ins.op, ins.arg, ins.flags) for ins in body[1:-1]]
 
 
 @functools.lru_cache(1000)

@@ -28,7 +28,7 @@ from .reconstruct import Codegen
 from .resume import HANDLED, LASTI, NULL, VALUE, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled, Variable
+from .variables.base import Handled
 
 # No continuation starts behind these: the first three end the frame, and the others are half of a
 # call.
@@ -68,12 +68,11 @@ class GraphCall(NamedTuple):
 def replacement(
     frame: "evaluator.RootFrame",
     tail: Codegen,
-    compile_graph: Callable[[list[Variable]], GraphCall],
+    graph: GraphCall,
     tick: Callable[[], Any] | None = None,
 ) -> types.CodeType:
     """The code object: a call of `tick`, which counts; the graph's inputs and its call (`head`);
-    what comes behind it (`tail`).  `compile_graph` is told what the graph must return."""
-    graph = compile_graph(tail.outputs)
+    what comes behind it (`tail`)."""
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
     if tick is not None:
@@ -107,13 +106,13 @@ def call_graph(
 ) -> list[Instruction]:
     """Call the compiled graph and store its results.  Gives the handler of its errors."""
     start = len(head.instructions)
-    head.start_call(functools.partial(head.load_const, graph.function))
-    for variable in graph.inputs:
-        if hasattr(variable, "expr"):
-            head.symbolic(variable.expr)
-        else:
-            head.load_source(variable.source)
-    head.finish_call(len(graph.inputs))
+    arguments = [
+        functools.partial(head.symbolic, variable.expr)
+        if hasattr(variable, "expr")
+        else functools.partial(head.load_source, variable.source)
+        for variable in graph.inputs
+    ]
+    head.call_object(graph.function, *arguments)
     assert graph.recovery is not None
     handler = graph.recovery.handler(frame, head.instructions[start:])
     head.emit("UNPACK_SEQUENCE", len(results))

@@ -33,9 +33,8 @@ def symbolic_fake_of(
         output.fake_mode,
         output.shape_env,
         value,
-        dims,
-        shape.item,
-        lambda d: source.child("stride", d) if d in strides else None,
+        {d: shape.item(d) for d in sorted(dims)},
+        {d: source.child("stride", d) for d in sorted(strides)},
     )
     output.add_symbols()
     return fake

@@ -56,12 +56,13 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "ge": (sympy.Ge, operator.ge, bool),
     "sym_and": (sympy.And, operator.and_, bool),
     "sym_or": (sympy.Or, operator.or_, bool),
+    "floordiv": (FloorDiv, operator.floordiv, int),
+    "int_floordiv": (FloorDiv, operator.floordiv, int),
+    "mod": (Mod, operator.mod, int),
 }
 IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
-    FloorDiv: operator.floordiv,
-    Mod: operator.mod,
     sympy.Max: torch.sym_max,
     sympy.Min: torch.sym_min,
     sympy.Abs: operator.abs,
@@ -87,9 +88,10 @@ class SymNode:
 
     __slots__ = ("shape_env", "_expr", "pytype", "hint", "is_int", "is_float", "is_bool")
 
-    if TYPE_CHECKING:  # those that `_install` makes, as far as this file calls them
+    if TYPE_CHECKING:  # those that `_install` makes, as far as we call them
         add: Callable[["SymNode", "SymNode"], "SymNode"]
         mul: Callable[["SymNode"], "SymNode"]
+        floordiv: Callable[["SymNode"], "SymNode"]
 
     def __init__(
         self, shape_env: "ShapeEnv", expr: sympy.Expr, pytype: type, hint: Number | None
@@ -187,26 +189,10 @@ class SymNode:
     def sym_sum(self, nodes: Iterable["SymNode"]) -> "SymNode":
         return functools.reduce(SymNode.add, nodes, self.wrap_int(0))
 
-    def floordiv(self, other: "SymNode") -> "SymNode":
-        return self._divide("floordiv", FloorDiv, operator.floordiv, other)
-
-    def mod(self, other: "SymNode") -> "SymNode":
-        return self._divide("mod", Mod, operator.mod, other)
-
-    int_floordiv = floordiv
-
-    def _divide(self, name: Text, function: type, compute: Callable, other: "SymNode") -> "SymNode":
-        """FloorDiv and Mod are for positive divisors; others: extras/float_numbers.py."""
-        if float in (self.pytype, other.pytype) or not self.shape_env.decide(
-            sympy.Gt(other.expr, 0)
-        ):
-            return self.opaque(name, compute, other)
-        return self.quotient(function, compute, other)
-
-    def quotient(self, function: type, compute: Callable, other: "SymNode") -> "SymNode":
-        """FloorDiv or Mod by a positive size."""
-        expr = _cached(function, self.expr, other.expr)
-        return self.new(expr, int, computed(compute, self, other))
+    def is_positive(self) -> bool:
+        """Asked of a divisor: FloorDiv and Mod are for positive ones.  Others:
+        extras/float_numbers.py."""
+        return self.shape_env.decide(sympy.Gt(self.expr, 0))
 
 
 def computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
@@ -223,7 +209,8 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
     """Give SymNode one operator of the table."""
 
     def method(self: SymNode, other: SymNode) -> SymNode:
-        if result is int and float in (self.pytype, other.pytype):
+        of_floats = result is int and float in (self.pytype, other.pytype)
+        if of_floats or expression in (FloorDiv, Mod) and not other.is_positive():
             return self.opaque(name, compute, other)
         expr = _cached(expression, self.expr, other.expr)
         return self.new(expr, result, computed(compute, self, other))

@@ -6,7 +6,7 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
       what must hold of other sizes.
 
     >>> env = ShapeEnv()
-    >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), {0}, source)
+    >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), {0: source})
     >>> torch.cat([x, x]).shape                     # torch.Size([2*s0, 3])
     >>> bool(x.shape[0] > 4)                    # a decision: answered for this run and written down
     True
@@ -28,7 +28,8 @@ functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples
 of torch.export, translation validation.
 """
 
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -236,17 +237,17 @@ def symbolic_fake(
     fake_mode: Any,
     env: ShapeEnv,
     tensor: torch.Tensor,
-    dims: set[int],
-    source: Callable[[int], Any] = lambda d: None,
-    stride_source: Callable[[int], Any] | None = None,
+    sources: Mapping[int, Any],
+    stride_sources: Mapping[int, Any] = types.MappingProxyType({}),
 ) -> torch.Tensor:
-    """A fake of `tensor` whose sizes `dims` are symbols, read from `source(dim)`.
+    """A fake of `tensor` whose sizes are symbols in the dimensions of `sources`, which says where
+    each is read.
 
     Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols
-    where `stride_source(dim)` is not None.
+    in the dimensions of `stride_sources`.
     """
     sizes = [
-        env.create_symbol(n, source(d)) if d in dims else n for d, n in enumerate(tensor.shape)
+        env.create_symbol(n, sources[d]) if d in sources else n for d, n in enumerate(tensor.shape)
     ]
     strides: dict[int, int | torch.SymInt] = {}
     expected: int | torch.SymInt = 1
@@ -255,11 +256,10 @@ def symbolic_fake(
     )
     for d in from_the_innermost:
         stride = tensor.stride(d)
-        read_from = None if stride_source is None else stride_source(d)
         if stride == hint_of(expected):
             strides[d] = expected
-        elif read_from is not None:
-            strides[d] = env.create_symbol(stride, read_from, duck=False)
+        elif d in stride_sources:
+            strides[d] = env.create_symbol(stride, stride_sources[d], duck=False)
         else:
             strides[d] = stride
         if stride:

@@ -136,8 +136,8 @@ class ThreadState:
         """error: what cut the work short.  What its frames of ours had entered is left first."""
         if error is not None:
             WHOSE.left(error)
-        torch._C._set_grad_enabled(self.recording)
         for put_back in self.others:
             put_back()
+        torch._C._set_grad_enabled(self.recording)
         if self.collecting:
             gc.enable()

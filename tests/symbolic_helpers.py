@@ -32,7 +32,7 @@ class Symbolic:
         mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
         mode.cache_enabled = False
         fakes = [
-            symbolic_fake(mode, self.env, t, ds, source=lambda d, at=at: at[d])
+            symbolic_fake(mode, self.env, t, {d: at[d] for d in ds})
             for t, ds, at in zip(tensors, dims, sources)
         ]
         tracer = Flat()

@@ -171,7 +171,7 @@ def softmax_launch():
 def symbolic():
     mode = FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
-    fake = symbolic_fake(mode, ShapeEnv(), torch.randn(12, 4), {0, 1}, source=lambda d: d)
+    fake = symbolic_fake(mode, ShapeEnv(), torch.randn(12, 4), {0: 0, 1: 1})
     symbols = dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))
     return {"fake": fake, "FloorDiv": FloorDiv, **symbols}
 

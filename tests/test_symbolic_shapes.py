@@ -31,7 +31,7 @@ def fakes(*tensors):
     env, mode = ShapeEnv(), FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
     made = [
-        symbolic_fake(mode, env, t, set(range(t.dim())), lambda d, n=n: f"{n}.shape[{d}]")
+        symbolic_fake(mode, env, t, {d: f"{n}.shape[{d}]" for d in range(t.dim())})
         for n, t in zip("xyzw", tensors)
     ]
     return env, mode, made

@@ -37,11 +37,15 @@ return_value = _simple("RETURN_VALUE")
 load_cell = _simple("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST")  # the cell itself
 
 
+def callee(function: Piece) -> Piece:
+    """Push what is to be called, and the NULL that belongs to it."""
+    return push_null() + function if VERSION < (3, 13) else function + push_null()
+
+
 def call(function: Piece, *arguments: Piece) -> Piece:
     """Call `function` with `arguments`, each a piece that pushes one value."""
     values = [ins for piece in arguments for ins in piece]
-    callee = push_null() + function if VERSION < (3, 13) else function + push_null()
-    return callee + values + call_n(len(arguments))
+    return callee(function) + values + call_n(len(arguments))
 
 
 def call_n(count: int) -> Piece:

@@ -19,7 +19,6 @@ import sympy
 import torch
 
 from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
-from miniinductor.sizes.expressions import FloorDiv
 
 from ..symbolic_numbers import SymNode, computed
 from ..variables.symbolic import CALLS
@@ -75,10 +74,16 @@ for _name in MATH:
     IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
 
 compute_now = SymNode.opaque
+DIVISIONS = ("floordiv", "int_floordiv", "mod")
 
 
 def kept_opaque(node: Any, name: str, compute: Callable, *others: SymNode) -> SymNode:
-    """The result of an operator that sympy must not compute: a call of its opaque function."""
+    """The result of an operator that sympy must not compute: a call of its opaque function; of a
+    division by a negative size: that of the negated sides."""
+    if name in DIVISIONS and node.pytype is others[0].pytype is int:
+        node.shape_env.decide(sympy.Lt(others[0].expr, 0))
+        result = getattr(negative(node), name)(negative(others[0]))
+        return negative(result) if name == "mod" else result
     node.check_domain(name, *others)
     if name not in OPAQUE:
         return compute_now(node, name, compute, *others)
@@ -150,23 +155,17 @@ def negative(node: SymNode) -> SymNode:
     return node.opaque("neg", operator.neg) if node.pytype is float else node.wrap_int(-1).mul(node)
 
 
-def divided(node: SymNode, name: str, function: Any, compute: Any, other: SymNode) -> SymNode:
-    if float in (node.pytype, other.pytype):
-        return node.opaque(name, compute, other)
-    if other.hint == 0:
+def is_positive(node: SymNode) -> bool:
+    """May the size be a divisor as it is?  One that only the run knows may be 0 there."""
+    if node.hint == 0:
         raise ZeroDivisionError("integer division or modulo by zero")
-    # FloorDiv and Mod are for positive divisors; a size that only the run knows may be 0 there
-    env, unknown = node.shape_env, other.hint is None
-    positive = unknown and env.prove(sympy.Ge(other.expr, 0))
-    if not positive and not env.decide(sympy.Gt(other.expr, 0)):
-        node.shape_env.decide(sympy.Lt(other.expr, 0))
-        result = negative(node)._divide(name, function, compute, negative(other))
-        return result if function is FloorDiv else negative(result)
-    return node.quotient(function, compute, other)
+    if node.hint is None and node.shape_env.prove(sympy.Ge(node.expr, 0)):
+        return True
+    return node.shape_env.decide(sympy.Gt(node.expr, 0))
 
 
 METHODS: dict[str, Any] = {
-    "_divide": divided,
+    "is_positive": is_positive,
     "neg": negative,
     "wrap_float": lambda node, x: node.new(sympy.Float(x), float, x),
     "statically_known_true": lambda node, file="", line=0: node.shape_env.prove(node.expr) is True,

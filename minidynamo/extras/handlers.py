@@ -101,7 +101,7 @@ def begin_handling(tail: Tail, slots: list[str]) -> None:
     remaining = iter(slots)
     for item in tail.frame.stack:
         if item is base.NULL:
-            tail.push_null()
+            tail.emit("PUSH_NULL")
             continue
         tail.load_fast(next(remaining))
         if kind_of(item) == HANDLED:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ._guard_memo import Memo, use_torch
-from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
+from ..guards import FUNCTION_FIELDS, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
 from ..variables.wrap_tensors import KNOWS_NAMES
 
@@ -75,6 +75,13 @@ def can_be_watched(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.dim() > MOST_DIMENSIONS:
         return False
     return layouts_are_watched()
+
+
+def is_of_layout(guard: Guard) -> bool:
+    """Does it look at nothing but the class, dtype, sizes and the like of a tensor, of which all
+    must be what they were?  Where a size may be another one, no STRIDE is guarded beside it."""
+    about = guard.kind in LAYOUT_GUARDS or guard.kind == "GRAD"
+    return about and isinstance(guard.source, Source) and "STRIDE" in guard.source.guards
 
 
 VALUE = "\0"  # in the conditions of one source: where its value is read
@@ -133,7 +140,7 @@ class MemoPrinter(GuardPrinter):
             return rule(self, node)
         if guard.kind in LASTING:
             return True
-        return guard.row is LAYOUT and "ID" in node.guards and can_be_watched(tensor_of(node))
+        return is_of_layout(guard) and "ID" in node.guards and can_be_watched(tensor_of(node))
 
     def pair_lasts(self, guard: Guard) -> bool:
         return guard.kind in LASTING and all(map(self.lasts, guard.source))
@@ -142,7 +149,7 @@ class MemoPrinter(GuardPrinter):
     def argument(self, node: Source, name: str) -> None:
         layout, others = [], []
         for guard in node.guards.values():
-            if guard.row is LAYOUT and layouts_are_watched():
+            if is_of_layout(guard) and layouts_are_watched():
                 layout.append(guard)
             else:
                 others.append(guard)
@@ -197,7 +204,9 @@ class MemoPrinter(GuardPrinter):
             return True
         if not self.lasting:
             return False
-        return any(guard.kind not in FIXED and not guard.row for guard in self.wanted(node))
+        return any(
+            guard.kind not in FIXED and not is_of_layout(guard) for guard in self.wanted(node)
+        )
 
     def named(self, node: Source, name: str) -> None:
         self.read.append(name)
@@ -225,7 +234,7 @@ class MemoPrinter(GuardPrinter):
         if "NO_HOOKS" in node.guards:
             self.hooks.append(value)
         wanted = self.wanted(node)
-        hidden = [guard for guard in wanted if guard.row is LAYOUT and guard.kind != "GRAD"]
+        hidden = [guard for guard in wanted if guard.kind != "GRAD" and is_of_layout(guard)]
         if not self.lasting or len(hidden) < len(LAYOUT_GUARDS):
             return wanted, []
         self.watch(node)
@@ -233,7 +242,7 @@ class MemoPrinter(GuardPrinter):
         return [guard for guard in wanted if guard.kind not in LAYOUT_GUARDS], hidden
 
     def render(self, guard: Guard, *names: str) -> str:
-        if self.lasting and guard.row is LAYOUT:
+        if self.lasting and is_of_layout(guard):
             self.watch(guard.source)
         return super().render(guard, *names)
 

@@ -11,6 +11,7 @@ Out:  the state as it was, once the frame is traced; code that sets it as the fr
 Changes are nodes of the graph, and made while tracing, for the ops that follow.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,13 @@ from typing import Any
 import torch
 import torch.fx
 
+from miniinductor import foreign
+
 from .. import hooks
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.torch_rules import STATES
-from ..variables.base import Variable
+from ..variables.base import RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
 
@@ -130,7 +133,7 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
         one_region = torch.autocast_decrement_nesting
     calls += [(one_region,)] * abs(nesting)
     for function, *args in calls:
-        cg.call_object(function, *map(cg.constant, args))
+        cg.call_object(function, *map(RealVar, args))
         cg.emit("POP_TOP")
 
 
@@ -139,7 +142,7 @@ def enter_again(cg: Codegen) -> None:
     that at its end (`leave_as_the_frame`)."""
     for context in cg.output.noted(StateChanges).entered:
         push_state(cg, context.state)
-        cg.call_object(entered, cg.constant(context.make), ConstantVar(context.arg))
+        cg.call_object(entered, RealVar(context.make), ConstantVar(context.arg))
         cg.remember(context)
         cg.emit("POP_TOP")
 
@@ -200,7 +203,8 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     return restoring(compiled, dict(before)) if before else compiled
 
 
-hooks.THREAD_STATE.append((depth, unwind))
+# what compiling has entered is left
+foreign.STATES.insert(0, lambda state: functools.partial(unwind, depth()))
 hooks.TRACING.append(put_back)
 hooks.BEFORE_VALUES.append(enter_again)
 hooks.AFTER_WRITES.append(leave_as_the_frame)

@@ -20,7 +20,8 @@ from ..exceptions import Break, ObservedException
 from ..symbolic_eval.calls import computed
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS
-from ..symbolic_eval.registry import NONE, ByClass, refused, rule, rules
+from ..symbolic_eval.registry import NONE, refused, rule, rules
+from ..variables.registry import ByClass
 from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar

@@ -18,7 +18,8 @@ from torch.torch_version import TorchVersion
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, ByClass, callable_of_type, checked, refused, rule
+from ..symbolic_eval.registry import NONE, callable_of_type, checked, refused, rule
+from ..variables.registry import ByClass
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

@@ -12,7 +12,8 @@ from typing import Any
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations, on_host
-from ..symbolic_eval.registry import ByClass, rule, rules
+from ..symbolic_eval.registry import rule, rules
+from ..variables.registry import ByClass
 from ..variables.base import Variable, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
-from ..symbolic_eval.registry import ByClass
+from ..variables.registry import ByClass
 from ..variables.base import Frame, Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.symbolic import SymVar, apply

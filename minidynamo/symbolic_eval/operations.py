@@ -21,7 +21,6 @@ from ..variables.constant import ConstantVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
-from ..variables.registry import BEFORE_FOLDING
 from ..variables.tensor import TensorVar
 from . import operators
 
@@ -94,9 +93,8 @@ class Operations:
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
     def check_size(self, name: str, *values: Any) -> None:
-        """Refuse a call whose result would be a huge constant: plain Python makes it."""
-        for check in BEFORE_FOLDING:
-            check(name, values)
+        """Refuse a call whose result would be a huge constant: plain Python makes it, see
+        variables/more/bounds.py."""
 
     # ---- operators
     binary, compare = operators.binary, operators.compare
@@ -104,7 +102,10 @@ class Operations:
     # ---- iteration
     def iter_of(self: Any, variable: Any) -> Any:
         """iter(variable)."""
-        return iterator_of(self, variable)
+        made = iterator_of.ask(type(variable), self, variable)
+        if made is None:
+            raise Break("iteration", f"iterating over {variable}")
+        return made
 
     def iter_of_object(self: Any, variable: Any) -> Any:
         """iter() of an object whose Python method `__iter__` gives an iterator that we know."""

@@ -22,7 +22,7 @@ from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar, Unpinned, apply
 from ..variables.tensor import TensorVar
-from .registry import ByClass
+from ..variables.registry import ByClass
 
 if TYPE_CHECKING:
     from .evaluator import Frame

@@ -7,12 +7,6 @@ those of the function, after `tx`, the frame that calls.
     def _callable(tx, value, /):
         return hasattr(value.python_type(), "__call__")
 
-`ByClass`: handlers that are found by the class of a variable, as a method would be, though they lie
-in a file of their own subject; `operators` asks them.
-
-    @right_operand(SetVar)
-    def _set_from_the_right(tx, operator, a, b): ...
-
 `callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
 no rule of its own.
 
@@ -29,6 +23,7 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
+from ..variables.registry import ByClass
 
 NONE = ConstantVar(None)
 RULES: dict[Any, Callable] = {}  # function or class -> handler(tx, args, kwargs)
@@ -77,33 +72,6 @@ def refused(kind: str, reason: str, hint: str = "") -> Callable:
         raise Break(kind, reason, hint)
 
     return refuse
-
-
-class ByClass:
-    """Handlers by class, found as methods are: by the bases, the nearest first."""
-
-    def __init__(self) -> None:
-        self.handlers: dict[type, Callable] = {}
-
-    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
-        """Decorator."""
-
-        def register(handler: Callable) -> Callable:
-            for cls in classes:
-                self.handlers[cls] = handler
-            return handler
-
-        return register
-
-    def ask(self, cls: type, *args: Any) -> Any:
-        """What the nearest base of `cls` that has an answer answers; None if none has."""
-        for base in cls.__mro__:
-            handler = self.handlers.get(base)
-            if handler is not None:
-                result = handler(*args)
-                if result is not None:
-                    return result
-        return None
 
 
 # What a call means where no rule is for this very function or class: by the type of what is called,

@@ -238,7 +238,7 @@ class Null(Variable):
     save."""
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.push_null()
+        cg.emit("PUSH_NULL")
 
     def __repr__(self) -> str:
         return "NULL"

@@ -62,12 +62,7 @@ class SequenceVar(Container):
         return len(self.items)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        index, resized = 0, self.resized
-        while index < len(self.items):  # the list may grow while it is walked, as in Python
-            tx.output.count_step()
-            yield self.item(tx, index)
-            index += 1
-            self.check_unchanged(tx, resized)
+        return tx.iter_of(self).rest(tx)
 
     def check_unchanged(self, tx: Frame, resized: int) -> None:
         """Asked at each step of a walk, with the value that `self.resized` had when it began: a
@@ -145,7 +140,7 @@ class ListVar(SequenceVar):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             items = functools.partial(cg.build, "BUILD_LIST", self.items)
-            cg.commit_item(self, cg.constant(slice(None)), items)
+            cg.commit_item(self, ConstantVar(slice(None)), items)
 
 
 def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:

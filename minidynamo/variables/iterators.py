@@ -11,26 +11,18 @@ Mirrors torch/_dynamo/variables/iter.py.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, cast
 
-from ..exceptions import Break, SkipFrame
+from ..exceptions import SkipFrame
 from .base import Frame, Variable
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar
 from .objects import ObjectVar
+from .registry import ByClass
 
-ITERATORS: dict[type, Callable[..., Any]] = {}  # class of a variable -> (tx, variable) -> iterator
-
-
-def iterator_of(tx: Frame, variable: Variable) -> Variable:
-    """iter(variable): as the nearest class of the variable says."""
-    for kind in type(variable).__mro__:
-        made = ITERATORS.get(kind)
-        if made is not None:
-            return made(tx, variable)
-    raise Break("iteration", f"iterating over {variable}")
+iterator_of = ByClass()  # handler(tx, variable) -> an iterator
 
 
 class IteratorVar(Variable):
@@ -105,15 +97,10 @@ class KeysIterator(IteratorVar):
         return value
 
 
-ITERATORS.update(
-    {
-        IteratorVar: lambda tx, iterator: iterator,
-        SequenceVar: lambda tx, sequence: SequenceIterator(sequence),
-        ObjectVar: lambda tx, instance: tx.iter_of_object(instance),
-        DictVar: KeysIterator,
-        DictViewVar: KeysIterator,
-    }
-)
+iterator_of(IteratorVar)(lambda tx, iterator: iterator)
+iterator_of(SequenceVar)(lambda tx, sequence: SequenceIterator(sequence))
+iterator_of(ObjectVar)(lambda tx, instance: tx.iter_of_object(instance))
+iterator_of(DictVar, DictViewVar)(KeysIterator)
 
 
 class GeneratorVar(IteratorVar):

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..exceptions import Break
 from .base import Codegen, Frame, OutputGraph, RealVar, Source, Variable
+from .constant import ConstantVar
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED
 
@@ -27,21 +28,16 @@ class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if name not in self.value.__dict__ and not trusted(self.name()):
+        values, is_trusted = self.value.__dict__, trusted(self.name())
+        # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
+        if is_trusted and name in type(self.value).__dict__:
+            value = tx.run_now(getattr, self.value, name)
+            return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
+        if name in values:
+            return tx.output.globals_of(values).load(tx, name)
+        if not is_trusted:
             return self.other(tx, name)
-        value = tx.run_now(getattr, self.value, name)
-        globals_ = tx.output.globals_of(self.value.__dict__)
-        # Programs replace sys.stdout, sys.path, sys.argv...
-        if trusted(self.name()) and self.value is not sys:
-            # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
-            if name in type(self.value).__dict__:
-                return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
-            if name in self.value.__dict__:
-                tx.output.guard_fixed(globals_.source.item(name), value)
-            return tx.output.wrap_pinned(value)
-        if name in globals_.written:
-            return globals_.written[name]
-        return tx.output.wrap(value, globals_.source.item(name))
+        return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
 
     def name(self) -> object:
         return self.value.__dict__.get("__name__")
@@ -61,7 +57,8 @@ class GlobalsVar:
         self.output = output
         self.written: dict[str, Variable] = {}
         self.cache: dict[str, Variable] = {}
-        self.trusted = trusted(values.get("__name__"))
+        # Programs replace sys.stdout, sys.path, sys.argv...
+        self.trusted = trusted(values.get("__name__")) and values is not vars(sys)
         builtins = values.get("__builtins__", __builtins__)
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
         self.source = output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
@@ -90,9 +87,9 @@ class GlobalsVar:
         return output.wrap_pinned(self.builtins[name])
 
     def replay(self, cg: Codegen) -> None:
-        entries = cg.constant(self.values)
+        entries = RealVar(self.values)
         for name, value in reversed(self.written.items()):
-            cg.commit_item(entries, cg.constant(name), value)
+            cg.commit_item(entries, ConstantVar(name), value)
 
 
 @BY_VALUE.rule(types.ModuleType)

@@ -55,14 +55,39 @@ class Registry:
         return None
 
 
+class ByClass:
+    """Handlers by class, found as methods are: by the bases, the nearest first."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[type, Callable] = {}
+
+    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
+        """Decorator."""
+
+        def register(handler: Callable) -> Callable:
+            for cls in classes:
+                self.handlers[cls] = handler
+            return handler
+
+        return register
+
+    def ask(self, cls: type, *args: Any) -> Any:
+        """What the nearest base of `cls` that has an answer answers; None if none has."""
+        for base in cls.__mro__:
+            handler = self.handlers.get(base)
+            if handler is not None:
+                result = handler(*args)
+                if result is not None:
+                    return result
+        return None
+
+
 # Constants, classes, functions, modules: compared, or held by reference, at each place they lie.
 BY_VALUE = Registry()
 # Objects that a program can write or tell apart: one variable, at however many places they lie.
 SHARED = Registry()
 # Values that a folded call gave: rules take (builder, value).
 RESULTS = Registry()
-# Asked before a call is folded, with (its name, its constant arguments): may raise `Break`.
-BEFORE_FOLDING: list[Callable[[str, tuple], None]] = []
 # Keys of dictionaries that are no constants: rules take (builder, key).
 KEYS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).

@@ -17,7 +17,6 @@ import operator
 import torch
 
 from ..exceptions import Break
-from ..guards import LAYOUT
 from .base import Args, Codegen, Frame, Named, Variable
 
 
@@ -66,7 +65,7 @@ class TensorVar(Variable):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
             check = f"{{0}}.shape == {tuple(self.value.shape)}"
-            tx.output.guard(self.source, "SHAPE", check, row=LAYOUT)
+            tx.output.guard(self.source, "SHAPE", check)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         special = getattr(self, "method_" + name, None)

@@ -20,7 +20,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
-from ..guards import LAYOUT, Guard
+from ..guards import Guard
 from ..sources import module_path
 from .base import OutputGraph, Source
 from .registry import SHARED
@@ -66,9 +66,9 @@ def wrap_parameter(
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-        guard_tensor(builder, value, kind, source, LAYOUT)
+        guard_tensor(builder, value, kind, source)
     if torch.is_grad_enabled():
-        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, LAYOUT)
+        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
@@ -81,9 +81,8 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
     """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
     dims, strides = builder.policy.of_tensor(value, source)
     symbolic = bool(dims or strides)
-    row = LAYOUT if value.layout is torch.strided and not symbolic else None
-    guard_tensor(builder, value, kind, source, row, dims if symbolic else None)
-    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, row)
+    guard_tensor(builder, value, kind, source, dims if symbolic else None)
+    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     if symbolic:
         fake = builder.symbolic_fake_of(value, source, dims, strides)
     else:
@@ -102,32 +101,31 @@ def guard_tensor(
     value: torch.Tensor,
     kind: type,
     source: Source,
-    row: str | None,
     symbolic: Collection[int] | None = None,
 ) -> None:
     """What is assumed of a tensor, but for gradients: a guard for each thing, which says what has
     changed.
 
-    row: LAYOUT where the memo can watch all of it.  symbolic: dimensions whose sizes are symbols;
-    `guard_strides` and the ShapeEnv guard those, and the strides."""
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
-    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
+    symbolic: dimensions whose sizes are symbols; `guard_strides` and the ShapeEnv guard those, and
+    the strides."""
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
+    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
     if symbolic is not None:
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
         fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
         if fixed:
             builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
     else:
-        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
+        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
         if value.layout is torch.strided:
-            builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}", row=row)
+            builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}")
         else:
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
     if value.is_cpu:
-        builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
+        builder.guard(source, "DEVICE", "{0}.is_cpu")
     else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value), row=row)
+        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+    builder.guard(source, "VIEW_BITS", view_bits_check(value))
 
 
 def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:

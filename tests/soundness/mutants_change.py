@@ -131,7 +131,6 @@ def without(kind: str) -> Callable[[], None]:
             for guard in found:
                 if guard.kind == kind:
                     guard.check = f"(({guard.check}), True)[1]"
-                    guard.row = None
             plain(self, tree, parameters, state_guards, pair_guards)
 
         guards.GuardFunction.__init__ = weakened

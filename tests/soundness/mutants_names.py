@@ -56,10 +56,10 @@ def without(kind: str) -> None:
 
     plain = OutputGraph.guard
 
-    def guard(self, source, found, check, value=None, row=None):
+    def guard(self, source, found, check, value=None):
         name = found if isinstance(found, str) else found[0]
         if name != kind:
-            plain(self, source, found, check, value, row)
+            plain(self, source, found, check, value)
 
     OutputGraph.guard = guard
 

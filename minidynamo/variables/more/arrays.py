@@ -30,7 +30,6 @@ from ...extras.rare_nodes import Untold
 from ...extras.undo import storage
 from ...foreign import ours
 from ...guards import NAMES
-from ...reconstruct import BY_CALL
 from ...sources import KINDS
 from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar
@@ -302,12 +301,7 @@ def same_strides(fake: torch.Tensor, expected: Any) -> bool:
 
 
 # ---- arrays from outside, and those of captured tensors
-def memory_of(array: Any, _: Any = None) -> torch.Tensor:
-    """The tensor over an array's memory."""
-    return torch.from_numpy(array)
-
-
-BY_CALL["array"] = memory_of
+# the tensor over an array's memory
 KINDS["array"], NAMES["from_numpy"] = "from_numpy({p})", torch.from_numpy
 
 

@@ -17,7 +17,8 @@ from typing import Any
 from ... import config
 from ...exceptions import Break
 from ...foreign import ours
-from ..registry import BEFORE_FOLDING
+from ...symbolic_eval.operations import Operations
+from ..base import extends
 
 BYTES_PER_STEP = 8  # a frame of `config.step_limit` steps may hold so many bytes in one constant
 NUMBER = re.compile(r"\d+")
@@ -107,10 +108,9 @@ def too_large(name: str, values: tuple) -> bool:
         return False
 
 
-def refuse_large(name: str, values: tuple) -> None:
-    """Asked before a call is folded: plain Python makes what is huge."""
-    if too_large(name, values):
-        raise Break("limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes")
-
-
-BEFORE_FOLDING.append(refuse_large)
+@extends(Operations)
+class Bounded(Operations):
+    def check_size(self, name: str, *values: Any) -> None:
+        if too_large(name, values):
+            text = f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
+            raise Break("limit", text)

@@ -21,7 +21,7 @@ from ...exceptions import Break
 from ..base import Args, Frame, Named, OutputGraph, Variable, extends
 from ..classes import ClassVar
 from ..constant import ARGUMENTS, ConstantVar
-from ..iterators import ITERATORS
+from ..iterators import iterator_of
 from .iterators import HostIterator
 from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
@@ -86,7 +86,7 @@ def iterator_of_members(tx: Frame, enumeration: EnumVar) -> HostIterator:
     return HostIterator(enumeration.iterate(tx), types.GeneratorType)
 
 
-ITERATORS[EnumVar] = iterator_of_members
+iterator_of(EnumVar)(iterator_of_members)
 
 
 @PINNED.rule(test=lambda value: issubclass(type(value), enum.EnumMeta), order=5)

@@ -9,6 +9,7 @@ Mirrors torch/_dynamo/variables/lists.py (DequeVariable).
 
 from __future__ import annotations
 
+import functools
 import collections
 from typing import Any
 
@@ -98,12 +99,12 @@ class DequeVar(ListMethods):
         return DequeVar(list(self.items), maxlen=self.maxlen)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(self.cls, cg.emitter(self.contents), ConstantVar(self.maxlen))
+        cg.call_object(self.cls, functools.partial(self.contents, cg), ConstantVar(self.maxlen))
 
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             helper = replace_items if self.resized else replace_each
-            cg.commit_call(helper, self, cg.emitter(self.contents))
+            cg.commit_call(helper, self, functools.partial(self.contents, cg))
 
 
 @SHARED.rule(collections.deque)

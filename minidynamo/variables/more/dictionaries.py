@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/dicts.py.
 
 from __future__ import annotations
 
+import functools
 import collections
 from collections.abc import Callable
 from typing import Any, cast
@@ -67,15 +68,15 @@ class MadeAgain(Items):
             self.contents(cg)
         elif self.cls is collections.defaultdict:
             factory = self.factory or ConstantVar(None)
-            cg.call_object(self.cls, factory, cg.emitter(self.contents))
+            cg.call_object(self.cls, factory, functools.partial(self.contents, cg))
         elif self.attributes is not None:
-            cg.call_object(ordered_dict, cg.emitter(self.contents), self.attributes)
+            cg.call_object(ordered_dict, functools.partial(self.contents, cg), self.attributes)
         else:
-            cg.call_object(self.cls, cg.emitter(self.contents))
+            cg.call_object(self.cls, functools.partial(self.contents, cg))
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
-            cg.commit_call(replace_dict, self, cg.emitter(self.contents))
+            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
         else:
             plain_replay(self, cg)
 

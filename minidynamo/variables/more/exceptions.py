@@ -19,7 +19,7 @@ from typing import Any
 
 from ... import hooks
 from ...exceptions import Break
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
+from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..lookup import lookup
@@ -140,7 +140,7 @@ class ExceptionVar(ObjectOperations):
             cg.emit("POP_TOP")
         cg.call_object(
             new_exception,
-            cg.constant(self.cls),
+            RealVar(self.cls),
             functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
             self.push_fields(cg),
             self.slots.get("__cause__", ConstantVar(None)),

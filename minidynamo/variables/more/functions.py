@@ -17,7 +17,7 @@ from typing import Any
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable, extends
+from ..base import Codegen, Frame, Lazy, OutputGraph, RealVar, Source, Variable, extends
 from ..builder import Builder
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named
@@ -128,7 +128,7 @@ class FunctionAttributes(FunctionVar):
             attributes = {} if self.attrs is None else self.attrs.items
             cg.call_object(
                 new_function,
-                cg.emitter(self._made),
+                functools.partial(self._made, cg),
                 TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
                 functools.partial(mapping, cg, named(self.kwdefaults)),
                 ConstantVar(self.name),
@@ -140,10 +140,10 @@ class FunctionAttributes(FunctionVar):
     def _made(self, cg: Codegen) -> None:
         """The function, without what can be set later."""
         parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
-        closure = cg.constant(None)
+        closure: Any = ConstantVar(None)
         if self.closure:
             closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
-        cg.call_object(types.FunctionType, *map(cg.constant, parts), closure)
+        cg.call_object(types.FunctionType, *map(RealVar, parts), closure)
 
 
 def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
@@ -276,7 +276,7 @@ class MethodAttributes(BoundMethodVar):
 class NativeMethods(MethodVar):
     def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
-        cg.load_attr(self.name)
+        cg.emit("LOAD_ATTR", self.name)
 
     given = None  # the object itself, where it came from outside
 

@@ -20,7 +20,7 @@ from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
-from ..iterators import ITERATORS, IteratorVar, KeysIterator, SequenceIterator
+from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
 from .type_names import type_text
 
 
@@ -65,7 +65,7 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
     return ConstantIterator(constant.value)
 
 
-ITERATORS[ConstantVar] = iterator_of_constant
+iterator_of(ConstantVar)(iterator_of_constant)
 
 
 class HostIterator(IteratorVar):
@@ -83,7 +83,7 @@ def over_values(tx: Frame, variable: Variable) -> HostIterator:
     return HostIterator(variable.iterate(tx), IteratorVar.cls)
 
 
-ITERATORS[Variable] = over_values  # where no nearer class of the variable says
+iterator_of(Variable)(over_values)  # where no nearer class of the variable says
 
 
 class ItemIterator(IteratorVar):
@@ -286,7 +286,7 @@ rules(
     }
 )
 # As often as Python asks it.
-ITERATORS[SentinelVar] = lambda tx, made: tx.iter_of_object(made.object)
+iterator_of(SentinelVar)(lambda tx, made: tx.iter_of_object(made.object))
 
 
 @extends(Operations)

@@ -171,7 +171,9 @@ class ObjectOperations(Descriptors):
             functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
             functools.partial(mapping, cg, named(slots)),
-            ConstantVar(None) if self.payload is None else cg.emitter(self.payload.contents),
+            ConstantVar(None)
+            if self.payload is None
+            else functools.partial(self.payload.contents, cg),
         )
 
     def push_fields(self, cg: Codegen) -> Callable[[], None]:

@@ -14,19 +14,10 @@ import types
 from typing import Any
 
 from ...exceptions import Break
-from ...reconstruct import BY_CALL
 from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
-from ..iterators import ITERATORS, KeysIterator
+from ..iterators import iterator_of, KeysIterator
 from ..registry import SHARED
-
-
-def behind(proxy: Any, _: object) -> Any:
-    """The dict of a mappingproxy."""
-    return gc.get_referents(proxy)[0]
-
-
-BY_CALL["behind"] = behind
 
 
 class ProxyVar(Container):
@@ -45,7 +36,7 @@ OF_THE_DICT += " method_get method_keys method_values method_items method_copy"
 for _name in OF_THE_DICT.split():
     setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
 
-ITERATORS[ProxyVar] = KeysIterator
+iterator_of(ProxyVar)(KeysIterator)
 
 
 @SHARED.rule(types.MappingProxyType)

@@ -21,7 +21,7 @@ from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
-from ..iterators import ITERATORS, KeysIterator
+from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrap_key, wrapped
 from .dictionary_keys import HASHED_BY_IDENTITY
@@ -312,5 +312,5 @@ def _set(tx: Frame, values: Variable = TupleVar([]), /) -> SetVar:
     return SetVar.made(tx, values)
 
 
-ITERATORS[SetVar] = KeysIterator
+iterator_of(SetVar)(KeysIterator)
 CONTENTS[set] = lambda: SetVar({})

@@ -7,6 +7,7 @@ In:   a formatted value.   Out: a TextVar, which pins its numbers only if the te
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -39,10 +40,8 @@ class TextVar(Unpinned):
             for part in self.parts
         ]
         numbers = [part[0] for part in self.parts if type(part) is not str]
-        cg.start_call(lambda: cg.load_const("".join(texts).format))
-        for number in numbers:
-            number.reconstruct(cg)
-        cg.finish_call(len(numbers))
+        pushed = [functools.partial(number.reconstruct, cg) for number in numbers]
+        cg.call_object("".join(texts).format, *pushed)
 
 
 def parts_of(value: Variable, specification: str = "") -> list | None:

@@ -47,6 +47,6 @@ class MadeAgain(TupleVar):
             plain_reconstruct(self, cg)
         elif hasattr(self.cls, "_fields"):
             cls = functools.partial(cg.pinned, self.cls)
-            cg.call_object(tuple.__new__, cls, cg.emitter(self.contents))
+            cg.call_object(tuple.__new__, cls, functools.partial(self.contents, cg))
         else:
-            cg.call_object(self.cls, cg.emitter(self.contents))
+            cg.call_object(self.cls, functools.partial(self.contents, cg))

@@ -20,19 +20,12 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
-from ...reconstruct import BY_CALL, Codegen
+from ...reconstruct import Codegen
 from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
 from ..registry import BY_VALUE, KEYS, SHARED
-
-
-def referent(reference: Any, _: object) -> Any:
-    return reference()
-
-
-BY_CALL["call"] = referent
 
 
 def lets_go(output: OutputGraph, value: Any) -> bool:
