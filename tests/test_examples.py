@@ -207,7 +207,7 @@ MORE = {  # file -> what else its example finds
         "disk": importlib.import_module("miniinductor.runtime.disk").disk
     },
     "more/quotient_facts": quotients,
-    "sizes/polynomials": quotients,
+    "more/polynomials": quotients,
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record

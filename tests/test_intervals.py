@@ -7,11 +7,15 @@ import pytest
 import sympy
 
 from minidynamo.extras import float_numbers
+from miniinductor import coverage
+from miniinductor.more.exact_bounds import assumed, is_nonnegative, of_terms
+from miniinductor.more.polynomials import polynomial
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
-from miniinductor.sizes.intervals import assumed, is_nonnegative, of_function, of_terms
-from miniinductor.sizes.polynomials import polynomial
+from miniinductor.sizes.intervals import interval, of_function
 from miniinductor.sizes.ranges import bounds
+
+coverage.load()  # rules of maxima and of floats
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)
@@ -90,3 +94,18 @@ def test_negative_dividends_round_down():
     assert of_function(FloorDiv(I, 3), [(-7, -1), (2, 3)]) == (-4, -1)
     assert of_function(FloorDiv(I, 3), [(-7, 7), (2, sympy.oo)]) == (-4, 3)
     assert of_function(Mod(I, 3), [(-7, -1), (3, 3)]) == (0, 2)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_and_products_of_intervals(seed):
+    """The arithmetic of the core alone: wider, and never too narrow."""
+    expression = expressions(2, SIZES, random.Random(seed))
+    taken = list(values(expression, {S: range(3, 9), T: range(2, 12)}))
+
+    def of_part(part):
+        return {S: (3, 8), T: (2, sympy.oo)}.get(part) or interval(part, of_part)
+
+    assert inside(of_part(expression), taken), expression
+    assert interval(S * T - S, of_part) == (-2, sympy.oo)
+    assert interval(FloorDiv(S, 9) * T, of_part) == (0, 0)
+    assert interval(FloorDiv(S, 8) * T, of_part) == (0, sympy.oo)

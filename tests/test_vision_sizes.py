@@ -9,8 +9,8 @@ import torch
 
 import minidynamo
 from minidynamo.bench.programs.vision import PROGRAMS, SIZES
-from miniinductor.more import sums
-from miniinductor.sizes import intervals, polynomials
+from miniinductor.more import exact_bounds, polynomials, sums
+
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
@@ -69,7 +69,7 @@ def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):
     """The prover does not know, then; that is never wrong."""
     monkeypatch.setattr(polynomials, "MOST_TERMS", 3)
     monkeypatch.setattr(sums, "MOST_STEPS", 1)
-    monkeypatch.setattr(intervals, "MOST_TERMS", 3)
+    monkeypatch.setattr(exact_bounds, "MOST_TERMS", 3)
     polynomials.polynomial.cache_clear()
     try:
         run("unet-size", SIZES[:2])

@@ -1,4 +1,4 @@
-"""Decompositions of normalizations beside layer norm.
+"""Decompositions of normalizations: layer norm, group norm, batch norm.
 
 In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
 
@@ -7,18 +7,51 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ..decompositions import OURS, decomposition, normalized, scaled, statistics_dtype, upcast
+from ..decompositions import LOW_PRECISION, OURS, decomposition, upcast
 from ..sizes.symbols import same
 
 aten = torch.ops.aten
 Maybe = Tensor | None
+
+
+def normalized(
+    x: Tensor, dims: Sequence[int], eps: float, statistics: Callable[..., Any] | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
+    wide = upcast(x)
+    var_mean: Callable[..., Any] = statistics or torch.var_mean
+    variance, mean = var_mean(wide, dims, correction=0, keepdim=True)
+    rstd = torch.rsqrt(variance + eps)
+    return (wide - mean) * rstd, mean, variance, rstd
+
+
+def scaled(out: Tensor, weight: Maybe, bias: Maybe) -> Tensor:
+    """out * weight + bias, without what is None."""
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def statistics_dtype(x: Tensor, *parameters: Maybe) -> torch.dtype:
+    """In which a CPU's kernels keep mean and deviation: as the parameters, float32 perhaps."""
+    given = (p.dtype for p in parameters if p is not None and x.dtype in LOW_PRECISION)
+    return next(given, x.dtype)
+
+
+@decomposition(aten.native_layer_norm.default)
+def layer_norm(
+    x: Tensor, normalized_shape: Sequence[int], weight: Maybe, bias: Maybe, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    out, mean, _, rstd = normalized(x, list(range(x.dim() - len(normalized_shape), x.dim())), eps)
+    on_cpu = x.device.type == "cpu"
+    statistics = statistics_dtype(x, weight, bias) if on_cpu else mean.dtype
+    return scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
 def var_mean_by_channel(

@@ -31,7 +31,7 @@ from ..lowering.registry import (
 from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.intervals import is_nonnegative
+from ..more.exact_bounds import is_nonnegative
 from ..sizes.symbols import hint, is_dense, maximum, size
 
 

@@ -39,7 +39,7 @@ from ..lowering.registry import (
 from ..lowering.views import between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Size
-from ..sizes.intervals import is_nonnegative
+from ..more.exact_bounds import is_nonnegative
 
 UNROLLED = 27  # elements of a window that are written out; larger ones are a reduction's loops
 READ_SEVERAL_TIMES |= {

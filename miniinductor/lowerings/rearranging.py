@@ -22,7 +22,7 @@ from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, 
 from ..lowering.views import along, between, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
-from ..sizes.intervals import is_nonnegative
+from ..more.exact_bounds import is_nonnegative
 from ..sizes.symbols import is_dense
 
 

@@ -19,9 +19,10 @@ import sympy
 import torch
 
 from ..sizes.expressions import INFINITY, as_number
-from ..sizes.intervals import RULES, UNKNOWN, Interval, is_nonnegative
+from ..sizes.intervals import RULES, UNKNOWN, Interval
 from ..sizes.printing import python_code
 from ..sizes.symbols import DERIVED
+from .exact_bounds import is_nonnegative
 
 
 class Opaque(sympy.Function):

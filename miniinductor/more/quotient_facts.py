@@ -17,7 +17,7 @@ import sympy
 
 from ..sizes.expressions import FloorDiv
 from ..sizes.facts import Facts
-from ..sizes.polynomials import CONSTANT, Polynomial, plus, polynomial
+from .polynomials import CONSTANT, Polynomial, plus, polynomial
 from . import divisors  # noqa: F401  (whose answers are kept, too)
 from .sums import NEAR
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import sympy
 
 from ..sizes.expressions import BY_SUMS
-from ..sizes.polynomials import Monomial, Polynomial, plus, polynomial, times
+from .polynomials import Monomial, Polynomial, plus, polynomial, times
 
 
 def split(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:

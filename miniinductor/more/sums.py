@@ -17,15 +17,17 @@ from collections.abc import Iterator
 import sympy
 
 from ..sizes.facts import Facts
-from ..sizes.intervals import of_terms
-from ..sizes.polynomials import CONSTANT, Polynomial, plus, polynomial
+from .exact_bounds import of_terms
+from .polynomials import CONSTANT, Polynomial, plus, polynomial
 
 MOST_STEPS = 500  # facts that are tried for one question; then its answer is not known
 by_bounds = Facts._nonnegative
 plain_prove = Facts._prove
 
 
-def _learn_sum(self: Facts, terms: Polynomial) -> None:
+def _learn_sum(self: Facts, gap: sympy.Expr) -> None:
+    # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
+    terms = polynomial(gap)
     for monomial, number in terms.items():
         if monomial != CONSTANT:
             self.facts.setdefault((monomial, number > 0), []).append(terms)

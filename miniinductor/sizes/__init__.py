@@ -2,7 +2,6 @@
 
 The files, in the order in which one needs the other:
 
-* `polynomials`: expressions multiplied out, as dictionaries
 * `expressions`: division, remainder and float arithmetic as sympy functions
 * `printing`: expressions as Python, C and Triton
 * `intervals`: the lowest and highest value of an expression

@@ -9,9 +9,10 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
     >>> facts.learn(sympy.Eq(Mod(s0, 8), 0))
     >>> facts.simplify(8 * FloorDiv(s0, 8)), facts.bounds(s0)   # (s0, (2, oo))
 
-The proof is arithmetic of intervals (intervals.py): `a >= b` is a polynomial `a - b >= 0`, whose
-lowest value follows from those of its symbols.  more/ adds what learnt sums (sums.py), divisors
-(divisors.py) and quotients (quotient_facts.py) say, and `and`, `or`, `not` (sums.py).
+The proof is arithmetic of intervals (intervals.py): `a >= b` is `a - b >= 0`, whose lowest value
+follows from those of its symbols.  more/ adds exact bounds of sums (exact_bounds.py), what learnt
+sums (sums.py), divisors (divisors.py) and quotients (quotient_facts.py) say, and `and`, `or`, `not`
+(sums.py).
 Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of
 torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of inequalities
 (PyTorch hands those of torch.export to a solver).
@@ -23,8 +24,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, Mod, as_number
-from .intervals import UNKNOWN, Interval, interval, of_terms, settled
-from .polynomials import Monomial, Polynomial, polynomial
+from .intervals import UNKNOWN, Interval, interval, settled
 
 LARGEST = 2**63 - 1
 
@@ -65,8 +65,7 @@ class Facts:
         self.replacements: dict[sympy.Expr, sympy.Expr] = {}
         # quotients, remainders, maxima, ... -> what was learnt of their lowest and highest value
         self.limits: dict[sympy.Expr, Interval] = {}
-        # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
-        self.facts: dict[tuple[Monomial, bool], list[Polynomial]] = {}
+        self.facts: dict[Any, Any] = {}  # sums that are known to be >= 0, for more/sums.py
         self.unequal: set[sympy.Expr] = set()  # integer expressions that are known not to be 0
         self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b) with a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # other relations (of floats)
@@ -112,10 +111,14 @@ class Facts:
         unknown."""
         expr = sympy.sympify(expr)
         if expr not in self._bounds:
-            low, high = interval(self._divide(expr), self._of_symbol, self.bounds)
+            low, high = self._of_symbol(expr) if expr.is_Symbol else self._interval(expr)
             least, most = self.limits.get(expr, UNKNOWN)
             self._bounds[expr] = max(low, least), min(high, most)
         return self._bounds[expr]
+
+    def _interval(self, expr: sympy.Expr) -> Interval:
+        """The interval of what is no symbol.  (more/exact_bounds.py has a narrower one.)"""
+        return interval(expr, self.bounds)
 
     def _of_symbol(self, symbol: sympy.Expr) -> Interval:
         row = self.table[symbol]
@@ -160,7 +163,7 @@ class Facts:
 
     def _nonnegative(self, gap: sympy.Expr) -> bool:
         """Is the integer expression `gap` >= 0, by its bounds?"""
-        return bool(of_terms(polynomial(self._divide(gap)), self.bounds)[0] >= 0)
+        return bool(self.bounds(gap)[0] >= 0)
 
     def _small_mod(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
         """a % b is a where 0 <= a < b."""
@@ -208,10 +211,10 @@ class Facts:
         if atom.is_Symbol or isinstance(atom, ATOMS):
             self._learn_limit(atom, int(factor), int(constant), line)
         else:
-            self._learn_sum(polynomial(gap))
+            self._learn_sum(gap)
 
-    def _learn_sum(self, terms: Polynomial) -> None:
-        """A polynomial of several terms is >= 0: s0 - s1 >= 0.  (more/sums.py remembers it.)"""
+    def _learn_sum(self, gap: sympy.Expr) -> None:
+        """`gap`, a sum or product, is >= 0: s0 - s1 >= 0.  (more/sums.py remembers it.)"""
 
     def _learn_limit(self, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
         """factor * atom + constant >= 0"""

@@ -5,35 +5,24 @@ Out:  (lowest, highest), infinite where unknown.
 
     >>> of_function(FloorDiv(i, 8), [(0, 31), (8, 8)])      # i // 8 for i in 0 ... 31
     (0, 3)
-    >>> s, t = sympy.symbols("s t", integer=True, positive=True)
-    >>> assumed(s * t - s)                                 # s, t >= 1: sympy itself does not see it
-    (0, oo)
-    >>> is_nonnegative(s * t - s)
-    True
+    >>> interval(8 * i + 3, lambda part: (0, 31) if part == i else (int(part), int(part)))
+    (3, 251)
 
-There is one rule for each function (`RULES`), and there are two ways to go through sums and
-products:
-
-* `of_terms` is exact for `s*t - s`: it writes each atom as its lowest value plus something
-  that is >= 0, expands, and reads the sign of each term.  `assumed` (what the symbols say of
-  themselves: sizes are >= 1) and `facts.Facts.bounds` (what guards say) use it.
-* `ranges.bounds` adds and multiplies the intervals of the parts.  That is less exact, but needs no
-  sympy arithmetic, and lowering asks it tens of thousands of times for indices such as
-  `8*i0 + i1`, where both give the same answer: 1000 such indices take 0.01 s, and 0.3 s in the
-  other way.
+Sums and products are those of the parts' intervals, and there is one rule for each function
+(`RULES`).  `ranges.bounds` (what loop variables can be) and `Facts.bounds` (what guards say of
+sizes) use it.  It does not see that `s*t - s` is never negative, since it takes the two `s` for two
+values; more/exact_bounds.py does.
 
 Mirrors torch/utils/_sympy/value_ranges.py (paper section 5).
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod
-from .polynomials import CONSTANT, MOST_TERMS, Monomial, Polynomial, polynomial, shifted
+from .expressions import INFINITY, FloorDiv, Mod
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY
@@ -94,78 +83,19 @@ def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> s
 
 
 # --- sums and products ----------------------------------------------------------------------------
-def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
-    """The interval of a polynomial in atoms (symbols, quotients, maxima, ...), whose intervals
-    `interval_of` gives.
-
-    Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
-    polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative."""
-    if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
-        return UNKNOWN
-    lowest: dict[sympy.Expr, Any] = {}
-    heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be
-    for atom in {atom for monomial in terms for atom, _ in monomial}:
-        if not atom.is_Symbol and not isinstance(atom, ATOMS):
-            return UNKNOWN  # a negative power, or a product that is too long
-        lowest[atom], most = interval_of(atom)
-        if lowest[atom] is BELOW_ALL:
-            return UNKNOWN
-        heights[atom] = INFINITY if most is INFINITY else most - lowest[atom]
-    low: Any = 0
-    high: Any = 0
-    for monomial, number in shifted(terms, lowest).items():
-        if monomial == CONSTANT:
-            low += number
-            high += number
-            continue
-        most = _most(monomial, heights)
-        change = INFINITY if most is INFINITY else abs(number) * most
-        if number > 0:
-            high += change
-        else:
-            low -= change
-    return low, high
+def interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The interval of an expression that is no symbol, from those of its parts."""
+    if expr.is_Integer:
+        return int(expr), int(expr)
+    parts = [of_part(part) for part in expr.args]
+    if expr.is_Add:
+        return sum([low for low, _ in parts]), sum([high for _, high in parts])
+    if expr.is_Mul:
+        return functools.reduce(_product, parts)
+    return of_function(expr, parts) if parts else (expr, expr)
 
 
-def _most(monomial: Monomial, heights: dict[sympy.Expr, Any]) -> Any:
-    """The highest value of a product of rests."""
-    factors = [(heights[atom], power) for atom, power in monomial]
-    if any(height == 0 for height, _ in factors):
-        return 0  # such an atom has one value alone; 0 times infinity is 0 here
-    if any(height is INFINITY for height, _ in factors):
-        return INFINITY
-    return math.prod(height**power for height, power in factors)
-
-
-def interval(
-    expr: sympy.Expr,
-    of_symbol: Callable[[sympy.Expr], Interval],
-    of_part: Callable[[sympy.Expr], Interval],
-) -> Interval:
-    """The interval of any expression, from those of its symbols and of its parts."""
-    if expr.is_number:
-        return (int(expr), int(expr)) if expr.is_Integer else (expr, expr)
-    if expr.is_Symbol:
-        return of_symbol(expr)
-    if isinstance(expr, ATOMS):
-        return of_function(expr, [of_part(a) for a in expr.args])
-    return of_terms(polynomial(expr), of_part)
-
-
-# --- what symbols say of themselves ---------------------------------------------------------------
-@functools.lru_cache(10_000)
-def assumed(expr: sympy.Expr) -> Interval:
-    """For all values that the symbols' assumptions allow: `positive` (sizes), `nonnegative` (loop
-    variables)."""
-    return interval(expr, _of_symbol, assumed)
-
-
-def _of_symbol(symbol: sympy.Expr) -> Interval:
-    if symbol.is_positive:
-        return 1, INFINITY
-    return (0, INFINITY) if symbol.is_nonnegative else UNKNOWN
-
-
-def is_nonnegative(expr: sympy.Expr) -> bool:
-    """Is it >= 0, for sure, for all values of its symbols?"""
-    return bool(assumed(expr)[0] >= 0)
+def _product(a: Interval, b: Interval) -> Interval:
+    # what is 0 stays 0, however large the other side may be
+    ends = [x * y if x and y else 0 for x in a for y in b]
+    return min(ends), max(ends)

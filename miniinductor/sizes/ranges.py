@@ -12,13 +12,13 @@ ranges, and what is known to divide a size.
 Mirrors torch/_inductor/sizevars.py.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import sympy
 
 from .expressions import FloorDiv, Mod, Size
-from .intervals import of_function, settled
+from .intervals import Interval, interval, settled
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
@@ -41,35 +41,27 @@ class Divisors:
 DIVISORS = Divisors()
 
 
+class Unbounded(Exception):
+    """It is not known as a number how far a variable runs."""
+
+
 def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
     """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None
     where unknown."""
-    if expression.is_Integer:
-        return int(expression), int(expression)
-    if expression.is_Symbol:
-        size = ranges.get(expression)
-        return (0, int(size) - 1) if isinstance(size, (int, sympy.Integer)) else None
-    parts = []
-    for argument in expression.args:
-        part = bounds(argument, ranges)
-        if part is None:
-            return None
-        parts.append(part)
-    if expression.is_Add:
-        return sum(low for low, _ in parts), sum(high for _, high in parts)
-    if expression.is_Mul:
-        return _product(parts)
-    low, high = of_function(expression, parts)
+
+    def of_part(part: sympy.Expr) -> Interval:
+        if not part.is_Symbol:
+            return interval(part, of_part)
+        size = ranges.get(part)
+        if not isinstance(size, (int, sympy.Integer)):
+            raise Unbounded
+        return 0, int(size) - 1
+
+    try:
+        low, high = of_part(expression)
+    except Unbounded:
+        return None
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None
-
-
-def _product(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    low = high = 1
-    for a, b in parts:
-        ends = (low * a, low * b, high * a, high * b)
-        low = min(ends)
-        high = max(ends)
-    return low, high
 
 
 def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:

@@ -9,7 +9,7 @@ Out:  {monomial: coefficient}, a form that equal polynomials share; a monomial i
     {...}
 
 A quotient such as `(s // 4 - 9) // 2` is a symbol of its own here: nothing looks into it but
-`intervals.py`, which knows how low and how high it can be.  What has more than `MOST_TERMS` terms
+exact_bounds.py, which knows how low and how high it can be.  What has more than `MOST_TERMS` terms
 is one atom as a whole, of which nothing is known: so the cost of a question is bounded.
 """
 
