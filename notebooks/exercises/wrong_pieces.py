@@ -405,7 +405,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "a softmax is one kernel",
         ),
         "whatever row is read": (
-            "if maker and (load.buffer.base or load.index[: len(maker.rows)] != own_row(maker)):",
+            "if maker and (load.buffer.base or load.index[: len(maker.rows)] != maker.own_row):",
             "if False:",
             "a reader of other rows is not fused",
         ),
@@ -468,7 +468,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
         "a partial result is lost": ("int lane = 1;", "int lane = 2;", "sums and largest elements"),
         "the row's result is not remembered": (
-            "self.row_values[Load(loop.buffer, element_index(loop))] = row",
+            "self.row_values[loop.result] = row",
             "pass",
             "results of the row are used in it",
         ),
@@ -486,7 +486,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
         "nothing is divided": ('rest = f"({rest} // {size})"', "pass", "rows of two dimensions"),
         "no name is remembered": (
-            "self.made[Load(loop.buffer, element_index(loop))] = name",
+            "self.made[loop.result] = name",
             "pass",
             "a layer norm in the interpreter",
         ),

@@ -57,11 +57,21 @@ class Moment:
     changes: int
 
 
-def evaluate(
-    function: Any, code: types.CodeType, args: tuple, dynamic: set[tuple[str, int]]
-) -> tuple[Capture, Machine, Moment | None, str]:
-    """Run the machine on this frame.  The moment is None where it came to the end; otherwise that
+@dataclass
+class Evaluation:
+    """What became of a frame.  moment: None where the machine came to the end; otherwise that
     before the refused instruction, to which machine and effects have been taken back."""
+
+    function: Any
+    code: types.CodeType
+    capture: Capture
+    machine: Machine
+    moment: Moment | None = None
+    reason: str = ""
+
+
+def evaluate(function: Any, code: types.CodeType, args: tuple, dynamic: set) -> Evaluation:
+    """Run the machine on this frame.  dynamic: (source, dimension) of sizes that are symbols."""
     capture = Capture(function, dynamic)
     machine = Machine(capture, code, function, "F")
     for number, (name, value) in enumerate(zip(code.co_varnames, args, strict=False)):
@@ -76,11 +86,11 @@ def evaluate(
             moment = Moment(machine.pc, list(machine.stack), dict(machine.locals), changes)
         try:
             if machine.step():
-                return capture, machine, None, ""
+                return Evaluation(function, code, capture, machine)
         except (Refused, *ERRORS) as error:  # an error of the program: Python shall raise it
             capture.journal.back_to(moment.changes)
             machine.stack, machine.locals = moment.stack, moment.locals
-            return capture, machine, moment, str(error)
+            return Evaluation(function, code, capture, machine, moment, str(error))
 
 
 def changed_sizes(capture: Capture, before: Iterable[Entry]) -> set[tuple[str, int]]:
@@ -99,13 +109,14 @@ def changed_sizes(capture: Capture, before: Iterable[Entry]) -> set[tuple[str, i
 def split(function: Any, code: types.CodeType, args: tuple, before: list[Entry]) -> Entry | str:
     """An entry for this frame; or, as a text, why it is left to Python."""
     try:
-        capture, machine, moment, reason = evaluate(function, code, args, set())
-        dynamic = changed_sizes(capture, before)
+        found = evaluate(function, code, args, set())
+        dynamic = changed_sizes(found.capture, before)
         if dynamic:
-            capture, machine, moment, reason = evaluate(function, code, args, dynamic)
-        if moment is not None and not capture.graph.nodes and not capture.journal.changed:
-            raise Refused(reason)  # nothing was gained before it
-        return Entry(function, code, capture, machine, moment, reason)
+            found = evaluate(function, code, args, dynamic)
+        has_work = found.capture.graph.nodes or found.capture.journal.changed
+        if found.moment is not None and not has_work:
+            raise Refused(found.reason)  # nothing was gained before it
+        return Entry(found)
     except Refused as error:
         return str(error)
 
@@ -116,19 +127,12 @@ class Entry:
     guard: whether it may run.  replacement: the code that runs.  reason: why it was split, or "".
     program: the compiled graph.  capture: everything that was found out."""
 
-    def __init__(
-        self,
-        function: Any,
-        code: types.CodeType,
-        capture: Capture,
-        machine: Machine,
-        moment: Moment | None,
-        reason: str,
-    ) -> None:
-        self.function = function
-        self.code = code
-        self.capture = capture
-        self.reason = reason
+    def __init__(self, found: Evaluation) -> None:
+        machine, moment = found.machine, found.moment
+        self.function = found.function
+        self.code = found.code
+        self.capture = found.capture
+        self.reason = found.reason
         # (what a resume function was given for the stack lies there by now)
         self.names = [name for name in machine.locals if moment and name[0] != "."]
         live = [machine.locals[name] for name in self.names]

@@ -76,15 +76,9 @@ class Pass:
         return all(
             load.buffer not in made
             or not made[load.buffer].reduction
-            and load.index == element_index(made[load.buffer])
+            and load == made[load.buffer].result
             for load in loads(loop.value)
         )
-
-
-def element_index(loop: Loop) -> tuple[str, ...]:
-    """The index of what it stores; dimensions of size 1 are always at 0."""
-    pairs = zip(loop.store_index, loop.buffer.shape, strict=True)
-    return tuple("0" if size == 1 else index for index, size in pairs)
 
 
 def passes(kernel: Kernel) -> list[Pass]:
@@ -172,7 +166,7 @@ class Writer:
         name = f"lanes_{loop.buffer.name}"
         row = f"row_{loop.buffer.name}"
         joined = FORMS[loop.reduction].format(row, f"{name}[lane]")
-        self.row_values[Load(loop.buffer, element_index(loop))] = row
+        self.row_values[loop.result] = row
         lines = [
             f"        float {row} = {name}[0];",
             f"        for (int lane = 1; lane < 16; lane++) {row} = {joined};",
@@ -189,7 +183,7 @@ class Writer:
             lane = f"lanes_{loop.buffer.name}[lane]"
             lines.append(f"            {lane} = {FORMS[loop.reduction].format(lane, name)};")
             return lines
-        self.registers[Load(loop.buffer, element_index(loop))] = name
+        self.registers[loop.result] = name
         if loop.buffer in self.stored:
             lines.append(f"            {self.place(loop.buffer, loop.store_index)} = {name};")
         return lines

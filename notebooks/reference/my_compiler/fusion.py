@@ -57,15 +57,9 @@ def may_be_fused(first: Kernel, second: Kernel) -> bool:
     for loop in second.loops:
         for load in loads(loop.value):
             maker = made.get(load.buffer.root)
-            if maker and (load.buffer.base or load.index[: len(maker.rows)] != own_row(maker)):
+            if maker and (load.buffer.base or load.index[: len(maker.rows)] != maker.own_row):
                 return False
     return True
-
-
-def own_row(loop: Loop) -> tuple[str, ...]:
-    """The index of its row; dimensions of size 1 are always at 0."""
-    pairs = zip(loop.row_index, loop.rows, strict=True)
-    return tuple("0" if size == 1 else index for index, size in pairs)
 
 
 class Plan:

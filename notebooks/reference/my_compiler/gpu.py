@@ -16,26 +16,20 @@ from typing import Any
 
 import torch
 
-from .cpp import element_index, number
+from .cpp import FORMS as CPP_FORMS
+from .cpp import number
 from .fusion import Kernel
 from .graph import Refused
 from .loops import Apply, Buffer, Expression, Load, Loop
 from .sizes import Size, product, text_of
 
-FORMS = {
-    "add": "({} + {})",
-    "sub": "({} - {})",
-    "mul": "({} * {})",
-    "div": "({} / {})",
-    "neg": "(-{})",
+FORMS = CPP_FORMS | {
     "exp": "tl.exp({})",
     "log": "tl.log({})",
     "tanh": "tanh({})",
     "sqrt": "tl.sqrt_rn({})",
     "maximum": "larger({}, {})",
-    "eq": "({} == {})",
     "where": "tl.where({}, {}, {})",
-    "index": "{}",
     "is_index": "tl.where({} == {}, 1.0, 0.0)",
 }
 REDUCTIONS = {
@@ -103,7 +97,7 @@ class TritonWriter:
         place = offset(loop.buffer, loop.store_index)
         mask = "" if loop.reduction else ", mask=inside"
         lines.append(f"    tl.store({loop.buffer.name} + {place}, {name}{mask})")
-        self.made[Load(loop.buffer, element_index(loop))] = name
+        self.made[loop.result] = name
         return lines
 
     def text(self, value: Expression | Any) -> str:

@@ -29,26 +29,11 @@ from .sizes import plain, product
 
 FLOAT = torch.float32
 # What an operation does, by torch's own kernels: (values of its arguments) -> value.
-POINTWISE: dict[str, Callable] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-    "neg": torch.neg,
-    "exp": torch.exp,
-    "log": torch.log,
-    "tanh": torch.tanh,
-    "sqrt": torch.sqrt,
-    "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=a.dtype)),
-    "eq": torch.eq,
-    "where": torch.where,
-}
+NAMES = ("add", "sub", "mul", "div", "neg", "exp", "log", "tanh", "sqrt", "eq", "where")
+POINTWISE: dict[str, Callable] = {name: getattr(torch, name) for name in NAMES}
+POINTWISE["maximum"] = torch.clamp_min  # of a tensor and a number
 REDUCTIONS: dict[str, Callable] = {"sum": torch.sum, "amax": torch.amax}
-VIEWS: dict[str, Callable] = {
-    "reshape": torch.reshape,
-    "permute": torch.permute,
-    "expand": lambda x, shape: x.expand(shape),
-}
+VIEWS = {"reshape": torch.reshape, "permute": torch.permute, "expand": torch.Tensor.expand}
 OTHERS: dict[str, Callable] = {
     "matmul": torch.matmul,
     "rows": lambda table, index: F.embedding(index, table),
@@ -74,6 +59,15 @@ def _checked_classes(index: torch.Tensor, count: int) -> torch.Tensor:
 
 class Refused(Exception):
     """This cannot be captured, or not compiled; the message says why."""
+
+
+def _unary(op: str) -> Callable[[Node], Node]:
+    """A method of Node that writes this operation into its graph."""
+    return lambda self: self.graph.add(op, self)
+
+
+def _binary(op: str) -> Callable[[Node, Any], Node]:
+    return lambda self, other: self.graph.add(op, self, other)
 
 
 class Node:
@@ -107,44 +101,22 @@ class Node:
         return len(self.shape)
 
     # --- what a tensor can do ---------------------------------------------------------------------
-    def __add__(self, other: Any) -> Node:
-        return self.graph.add("add", self, other)
-
-    def __sub__(self, other: Any) -> Node:
-        return self.graph.add("sub", self, other)
-
-    def __mul__(self, other: Any) -> Node:
-        return self.graph.add("mul", self, other)
-
-    def __truediv__(self, other: Any) -> Node:
-        return self.graph.add("div", self, other)
-
-    def __matmul__(self, other: Node) -> Node:
-        return self.graph.add("matmul", self, other)
-
-    def __neg__(self) -> Node:
-        return self.graph.add("neg", self)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
+    __add__ = __radd__ = _binary("add")
+    __sub__ = _binary("sub")
+    __mul__ = __rmul__ = _binary("mul")
+    __truediv__ = _binary("div")
+    __matmul__ = _binary("matmul")
+    __neg__ = _unary("neg")
+    exp = _unary("exp")
+    log = _unary("log")
+    tanh = _unary("tanh")
+    sqrt = _unary("sqrt")
 
     def __rsub__(self, other: Any) -> Node:
         return -self + other
 
     def __rtruediv__(self, other: Any) -> Node:
         return self.graph.add("div", self * 0.0 + other, self)
-
-    def exp(self) -> Node:
-        return self.graph.add("exp", self)
-
-    def log(self) -> Node:
-        return self.graph.add("log", self)
-
-    def tanh(self) -> Node:
-        return self.graph.add("tanh", self)
-
-    def sqrt(self) -> Node:
-        return self.graph.add("sqrt", self)
 
     def relu(self) -> Node:
         return self.graph.add("maximum", self, 0.0)
@@ -370,16 +342,9 @@ def linear(x: Node, weight: Node, bias: Node | None = None) -> Node:
     return result if bias is None else result + bias
 
 
-def embedding(
-    index: Node,
-    table: Node,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Node:
-    if padding_idx is not None or max_norm is not None or scale_grad_by_freq or sparse:
+def embedding(index: Node, table: Node, *options: Any) -> Node:
+    """The options' defaults are what a module without options hands over."""
+    if options not in ((), (None, None, 2.0, False, False)):
         raise Refused("an embedding with one of its options")
     return table.graph.add("rows", table, index)
 

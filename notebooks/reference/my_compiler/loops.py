@@ -22,6 +22,11 @@ from .sizes import product, text_of
 Index = tuple[str, ...]  # one text for each dimension: "i0", "i1", ..., "c" for the last, or "0"
 
 
+def at(index: Index, shape: tuple[int, ...]) -> Index:
+    """The index, with "0" in the dimensions of size 1: one element has one index."""
+    return tuple("0" if size == 1 else i for i, size in zip(index, shape, strict=True))
+
+
 @dataclass(eq=False)
 class Buffer:
     """A contiguous tensor in memory.  base: the one whose memory it shares under another shape."""
@@ -76,11 +81,21 @@ class Loop:
         return tuple(f"i{number}" for number in range(len(self.rows)))
 
     @property
+    def own_row(self) -> Index:
+        """The index of the row; dimensions of size 1 are always at 0."""
+        return at(self.row_index, self.rows)
+
+    @property
     def store_index(self) -> Index:
         """Where in the buffer the result lies."""
         if len(self.buffer.shape) == len(self.rows):
             return self.row_index
         return (*self.row_index, "0" if self.reduction else "c")
+
+    @property
+    def result(self) -> Load:
+        """By this another loop reads the element that was just computed."""
+        return Load(self.buffer, at(self.store_index, self.buffer.shape))
 
 
 @dataclass(eq=False)
@@ -156,9 +171,7 @@ class Lowering:
         """The element of a node, or of a number, that a result needs at `index`."""
         if not isinstance(value, Node):
             return value
-        own = index[len(index) - value.ndim :]
-        pairs = zip(own, value.shape, strict=True)
-        own = tuple("0" if size == 1 else i for i, size in pairs)
+        own = at(index[len(index) - value.ndim :], value.shape)
         if value in self.stored:
             return Load(self.stored[value], own)
         return self.inlined[value](own)
@@ -212,10 +225,7 @@ class Lowering:
         if node not in self.stored:
             rows, columns = node.shape[:-1], node.shape[-1] if node.shape else 1
             index = (*(f"i{n}" for n in range(len(rows))), "c")[: node.ndim]
-            index = tuple(
-                "0" if size == 1 else i for i, size in zip(index, node.shape, strict=True)
-            )
-            value = self.inlined[node](index)
+            value = self.inlined[node](at(index, node.shape))
             self.steps.append(Loop(self.buffer(node), rows, columns, None, value))
         return self.stored[node]
 

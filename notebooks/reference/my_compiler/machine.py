@@ -30,48 +30,19 @@ from . import graph as nodes
 from .effects import Journal, Outside
 from .graph import Graph, Node, Refused
 from .guards import CONSTANTS, Guards
-from .sizes import Shape, Size, plain
+from .sizes import ARITHMETIC, COMPARISONS, Shape, Size, plain
 
 NULL = types.SimpleNamespace()  # CPython's mark beside the callee
-BINARY = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "@": operator.matmul,
-    "**": operator.pow,
-}
-COMPARE = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+OPERATORS = ARITHMETIC | {"/": "truediv", "@": "matmul", "**": "pow"}
+BINARY = {symbol: getattr(operator, name) for symbol, name in OPERATORS.items()}
+COMPARE = {symbol: getattr(operator, name) for symbol, name in COMPARISONS.items()}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # functions of torch -> what they write into the graph
-TORCH = {
-    torch.exp: Node.exp,
-    torch.log: Node.log,
-    torch.tanh: Node.tanh,
-    torch.sqrt: Node.sqrt,
-    torch.relu: Node.relu,
-    F.relu: Node.relu,
-    torch.sum: Node.sum,
-    torch.mean: Node.mean,
-    torch.amax: Node.amax,
-    torch.matmul: operator.matmul,
-    torch.softmax: nodes.softmax,
-    F.softmax: nodes.softmax,
-    F.layer_norm: nodes.layer_norm,
-    F.gelu: nodes.gelu,
-    F.linear: nodes.linear,
-    F.embedding: nodes.embedding,
-    F.cross_entropy: nodes.cross_entropy,
-}
+SIMPLE = ("exp", "log", "tanh", "sqrt", "relu", "sum", "mean", "amax")
+COMPOSED = ("softmax", "layer_norm", "gelu", "linear", "embedding", "cross_entropy")
+TORCH = {getattr(torch, name): getattr(Node, name) for name in SIMPLE}
+TORCH |= {getattr(F, name): getattr(nodes, name) for name in COMPOSED}
+TORCH |= {torch.matmul: operator.matmul, torch.softmax: nodes.softmax, F.relu: Node.relu}
 METHODS = {
     name: function
     for name, function in vars(Node).items()
@@ -375,7 +346,7 @@ class Machine:
         is_write = symbol.endswith("=") and isinstance(left, (Node, list))
         if is_write or symbol.rstrip("=") not in BINARY or isinstance(left, Outside):
             raise Refused(f"the operator {symbol}")
-        if symbol not in ("+", "-", "*", "//", "%") and not isinstance(left, Node):
+        if symbol not in ARITHMETIC and not isinstance(left, Node):
             left, right = plain(left), plain(right)
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 

@@ -90,25 +90,14 @@ def _compared(symbol: str, function: Callable[[int, int], bool]) -> Any:
     return method
 
 
-for _symbol, _name, _function in [
-    ("+", "add", operator.add),
-    ("-", "sub", operator.sub),
-    ("*", "mul", operator.mul),
-    ("//", "floordiv", operator.floordiv),
-    ("%", "mod", operator.mod),
-]:
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
+COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+for _symbol, _name in ARITHMETIC.items():
+    _function = getattr(operator, _name)
     setattr(Size, f"__{_name}__", _computed(_symbol, _function, swapped=False))
     setattr(Size, f"__r{_name}__", _computed(_symbol, _function, swapped=True))
-
-for _symbol, _name, _answer in [
-    ("==", "eq", operator.eq),
-    ("!=", "ne", operator.ne),
-    ("<", "lt", operator.lt),
-    ("<=", "le", operator.le),
-    (">", "gt", operator.gt),
-    (">=", "ge", operator.ge),
-]:
-    setattr(Size, f"__{_name}__", _compared(_symbol, _answer))
+for _symbol, _name in COMPARISONS.items():
+    setattr(Size, f"__{_name}__", _compared(_symbol, getattr(operator, _name)))
 
 
 def product(sizes: Iterable[int]) -> int:
