@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import sys
+import types
 import weakref
 
 import pytest
@@ -146,6 +147,107 @@ def test_a_finalizer_runs_where_the_last_name_goes(f):
             plain, ours = [], []
             same(compiled(X(), make, ours), f(X(), make, plain))
             assert ours == plain and "gone" in plain, (ours, plain)
+
+
+class Slotted:
+    __slots__ = ("file",)
+
+
+def with_attribute(cls):
+    def build(value):
+        made = cls()
+        made.file = value
+        return made
+
+    return build
+
+
+Plain, Deque, Ordered = types.SimpleNamespace, collections.deque, collections.OrderedDict
+REMOVALS = [  # (what is done to `held`, how the object comes into it)
+    ("held.clear()", lambda value: [value]),
+    ("held.clear()", lambda value: [(value,)]),
+    ("held.clear()", lambda value: {"file": value}),
+    ("held.clear()", lambda value: {value}),
+    ("held.clear()", lambda value: Deque([value])),
+    ("held.pop()", lambda value: [value]),
+    ("held.popleft()", lambda value: Deque([value])),
+    ("held.popitem()", lambda value: Ordered(file=value)),
+    ("held.pop('file')", lambda value: {"file": value}),
+    ("held['file'] = None", lambda value: {"file": value}),
+    ("del held['file']", lambda value: {"file": value}),
+    ("held[0] = None", lambda value: [value]),
+    ("held[:] = []", lambda value: [value]),
+    ("del held[0]", lambda value: [value]),
+    ("held.file = None", with_attribute(Plain)),
+    ("held.file = None", with_attribute(Slotted)),
+    ("held.file = None", with_attribute(torch.nn.Module)),
+    ("del held.file", with_attribute(Slotted)),
+    ("held.file.file = None", lambda value: Plain(file=Plain(file=value))),
+    ("held.file = None", lambda value: Plain(file=Plain(file=value))),
+    ("taken = held.pop(); log.append('held'); taken = None", lambda value: [value]),
+    ("held[1].append(held[0].pop()); held[1].clear()", lambda value: [[value], []]),
+    ("held.append(1); held.clear()", lambda value: [value]),
+    ("empty(held)", lambda value: [value]),
+    ("KEPT = None", "keep"),
+    ("let_go()", "hold"),
+]
+LETS_GO = """
+def f(x, held, log):
+    global KEPT
+    x = x + 1
+    {}
+    log.append(len(log))
+    y = x * 2
+    log.append("last")
+    return y
+
+def keep(value):
+    global KEPT
+    KEPT = value
+
+def empty(held):
+    held.clear()
+
+def cell():
+    held = None
+    def hold(value):
+        nonlocal held
+        held = value
+    def let_go():
+        nonlocal held
+        held = None
+    return hold, let_go
+
+hold, let_go = cell()
+"""
+
+
+@pytest.mark.parametrize("statement, build", REMOVALS)
+def test_a_finalizer_runs_where_what_holds_its_object_lets_go(statement, build):
+    names = {}
+    exec(LETS_GO.format(statement), names)
+    build = names.get(build, build)
+    compiled = minidynamo.compile(names["f"], backend="eager")
+    logs = []
+    for f in (names["f"], compiled, compiled):
+        logs.append([])
+        same(f(X(), build(Temporary(logs[-1])), logs[-1]), (X() + 1) * 2)
+    assert logs[0] == logs[1] == logs[2] and "gone" in logs[0][:-2], logs
+    assert minidynamo.counters["graphs"].total() > 1  # the rest is compiled
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["held.reverse()", "held[0], held[1] = held[1], held[0]", "held.append(held.pop(0))"],
+)
+def test_what_is_only_moved_breaks_no_graph(statement):
+    names = {}
+    exec(LETS_GO.format(statement), names)
+    compiled = minidynamo.compile(names["f"], backend="eager", fullgraph=True)
+    for f in (names["f"], compiled):
+        log, held = [], [Temporary([]), "last"]
+        same(f(X(), held, log), (X() + 1) * 2)
+        assert log == [0, "last"] and held[0] == "last"
 
 
 def test_a_deleted_tensor_is_freed_behind_a_break():
