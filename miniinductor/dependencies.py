@@ -124,7 +124,8 @@ class Recorder(OpsHandler):
         value: Ref,
         flat: sympy.Expr | None = None,
     ) -> Ref:
-        flat = self.flat_reduction_index if flat is None else flat
+        if flat is None:  # (a sum asks for no place: its loops may be merged in any order)
+            flat = self.flat_reduction_index if kind.startswith("arg") else sympy.Integer(0)
         return self.emit("reduction", dtype, src_dtype, kind, value, flat)
 
     def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:

@@ -74,6 +74,14 @@ def test_a_reduction_keeps_outer_and_inner_loops_apart():
     assert body.reads()[0].index == 24 * x0 + r0 and body.writes()[0].index == x0
 
 
+@pytest.mark.parametrize("kind,loops", [("sum", (24,)), ("max", (24,)), ("argmax", (8, 3))])
+def test_loops_of_a_reduction_merge_in_the_order_of_memory(kind, loops):
+    """Only argmax asks for places, which follow the axes: its loops stay as they are."""
+    x = torch.randn(4, 3, 8).transpose(1, 2)
+    [body] = bodies(lambda a: [reduce(a, kind, [1, 2])], x)
+    assert body.simplify_loops().inner == loops
+
+
 def test_merging_needs_every_access_to_agree():
     (first,) = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(4, 8))
     (second,) = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(8, 4).t())
