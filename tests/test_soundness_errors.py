@@ -550,6 +550,26 @@ def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
         torch.testing.assert_close(ours, eager, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.half, torch.float])
+def test_a_number_is_copied(dtype):
+    """Also one that the dtype does not hold: `copy_` makes a tensor of it, `fill_` would raise."""
+
+    def outcome(function, number):
+        try:
+            return str(function(torch.ones(5, dtype=dtype), number))
+        except RuntimeError as error:
+            return str(error)
+
+    for number in (3, True, -2, 2.5, 300, 2**40, 1e39, -0.0, INFINITY):
+
+        def f(x, number=number):
+            return x.clone().copy_(number)
+
+        for mode in (MODES["inductor"], MODES["inductor-dynamic"]):
+            with mode.active():
+                assert outcome(mode.compile(f), number) == outcome(f, number), number
+
+
 def test_a_tensor_beside_a_complex_number_is_left_to_eager():
     with config.patch(raise_internal_errors=True):
         x = torch.arange(3.0)

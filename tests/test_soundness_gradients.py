@@ -100,6 +100,48 @@ def test_views_of_leaves_without_gradients(backend, mode):
 
 
 @BACKENDS
+@pytest.mark.parametrize("view", ["view_as", "t", "detach"])
+def test_a_view_alone_that_inference_mode_has_made_of_a_result(backend, view):
+    """It needs gradients as what it is a view of, which nobody else has."""
+
+    def f(w):
+        whole = w * 2
+        with torch.inference_mode():
+            return whole.view_as(whole) if view == "view_as" else getattr(whole, view)()
+
+    def state(function):
+        out = function(torch.ones(2, 2, requires_grad=True))
+        return out.requires_grad, out.is_leaf, out.grad_fn, out.is_inference()
+
+    assert state(minidynamo.compile(f, backend=backend)) == state(f)
+
+
+class SavesSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (w,) = ctx.saved_tensors
+        return gradient.expand(w.shape), None
+
+
+@BACKENDS
+@pytest.mark.parametrize("f", [lambda x, w: SavesSecond.apply(x, w), lambda x, w: x * w * 0 + x])
+def test_what_inference_mode_has_made_cannot_be_saved(backend, f):
+    """Not by an entry either that was compiled for other tensors."""
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(f, backend=backend), torch.ones(3, requires_grad=True)
+    compiled(x, torch.ones(3))
+    with torch.inference_mode():
+        made = torch.ones(3)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+        compiled(x, made)
+
+
+@BACKENDS
 def test_a_write_to_a_view_reaches_the_input(backend):
     x, w = torch.ones(4), torch.full((2, 2), 3.0, requires_grad=True)
     view = minidynamo.compile(lambda x: x.view(2, 2), backend=backend)(x)

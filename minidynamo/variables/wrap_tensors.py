@@ -37,8 +37,9 @@ def view_bits_check(value: torch.Tensor) -> str:
     if value.is_complex():
         checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
     checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
-    if value.is_inference() and not torch.is_inference_mode_enabled():
-        checks.append("{0}.is_inference()")
+    recorded = torch.is_grad_enabled()  # what was made there cannot be saved for backward
+    if (value.is_inference() or recorded) and not torch.is_inference_mode_enabled():
+        checks.append(f"{{0}}.is_inference() is {value.is_inference()}")
     if KNOWS_NAMES:
         checks.append("not {0}.has_names()")
     return " and ".join(checks)

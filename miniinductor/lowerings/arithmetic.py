@@ -28,6 +28,7 @@ from ..lowering.registry import (
     is_number,
     lower,
     made,
+    number,
     pointwise,
     promoted,
 )
@@ -82,10 +83,16 @@ def nextafter(call: Call, a: Any, b: Any) -> TensorBox:
 
 
 @lower(aten.copy.default)
-def copy(
-    call: Call, destination: TensorBox, source: TensorBox, non_blocking: bool = False
-) -> TensorBox:
-    load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
+def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = False) -> TensorBox:
+    """Of a number (`x.copy_(3)`) eager makes a tensor first."""
+    dtype = call.value.dtype
+    if is_number(source):
+        is_large = isinstance(source, float) and not abs(source) < 2**31
+        if is_large and not (dtype.is_floating_point or dtype.is_complex):
+            raise NotLowered("a number that the integers may not hold")
+        wide = torch.tensor(source).dtype if isinstance(source, (bool, int)) else torch.float64
+        return made(call, lambda index: cast(number(source, wide), wide, dtype))
+    load = broadcast_loader(source, tuple(call.value.shape))
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 

@@ -23,6 +23,29 @@ CONSTANTS = (int, str, float, bool, bytes, type(None))
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
+class Rounded(str):
+    """A number of a few digits; one more or less in the last makes no difference: where two numbers
+    are nearly the same, one may be rounded up and the other down."""
+
+    def __eq__(self, other):
+        if type(other) is not Rounded or str.__eq__(self, other):
+            return type(other) is Rounded
+        (first, power), (second, second_power) = (n.split("e") for n in (self, other))
+        places = 10 ** len(first.partition(".")[2])
+        step = float(first) - float(second) * 10 ** (int(second_power) - int(power))
+        return abs(step) * places < 1.5
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = None
+
+
+def rounded(number, digits):
+    is_finite = abs(number) < float("inf")
+    return Rounded(f"{number:.{digits - 1}e}") if is_finite and number else str(number)
+
+
 class Describer:
     def __init__(self, digits=None):
         self.seen, self.storages, self.alive, self.digits = {}, {}, [], digits
@@ -124,7 +147,7 @@ class Describer:
                 if data.is_meta
                 else repr(data.tolist())
                 if self.digits is None
-                else [f"{float(v):.{self.digits}g}" for v in data.flatten().tolist()]
+                else [rounded(float(v), self.digits) for v in data.flatten().tolist()]
             )
         return (
             type(value).__name__,

@@ -97,7 +97,7 @@ class ViewPlanner(OutputPlanner):
         root, steps = self.made[id(leaf)]
         source = self.outer_source(root)
         if source is None:
-            if self.is_own(leaf, root):
+            if self.is_own(leaf, root, steps):
                 return self.own_result(leaf, root)
             source = self.shared_result(root)
         if leaf is root:
@@ -118,10 +118,13 @@ class ViewPlanner(OutputPlanner):
             return Output("held", self.tracer.constants[node.target])
         return None
 
-    def is_own(self, leaf: torch.Tensor, root: torch.Tensor) -> bool:
+    def is_own(self, leaf: torch.Tensor, root: torch.Tensor, steps: tuple) -> bool:
         """Can the leaf itself be a result: does no other output share its memory, and can it come
-        out of an autograd function as it is?"""
+        out of an autograd function as it is?  (A view that inference mode has made of what needs
+        gradients needs them, too; its fake does not.)"""
         is_alone = len(self.sharers[id(root)]) == 1
+        if root.requires_grad and any(mode == "inference" for *_, mode in steps):
+            return False
         return is_alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf)
 
     def own_result(self, leaf: torch.Tensor, root: torch.Tensor) -> Output:
