@@ -26,7 +26,6 @@ from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import SequenceIterator
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.type_names import type_text
 from ..variables.more.arrays import ArrayVar
@@ -226,7 +225,9 @@ def _reversed_members(tx, value):
 
 @reversed_of(SequenceVar)
 def _reversed_sequence(tx, value):
-    return SequenceIterator(value, len(value.items) - 1, -1)
+    walk = tx.iter_of(value)
+    walk.index, walk.step = len(value.items) - 1, -1
+    return walk
 
 
 @reversed_of(DictVar, DictViewVar, ProxyVar)

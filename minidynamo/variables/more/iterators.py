@@ -417,14 +417,8 @@ class SequenceWalking(SequenceIterator):
         return type(iter(empty) if self.step > 0 else reversed(empty))
 
     def reconstruct(self, cg: Codegen) -> None:
-        late = self.sequence.mutated and (
-            self.sequence.source is not None
-            or self.sequence.cls is not list
-            and self.sequence.resized != self.resized
-        )
+        late = self.sequence.mutated and self.sequence.source is not None
         if late:
-            if self.sequence.cls is not list:
-                raise Break("reconstruct", "an iterator of a deque that this frame writes")
             cg.late.append(self)
         cg.call_object(
             iterator_at,
