@@ -52,9 +52,10 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     policy = builder.policy
     if policy.dynamic is False:
         return wrap_constant(builder, value, source)
-    is_free = abs(value) < 1e308 and source.name() not in policy.pinned
-    chosen = is_free and policy.changed(value, source)
-    policy.met.append((source, value, chosen))
+    name = source.name()
+    is_free = abs(value) < 1e308 and name not in policy.pinned
+    chosen = is_free and policy.changed(name, float, value)
+    policy.met.append((name, float, value, chosen))
     if not chosen:
         return wrap_constant(builder, value, source)
     builder.guard(source, "FLOAT", FINITE)
