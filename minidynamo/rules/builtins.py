@@ -96,7 +96,7 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
-        return functools.reduce(functools.partial(apply, tx, CALLS[function]), values)
+        return functools.reduce(functools.partial(apply, tx, function), values)
     if key is None and isinstance(values, list) and are_numbers(values):
         return extreme(tx, symbol, values)
     best = best_measure = None
@@ -244,7 +244,7 @@ def _abs(tx, value, /):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
         return through(value, tx, "__abs__", [])
-    symbolic = apply(tx, CALLS[abs], value) if type(value) is SymVar else None
+    symbolic = apply(tx, abs, value) if type(value) is SymVar else None
     return symbolic or tx.fold(abs, value.as_constant())
 
 

@@ -35,7 +35,7 @@ from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
-from ..symbolic import EXACT, SymVar
+from ..symbolic import CALLS, SymVar
 from ..tensor import TensorVar
 
 
@@ -317,7 +317,7 @@ def _exact(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any
 
 for _name in ("floordiv", "mod"):
     for _function in (getattr(operator, _name), getattr(operator, f"i{_name}")):
-        EXACT[_function] = _exact(_name, _function)
+        CALLS[_function] = _exact(_name, _function)
 
 
 # ---- where Python raises, or gives a complex number
