@@ -35,7 +35,7 @@ from .replacement import GraphCall, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar, FunctionVar
-from .variables.lookup import LOOKUPS
+from .variables.lookup import forget_lookups
 
 if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
@@ -130,7 +130,7 @@ class Conversion:
         compiler, code = self.compiler, self.code
         output = OutputGraph(self.input_sources, compiler.backend_name != "eager", self.policy)
         self.attempts.append(output)
-        LOOKUPS.clear()
+        forget_lookups()
         names = code.co_varnames[: parameter_count(code)]
         bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
         closure = closure_of(self.function, code, output)
@@ -189,12 +189,6 @@ class Conversion:
         for prepare in hooks.BACKENDS:
             backend = prepare(self, backend)
         return backend(gm, example_inputs, **options)
-
-    def user_line(self) -> str:
-        """The line of the frame at which tracing has arrived."""
-        root = getattr(self.attempts[-1], "root", None) if self.attempts else None
-        line = root.line if root is not None else self.code.co_firstlineno
-        return f"{self.code.co_filename}:{line}"
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

@@ -21,7 +21,7 @@ Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (pa
 # entries and goes with them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -37,8 +37,9 @@ ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 class SizePolicy:
     """The rules for one conversion.
 
-    `met` is what the attempt saw: `(source, (shape, strides), symbolic dimensions, dimensions with
-    a symbolic stride)` for a tensor, `(source, number, is it a symbol?)` for an int or float."""
+    `met` is what the attempt saw, a row for each number: `(name, kind, number, is it a symbol?)`.
+    The name says where it lies ("x.shape[0]"); the kind is a type for ints and floats, and the
+    number of dimensions for sizes and strides, so that only those of such tensors are compared."""
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
@@ -46,12 +47,11 @@ class SizePolicy:
         self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
-        # (name, type of what was seen) -> the rows of `met`, without their sources, of earlier
-        # compilations
-        self.earlier: dict[tuple[str, type], list[Any]] = {}
+        # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
+        self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
         for met in earlier if dynamic is not False else ():
-            for source, *seen in met:
-                self.earlier.setdefault((source.name(), type(seen[0])), []).append(seen)
+            for name, kind, *seen in met:
+                self.earlier.setdefault((name, kind), []).append(seen)
 
     def start(self) -> None:
         """A new attempt."""
@@ -61,20 +61,34 @@ class SizePolicy:
         """(dimensions, dimensions whose stride is a symbol of its own)."""
         if self.dynamic is False or not can_be_symbolic(tensor):
             return set(), set()
-        name = source.name()
-        shape = tuple(tensor.shape)
-        layout = tensor.stride()
+        name, rank = source.name(), tensor.dim()
         marked, static = self.marks(tensor, name)
-        dims = set(marked)
-        if self.dynamic and source.root().kind in ("local", "free"):
-            dims = set(range(tensor.dim()))
-        strides = {d for d in dims if layout[d] > 1 and self.dynamic}
-        self._add_what_changed(name, shape, layout, dims, strides)
+        everywhere = bool(self.dynamic) and source.root().kind in ("local", "free")
         dims = {
-            d for d in dims - static if shape[d] > 1 and f"{name}.shape[{d}]" not in self.pinned
+            d
+            for d, size in enumerate(tensor.shape)
+            if d not in static
+            and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        self.met.append((source, (shape, layout), dims, strides))
+        strides = {
+            d
+            for d, stride in enumerate(tensor.stride())
+            if stride > 1
+            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
+        }
         return dims, strides
+
+    def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
+        """Is this number a symbol: because that is wanted, or because it has changed?"""
+        is_free = number >= 2 and name not in self.pinned
+        chosen = is_free and (is_wanted or self.changed(name, kind, number))
+        self.met.append((name, kind, number, chosen))
+        return chosen
+
+    def changed(self, name: str, kind: Any, number: float) -> bool:
+        """Was it another number when the code was compiled before, or a symbol already?"""
+        earlier = self.earlier.get((name, kind), ())
+        return any(old != number or symbolic for old, symbolic in earlier)
 
     def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
         """The dimensions that the program wants as symbols, and those as numbers; see
@@ -84,41 +98,12 @@ class SizePolicy:
     def check_marks(self, found: Iterable[tuple[str, float, str]]) -> None:
         """SpecializationError if one of [(source name, value, line)] was to be a symbol."""
 
-    def _add_what_changed(
-        self,
-        name: str,
-        shape: Sequence[int],
-        layout: Sequence[int],
-        dims: set[int],
-        strides: set[int],
-    ) -> None:
-        """Add the dimensions whose size (stride) was another one when the code was compiled before,
-        or a symbol already."""
-        for (old_shape, old_layout), old_dims, old_steps in self.earlier.get((name, tuple), ()):
-            if len(old_shape) != len(shape):
-                continue
-            for d in range(len(shape)):
-                if old_shape[d] != shape[d] or d in old_dims:
-                    dims.add(d)
-                if old_layout[d] != layout[d] and old_layout[d] > 1 or d in old_steps:
-                    strides.add(d)
-
     def of_int(self, value: int, source: Source) -> bool:
         """Is this int a symbol?"""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
-        chosen = (
-            value >= 2
-            and source.name() not in self.pinned
-            and (self.dynamic is True and self._is_argument(source) or self.changed(value, source))
-        )
-        self.met.append((source, value, chosen))
-        return chosen
-
-    def changed(self, value: float, source: Source) -> bool:
-        """Was it another number when the code was compiled before, or a symbol already?"""
-        earlier = self.earlier.get((source.name(), type(value)), ())
-        return any(old != value or symbolic for old, symbolic in earlier)
+        is_wanted = self.dynamic is True and self._is_argument(source)
+        return self.is_symbol(source.name(), int, value, is_wanted)
 
     def _is_argument(self, source: Source | None) -> bool:
         """Is it an argument, or an item of one?"""

@@ -85,17 +85,12 @@ class OutputGraph(Builder):
     """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
     before the tensors that have it as a size."""
 
-    def __init__(
-        self,
-        input_sources: Iterable[str] = (),
-        generates_code: bool = True,
-        policy: SizePolicy | None = None,
-    ) -> None:
+    def __init__(self, input_sources: set[str], generates_code: bool, policy: SizePolicy) -> None:
         # names of tensors that must be placeholders (replaced buffers); shared by all attempts
-        self.input_sources: Any = input_sources
+        self.input_sources = input_sources
         # does the backend rely on parameters' shapes and devices?
         self.generates_code = generates_code
-        self.policy = policy or SizePolicy(False)
+        self.policy = policy
         # the graph
         self.graph = torch.fx.Graph()
         self.inputs: list[Any] = []

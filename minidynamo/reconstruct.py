@@ -54,11 +54,8 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.constants: dict[Variable, Any] = {}  # the literals that stand for containers
         self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
-        # iterators to be positioned once the lists that they walk are written
-        self.late: list[Any] = []
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
         self.named: dict[str, Any] = BUILTINS | NAMES | pins

@@ -25,10 +25,9 @@ from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail_call
 from .reconstruct import Codegen
-from .resume import HANDLED, LASTI, NULL, VALUE, is_resume_code, resume_code, unwind
+from .resume import CARRIED, SAVES, VALUE, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
-from .variables.base import Handled
 
 # No continuation starts behind these: the first three end the frame, and the others are half of a
 # call.
@@ -134,7 +133,7 @@ class Tail(Codegen):
         next."""
         frame = self.frame
         self.check_state(position)
-        begin_handling = self.push_stack()
+        finish_stack = self.push_stack()
         frame.kept = self.kept()
         live = frame.info.live_before(position).union(frame.kept)
         stores = self.push_locals(live)
@@ -142,22 +141,18 @@ class Tail(Codegen):
         for name in reversed(stores):
             self.store_fast(name)
         self.unbind(live)
-        begin_handling()
+        finish_stack()
 
     def check_state(self, position: int) -> None:
         """Raises SkipFrame where the state cannot be handed on."""
 
     def push_stack(self) -> Callable[[], None]:
-        """Push what lies on the stack.  Where exceptions are handled from then on, it is kept in
-        locals, and pushed by what this gives."""
-        if any(kind_of(item) == HANDLED for item in self.frame.stack):
-            return self.push_beside()
+        """Push what lies on the stack.  Gives what is done when all is written."""
         for item in self.frame.stack:
+            if item.stack_kind not in SAVES:
+                raise SkipFrame("a graph break where an exception is handled")
             self.value(item)
         return lambda: None
-
-    def push_beside(self) -> Callable[[], None]:
-        raise SkipFrame("a graph break where an exception is handled")
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""
@@ -243,7 +238,7 @@ class Continuations:
         self.begin = begin
         self.end = end
         self.index = {id(instruction): n for n, instruction in enumerate(body)}
-        self.kinds = [kind_of(item) for item in frame.stack]
+        self.kinds = [item.stack_kind for item in frame.stack]
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
         # locals that a stack is emptied into; an instruction adds fewer than 8 values
         self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
@@ -348,7 +343,7 @@ class Continuations:
         live = info.live_before(position).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
-        stack = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
+        stack = [temp for temp, kind in zip(temps, kinds) if kind in CARRIED]
         args: list[Instruction] = []
         for name in [*made.co_varnames[: made.co_argcount - len(stack)], *stack]:
             # and deleted here: the caller must not keep alive what the rest lets go
@@ -364,12 +359,3 @@ class Continuations:
         for instruction in out:
             instruction.pos = pos
         return out
-
-
-def kind_of(item: object) -> str:
-    """What `resume` calls a slot of the stack that holds this."""
-    if type(item) is Handled:
-        return VALUE if item.exception is None else HANDLED
-    if item is base.NULL:
-        return NULL
-    return LASTI if item is evaluator.LASTI else VALUE

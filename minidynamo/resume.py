@@ -18,15 +18,11 @@ special handling:
 
 The original's cells and free variables arrive as free variables.  A resume function that is split
 again goes on in another one of the *original* (`origins`), so that a loop that breaks in each turn
-comes back to the same two or three code objects. An exception that is being handled at the split
-belongs to the thread, as does what it displaced: the caller ends the handling (`unwind`), the
-resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context
-of a new exception find it. Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left
-out: generators.
+comes back to the same two or three code objects. Mirrors torch/_dynamo/resume_execution.py (paper
+section 3.7).  Left out: generators.
 """
 
 import inspect
-import sys
 import types
 import weakref
 from collections.abc import Callable, Collection, Sequence
@@ -35,12 +31,14 @@ from typing import Any
 from .bytecode import Instruction, assemble, disassemble, emit
 from .exceptions import SkipFrame
 
-# The kinds of what lies on the stack; only values and exceptions become parameters.
-# NULL: CPython's mark in front of the arguments of a call.
-# LASTI: the place where a handler's exception was raised, from which its traceback was made.
-# HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, and POP_EXCEPT will
-# restore.  The parameter for it is that exception.
-VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
+# The kinds of what lies on the stack: values, and CPython's mark NULL beside what is to be called.
+# (extras/handled_slots.py has those of `except` blocks.)
+VALUE, NULL = "v", "n"
+CARRIED = {VALUE}  # what becomes a parameter
+Saved = Callable[[str], list[Instruction]]
+# kind -> code that takes it off the stack into a local of this name, code that pushes it again
+SAVES: dict[str, Saved] = {VALUE: emit.store_fast, NULL: emit.store_fast}
+RESTORES: dict[str, Saved] = {VALUE: emit.load_fast, NULL: lambda name: emit.push_null()}
 # (code, body, k): raises CannotSplit where no resume function may start (extras/split_checks.py)
 CHECKS: list[Callable[[types.CodeType, list[Instruction], int], None]] = []
 # (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
@@ -80,21 +78,13 @@ def closure_names(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _stack_names(stack: Sequence[str]) -> list[str]:
-    return [f".1s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
+    return [f".1s{i}" for i, kind in enumerate(stack) if kind in CARRIED]
 
 
 def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
-    """Instructions that empty the stack into `temporaries` (a local for each slot) and end the
-    handling of exceptions."""
-    out: list[Instruction] = []
-    for kind, name in zip(reversed(stack), reversed(temporaries)):
-        if kind == HANDLED:
-            out += emit.call(emit.load_const(sys.exception))
-            out += emit.store_fast(name)
-            out += [Instruction("POP_EXCEPT")]
-        else:
-            out += emit.store_fast(name)
-    return out
+    """Instructions that empty the stack into `temporaries`, a local for each slot."""
+    pairs = zip(reversed(stack), reversed(temporaries))
+    return [instruction for kind, name in pairs for instruction in SAVES[kind](name)]
 
 
 def resume_code(
@@ -133,7 +123,7 @@ def _make_resume_code(
     free = closure_names(code)
     params = parameters(code, stack, live)
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
-    prefix = _prefix(stack, _stack_names(stack), body[k], len(free))
+    prefix = _prefix(stack, body[k], len(free))
     line = _line_at(code, body, k)
     if "__class__" in free:
         if not SUPER_CALLS:
@@ -158,23 +148,13 @@ def _make_resume_code(
     return made
 
 
-def _prefix(
-    stack: Sequence[str], names: Sequence[str], target: Instruction, free_count: int
-) -> list[Instruction]:
-    """What stands before the original body: the stack as it was, from the parameters `names`, and
-    a jump to `target`."""
+def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[Instruction]:
+    """What stands before the original body: the stack as it was, from the parameters for it, and a
+    jump to `target`."""
     prefix = emit.prologue(free_count)
-    remaining = iter(names)
-    for kind in stack:
-        if kind in (VALUE, HANDLED):
-            prefix += emit.load_fast(next(remaining))
-        elif kind == NULL:
-            prefix += emit.push_null()
-        else:  # LASTI: any number will do, the traceback is made already
-            prefix += emit.load_const(0)
-        if kind == HANDLED:
-            prefix += [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
-    for name in names:  # what was on the stack must not live longer than it did there
+    for n, kind in enumerate(stack):
+        prefix += RESTORES[kind](f".1s{n}")
+    for name in _stack_names(stack):  # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
     prefix += emit.jump_forward(target)
     for ins in prefix:

@@ -1205,6 +1205,10 @@ def an_iterator_that_noticed(deque):
     return next(walk)
 
 
+def walked_to_its_end(walk):
+    return [*walk], [*walk], next(walk, None)
+
+
 def union_in_place(left, right):
     same_one = left
     left |= right
@@ -1277,6 +1281,12 @@ CONTAINERS = {
     ),
     "a subclass, written below it": lambda: removed_from_below(Labels(a=1, b=2)),
     "a deque's items, replaced": lambda: replaced_in_place(collections.deque([1, 2, 3])),
+    "a deque's iterator stays at its end": lambda: walked_to_its_end(
+        iter(collections.deque([1, 2, 3]))
+    ),
+    "so does one that walks backwards": lambda: walked_to_its_end(
+        reversed(collections.deque([1, 2, 3]))
+    ),
     "a deque that was changed before a break": lambda: an_iterator_that_noticed(
         collections.deque([1, 2, 3])
     ),

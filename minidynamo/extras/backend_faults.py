@@ -18,7 +18,7 @@ from .. import backends, config, hooks
 from ..conversion import Conversion
 from ..exceptions import BackendError
 from ..foreign import faults, ours
-from .told import internal_error, note_error
+from .told import internal_error, note_error, user_line
 from . import eager_backends
 from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
 from .torch_backends import Handed
@@ -84,12 +84,12 @@ def note_backend_error(conversion: Conversion, error: Exception) -> None:
     compiler, record = conversion.compiler, conversion.record
     name = compiler.backend_name
     if is_own(compiler.backend):
-        internal_error(error, record, f"backend {name}", conversion.user_line())
+        internal_error(error, record, f"backend {name}", user_line(conversion))
     elif config.suppress_backend_errors:
-        note_error(error, record, f"backend {name}", conversion.user_line())
+        note_error(error, record, f"backend {name}", user_line(conversion))
     else:
         raise BackendError(
-            f"the backend {name!r} failed for {record.function} at {conversion.user_line()}: "
+            f"the backend {name!r} failed for {record.function} at {user_line(conversion)}: "
             f"{type(error).__name__}: {error}\n"
             "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
         ) from error

@@ -17,10 +17,11 @@ from typing import Any
 
 from ..bytecode import Instruction
 from ..bytecode.assembler import VERSION
-from ..replacement import Continuations, Tail, kind_of
-from ..resume import HANDLED, LASTI, VALUE
+from ..replacement import Continuations, Tail
+from ..resume import VALUE
 from ..variables import base
 from ..variables.base import extends
+from .handled_slots import HANDLED, LASTI
 
 
 @extends(Continuations)
@@ -82,15 +83,21 @@ def is_method(op: str, flags: int) -> bool:
     return op in ("LOAD_ATTR", "LOAD_SUPER_ATTR") and bool(flags & 1)
 
 
+push_plain_stack = Tail.push_stack
+
+
 @extends(Tail)
 class StackBeside(Tail):
-    def push_beside(self) -> Callable[[], None]:
-        """Rebuild the stack, but into locals.  Gives what pushes it, to be called where nothing can
-        raise any more: from then on the frame is inside of its `except` block again."""
+    def push_stack(self) -> Callable[[], None]:
+        """Where exceptions are handled from then on: rebuild the stack, but into locals.  Gives
+        what pushes it, to be called where nothing can raise any more: from then on the frame is
+        inside of its `except` block again."""
+        if all(item.stack_kind != HANDLED for item in self.frame.stack):
+            return push_plain_stack(self)
         slots: list[str] = []
         for item in self.frame.stack:
             if item is not base.NULL:
-                self.value(item.exception if kind_of(item) == HANDLED else item)
+                self.value(item.exception if item.stack_kind == HANDLED else item)
                 slots.append(self.temp())
                 self.store_fast(slots[-1])
         return functools.partial(begin_handling, self, slots)
@@ -104,6 +111,6 @@ def begin_handling(tail: Tail, slots: list[str]) -> None:
             tail.emit("PUSH_NULL")
             continue
         tail.load_fast(next(remaining))
-        if kind_of(item) == HANDLED:
+        if item.stack_kind == HANDLED:
             tail.emit("PUSH_EXC_INFO")
             tail.emit("POP_TOP")

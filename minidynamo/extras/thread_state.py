@@ -26,11 +26,12 @@ from miniinductor import foreign
 from .. import hooks
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
-from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
 
+# what a program may set for its thread: setter -> getter
+STATES: dict[Callable, Callable] = {}
 CONTEXTS = {"InferenceMode": torch._C._InferenceMode, "device": torch.device}
 
 

@@ -73,7 +73,14 @@ def tell_of_frame(conversion: Conversion, error: Exception) -> None:
     if isinstance(error, (SkipFrame, RecursionError)):
         tell_skipped(conversion, error)
     else:
-        note_error(error, conversion.record, records.OURS, conversion.user_line())
+        note_error(error, conversion.record, records.OURS, user_line(conversion))
+
+
+def user_line(conversion: Conversion) -> str:
+    """The line of the frame at which tracing has arrived."""
+    root = conversion.attempts[-1].root if conversion.attempts else None
+    line = root.line if root is not None else conversion.code.co_firstlineno
+    return f"{conversion.code.co_filename}:{line}"
 
 
 def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
@@ -99,7 +106,7 @@ def note_error(error: BaseException, record: FrameRecord, where: str, line: str)
 
 def tell_skipped(conversion: Conversion, skipped: Exception) -> None:
     """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
-    record, line = conversion.record, conversion.user_line()
+    record, line = conversion.record, user_line(conversion)
     named = id(conversion.code) in conversion.compiler.compiled_by_name
     if isinstance(skipped, NoTensors) and not named:
         return

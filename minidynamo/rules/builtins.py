@@ -26,7 +26,6 @@ from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import SequenceIterator
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.type_names import type_text
 from ..variables.more.arrays import ArrayVar
@@ -97,7 +96,7 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
-        return functools.reduce(functools.partial(apply, tx, CALLS[function]), values)
+        return functools.reduce(functools.partial(apply, tx, function), values)
     if key is None and isinstance(values, list) and are_numbers(values):
         return extreme(tx, symbol, values)
     best = best_measure = None
@@ -226,7 +225,9 @@ def _reversed_members(tx, value):
 
 @reversed_of(SequenceVar)
 def _reversed_sequence(tx, value):
-    return SequenceIterator(value, len(value.items) - 1, -1)
+    walk = tx.iter_of(value)
+    walk.index, walk.step = len(value.items) - 1, -1
+    return walk
 
 
 @reversed_of(DictVar, DictViewVar, ProxyVar)
@@ -243,7 +244,7 @@ def _abs(tx, value, /):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
         return through(value, tx, "__abs__", [])
-    symbolic = apply(tx, CALLS[abs], value) if type(value) is SymVar else None
+    symbolic = apply(tx, abs, value) if type(value) is SymVar else None
     return symbolic or tx.fold(abs, value.as_constant())
 
 

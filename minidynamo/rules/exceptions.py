@@ -9,17 +9,40 @@ from typing import Any, NoReturn
 import torch
 
 from ..exceptions import Break, ObservedException
-from ..symbolic_eval.evaluator import LASTI, Frame, RootFrame
+from ..symbolic_eval.evaluator import Frame, RootFrame
+from ..resume import VALUE
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
-from ..variables.base import Handled, Variable, extends
+from ..extras.handled_slots import HANDLED, LASTI
+from ..variables.base import Codegen, Variable, extends
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
 from ..variables.more.exceptions import ExceptionVar, TracebackVar, nothing_handled
 from ..variables.objects import ObjectVar
 from .torch_state import ContextVar
+
+
+class LastInstruction(ConstantVar):
+    """Where an exception was raised, which some handlers find on the stack; only a RERAISE looks at
+    it."""
+
+    stack_kind = LASTI
+
+
+class Handled(Variable):
+    """What PUSH_EXC_INFO leaves below an exception that is being handled: POP_EXCEPT takes it, and
+    sets `exception` to None."""
+
+    exception: Any
+
+    @property
+    def stack_kind(self) -> str:  # type: ignore[override]
+        return VALUE if self.exception is None else HANDLED
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(None)
 
 
 @extends(Operations)
@@ -85,7 +108,7 @@ class Catching(Frame):
         target, depth, lasti = entry
         del self.stack[depth:]
         if lasti:
-            self.stack.append(LASTI)
+            self.stack.append(LastInstruction(0))
         self.stack.append(exception)
         self.pc = target
 

@@ -10,10 +10,9 @@ import torch
 
 from ..exceptions import Break
 from ..extras.rare_nodes import guard_state
-from ..extras.thread_state import StateChanges, call_state, enter, leave
+from ..extras.thread_state import STATES, StateChanges, call_state, enter, leave
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
-from ..symbolic_eval.torch_rules import STATES
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.functions import MethodVar

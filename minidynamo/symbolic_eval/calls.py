@@ -73,7 +73,7 @@ def computed(tx: "Frame", function: Callable, args: Args, kwargs: Named, read: s
     `read`: how the arguments become real, see `on_host`."""
     value = args[0] if len(args) == 1 else None
     if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-        result = apply(tx, CALLS[function], value)
+        result = apply(tx, function, value)
         if result is not None:
             return result
     return tx.fold(on_host(function, args, kwargs, read))

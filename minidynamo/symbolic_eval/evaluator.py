@@ -23,7 +23,6 @@ from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..resume import function_name
 from ..variables.base import RUNNING
 from ..variables.binding import bind
-from ..variables.constant import ConstantVar
 from ..variables.iterators import GeneratorVar
 from . import calls, torch_rules
 from .code_info import code_info
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
-# Some handlers find on the stack where the exception was raised; only a RERAISE looks at it.
-LASTI = ConstantVar(0)
 
 
 class Frame(Operations):

@@ -13,7 +13,6 @@ torch_functions.py.  Mirrors torch/_dynamo/trace_rules.py and variables/torch.py
 """
 
 import types
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,8 +39,6 @@ TRACED = (
     "torch.autograd.variable",
     "torch.utils.checkpoint.checkpoint_sequential",
 )
-# What a program may set for its thread: setter -> getter.  `conversion` restores it after tracing.
-STATES: dict[Callable, Callable] = {}
 _LEAVES: dict[int, Any] = {}
 
 

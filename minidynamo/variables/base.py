@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, cast, dataclass_transform
 
+from .. import resume
 from ..exceptions import Break
 from ..foreign import ours
 
@@ -69,6 +70,9 @@ class Variable(Fields):
     native = False  # is it a method that the instance's variable implements?
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
     payload = cast(Any, None)  # what an instance of a subclass of list, dict... contains
+    stack_kind = (
+        resume.VALUE
+    )  # the kind of what lies on the stack, for the code behind a graph break
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -237,21 +241,13 @@ class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
     save."""
 
+    stack_kind = resume.NULL
+
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")
 
     def __repr__(self) -> str:
         return "NULL"
-
-
-class Handled(Variable):
-    """What PUSH_EXC_INFO leaves below an exception that is being handled: POP_EXCEPT takes it, and
-    sets `exception` to None."""
-
-    exception: Any
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(None)
 
 
 NULL = Null()

@@ -64,15 +64,6 @@ class SequenceVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def check_unchanged(self, tx: Frame, resized: int) -> None:
-        """Asked at each step of a walk, with the value that `self.resized` had when it began: a
-        deque must not change meanwhile, a list may."""
-
-    def exhausted(self) -> SequenceVar:
-        """What an iterator holds once it has reached the end, where it stays: nothing, so that it
-        does not see a list grow."""
-        return ListVar([]) if isinstance(self, ListVar) else TupleVar([])
-
     def index_of(self, tx: Frame, key: Variable) -> Any:
         if not key.is_constant() and type(key) not in INDICES:
             raise Break(

@@ -158,8 +158,6 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
 @PINNED.rule(types.FunctionType)
 def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     builder.guard_function(value)
-    if not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
-        return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
     variable = function_of(builder, value, builder.tree.pinned(value))
     variable.defaults = tuple(map(constant_at_once, variable.defaults))
     variable.source = None

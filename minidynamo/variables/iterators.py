@@ -18,7 +18,7 @@ from typing import Any, cast
 from ..exceptions import SkipFrame
 from .base import Frame, Variable
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, SequenceVar
+from .containers import DictVar, DictViewVar, SequenceVar, sequence_of
 from .objects import ObjectVar
 from .registry import ByClass
 
@@ -51,14 +51,10 @@ class SequenceIterator(IteratorVar):
     index: int = 0
     step: int = 1
 
-    def __post_init__(self) -> None:
-        self.resized = self.sequence.resized
-
     def next(self, tx: Frame) -> Variable | None:
-        self.sequence.check_unchanged(tx, self.resized)
         if not 0 <= self.index < len(self.sequence.items):
-            self.sequence = self.sequence.exhausted()
-            self.index = min(self.step, 0)
+            # at the end, where it stays though the list may grow
+            self.sequence, self.index = sequence_of(self.sequence.cls, []), min(self.step, 0)
             return None
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)

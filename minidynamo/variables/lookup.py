@@ -67,21 +67,15 @@ def can_change(cls: type) -> bool:
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
 
 
-class Lookups:
-    """What `lookup` was asked in this attempt."""
-
-    def __init__(self) -> None:
-        self.starts: dict[type, bool] = {}  # class whose MRO was walked
-        # class -> names that it does not define
-        self.absent: dict[type, set] = collections.defaultdict(set)
-        self.found: dict[tuple[type, str], Any] = {}  # (class, name) -> what it defines
-
-    def clear(self) -> None:
-        for table in (self.starts, self.absent, self.found):
-            table.clear()
+# What `lookup` was asked in this attempt: classes whose MRO was walked (a dictionary has an order),
+# and (class, name) -> what this class itself defines, or MISSING.
+WALKED: dict[type, None] = {}
+FOUND: dict[tuple[type, str], Any] = {}
 
 
-LOOKUPS = Lookups()
+def forget_lookups() -> None:
+    WALKED.clear()
+    FOUND.clear()
 
 
 def lookup(cls: type, name: str) -> tuple[Any, Any]:
@@ -95,13 +89,11 @@ def lookup(cls: type, name: str) -> tuple[Any, Any]:
 
 def lookup_in(cls: type, owners: Iterable[type], name: str) -> tuple[Any, Any]:
     """The same in a part of the MRO of `cls`."""
-    LOOKUPS.starts[cls] = True
+    WALKED[cls] = None
     for owner in owners:
-        if name in owner.__dict__:
-            found = owner.__dict__[name]
-            LOOKUPS.found[owner, name] = found
+        found = FOUND[owner, name] = owner.__dict__.get(name, MISSING)
+        if found is not MISSING:
             return owner, found
-        LOOKUPS.absent[owner].add(name)
     return None, MISSING
 
 
@@ -109,18 +101,22 @@ def guard_classes(output: OutputGraph) -> None:
     """`lookup` must find the same again: each class on the way keeps its bases, what it does not
     define stays undefined, and what it defines stays the same kind of descriptor.  The value of a
     class attribute that is none is guarded where it is read."""
-    for cls in filter(can_change, LOOKUPS.starts):
+    for cls in filter(can_change, WALKED):
         output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-    for cls, names in LOOKUPS.absent.items():
-        if can_change(cls):
-            check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
-            output.guard(output.tree.pinned(cls), "ABSENT", check)
-    for (cls, name), found in LOOKUPS.found.items():
-        if not can_change(cls):
+    defined = {place: found for place, found in FOUND.items() if can_change(place[0])}
+    absent: dict[type, set[str]] = collections.defaultdict(set)
+    for (cls, name), found in defined.items():
+        if found is MISSING:
+            absent[cls].add(name)
+    for cls, names in absent.items():
+        check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
+        output.guard(output.tree.pinned(cls), "ABSENT", check)
+    for (cls, name), found in defined.items():
+        if found is MISSING:
             continue
         source = output.tree.pinned(cls).child("class_item", name)
         if hasattr(type(found), "__get__") or found is None:
             output.guard(source, "ID", "{0} is {pin}", found)
         elif "ID" not in source.guards and "EQUALS" not in source.guards:
             output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
-    LOOKUPS.clear()
+    forget_lookups()

@@ -28,11 +28,8 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-CALLS: dict[Any, Any] = {}  # builtins and math functions that stay symbolic -> what computes them
-
-
-# operator -> the function that computes it for symbolic numbers; else the operator itself
-EXACT: dict[Any, Callable] = {}
+# functions that stay symbolic -> what computes them for such numbers (operators do that themselves)
+CALLS: dict[Any, Callable] = {}
 
 
 class Unpinned(Variable):
@@ -91,13 +88,13 @@ def is_number(variable: Variable) -> bool:
     return plain or type(variable) is SymVar
 
 
-def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | None:
+def apply(tx: Frame, function: Callable, *variables: Any) -> Variable | None:
     """What `function` gives for symbolic and constant numbers; None where torch cannot compute it
     with symbols, or where it raises (a division by zero): the caller computes with numbers then."""
-    if function is None or not all(map(is_number, variables)):
+    if not all(map(is_number, variables)):
         return None
     try:
-        value = EXACT.get(function, function)(*[variable.value for variable in variables])
+        value = CALLS.get(function, function)(*[variable.value for variable in variables])
         symbolic = type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE)
         if symbolic or type(value) in (int, float, bool):
             return tx.output.wrap_result(value)

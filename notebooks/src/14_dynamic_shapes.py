@@ -336,12 +336,12 @@ broken.breaks
 # %%
 from minidynamo.dynamic import SizePolicy
 
-excerpt(SizePolicy._add_what_changed)
+excerpt(SizePolicy.is_symbol)
+excerpt(SizePolicy.changed)
 
 # %% [markdown]
 # `earlier` is what earlier compilations of this code have met. A size that is another one now, or was a
-# symbol before, joins `dims`: it becomes a symbol. (Strides are treated in the same way.) Three
-# policies, for ever new lengths:
+# symbol before, becomes a symbol. (So do strides, and ints.) Three policies, for ever new lengths:
 
 # %%
 steps = list(range(2, 26))

@@ -15,7 +15,7 @@ from ..base import Frame, Variable, extends
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
-from ..lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
+from ..lookup import METHODS, MISSING, WALKED, can_change, lookup
 from ..objects import method_of_class
 from .functions import bound_descriptor
 from .object_operations import truth_by_methods
@@ -91,7 +91,7 @@ class ClassAttributes(ClassVar):
         cls = self.value
         if name == "__flags__":
             raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
-        LOOKUPS.starts[cls] = True  # guards the MRO
+        WALKED[cls] = None  # guards the MRO
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))

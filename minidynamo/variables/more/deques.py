@@ -13,9 +13,10 @@ import functools
 import collections
 from typing import Any
 
+from ...exceptions import Break
 from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
-from ..containers import SequenceVar
+from ..iterators import SequenceIterator, iterator_of
 from ..registry import SHARED
 from ..wrap_containers import wrapped
 from .container_methods import ListMethods, whole
@@ -43,13 +44,6 @@ class DequeVar(ListMethods):
 
     def as_constant(self) -> Any:
         return collections.deque(super().as_constant(), self.maxlen)
-
-    def check_unchanged(self, tx: Frame, resized: int) -> None:
-        if self.resized > resized:
-            tx.raise_(RuntimeError, "deque mutated during iteration")
-
-    def exhausted(self) -> SequenceVar:
-        return self  # whose change is still noticed
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
         kind = key.python_type()
@@ -105,6 +99,28 @@ class DequeVar(ListMethods):
         if self.mutated:
             helper = replace_items if self.resized else replace_each
             cg.commit_call(helper, self, functools.partial(self.contents, cg))
+
+
+class DequeIterator(SequenceIterator):
+    """Over a deque that must not change meanwhile, nor behind the end."""
+
+    def __post_init__(self) -> None:
+        self.resized = self.sequence.resized
+
+    def next(self, tx: Frame) -> Variable | None:
+        if self.sequence.resized > self.resized:
+            tx.raise_(RuntimeError, "deque mutated during iteration")
+        at_end = not 0 <= self.index < len(self.sequence.items)
+        return None if at_end else super().next(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        sequence = self.sequence
+        if sequence.mutated and (sequence.source or sequence.resized != self.resized):
+            raise Break("reconstruct", "an iterator of a deque that this frame writes")
+        super().reconstruct(cg)
+
+
+iterator_of(DequeVar)(lambda tx, deque: DequeIterator(deque))
 
 
 @SHARED.rule(collections.deque)

@@ -35,7 +35,7 @@ from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
-from ..symbolic import EXACT, SymVar
+from ..symbolic import CALLS, SymVar
 from ..tensor import TensorVar
 
 
@@ -52,9 +52,10 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     policy = builder.policy
     if policy.dynamic is False:
         return wrap_constant(builder, value, source)
-    is_free = abs(value) < 1e308 and source.name() not in policy.pinned
-    chosen = is_free and policy.changed(value, source)
-    policy.met.append((source, value, chosen))
+    name = source.name()
+    is_free = abs(value) < 1e308 and name not in policy.pinned
+    chosen = is_free and policy.changed(name, float, value)
+    policy.met.append((name, float, value, chosen))
     if not chosen:
         return wrap_constant(builder, value, source)
     builder.guard(source, "FLOAT", FINITE)
@@ -316,7 +317,7 @@ def _exact(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any
 
 for _name in ("floordiv", "mod"):
     for _function in (getattr(operator, _name), getattr(operator, f"i{_name}")):
-        EXACT[_function] = _exact(_name, _function)
+        CALLS[_function] = _exact(_name, _function)
 
 
 # ---- where Python raises, or gives a complex number

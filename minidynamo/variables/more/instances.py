@@ -21,7 +21,7 @@ from ...symbolic_eval.registry import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
 from ..functions import BoundMethodVar
-from ..lookup import LOOKUPS, MISSING, can_change, lookup
+from ..lookup import FOUND, MISSING, can_change, lookup
 from ..objects import ObjectVar
 from .exceptions import ExceptionVar, initialise_exception
 
@@ -40,7 +40,7 @@ def guard_concrete(tx: Frame, cls: type) -> None:
     dictionary alone."""
     name = "__abstractmethods__"
     if name not in vars(cls):
-        LOOKUPS.absent[cls].add(name)
+        FOUND[cls, name] = MISSING
     elif can_change(cls):
         source = tx.output.tree.pinned(cls).child("class_item", name)
         tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])

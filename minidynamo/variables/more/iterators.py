@@ -340,6 +340,10 @@ def iterator_like(kind: str, values: Any) -> Any:
     return LIKE[kind](values)
 
 
+class Late(list):
+    """Iterators to be positioned once the lists that they walk are written."""
+
+
 def position(iterator: Any, index: int) -> None:
     """`index` comes next, now that the list has been written: it would be cut to the list's old
     length before."""
@@ -347,7 +351,7 @@ def position(iterator: Any, index: int) -> None:
 
 
 def position_late(cg: Codegen) -> None:
-    for iterator in cg.late:
+    for iterator in cg.output.noted(Late):
         cg.call_object(position, iterator, ConstantVar(iterator.index))
         cg.emit("POP_TOP")
 
@@ -417,15 +421,9 @@ class SequenceWalking(SequenceIterator):
         return type(iter(empty) if self.step > 0 else reversed(empty))
 
     def reconstruct(self, cg: Codegen) -> None:
-        late = self.sequence.mutated and (
-            self.sequence.source is not None
-            or self.sequence.cls is not list
-            and self.sequence.resized != self.resized
-        )
+        late = self.sequence.mutated and self.sequence.source is not None
         if late:
-            if self.sequence.cls is not list:
-                raise Break("reconstruct", "an iterator of a deque that this frame writes")
-            cg.late.append(self)
+            cg.output.noted(Late).append(self)
         cg.call_object(
             iterator_at,
             self.sequence,

@@ -25,6 +25,10 @@ class StructSequences(SequenceVar):
         return Variable.getattr(self, tx, name)
 
 
+class Literals(dict[Variable, object]):
+    """The constants of the replacement code that stand for tuples."""
+
+
 @extends(TupleVar)
 class MadeAgain(TupleVar):
     def is_literal(self) -> bool:
@@ -42,7 +46,7 @@ class MadeAgain(TupleVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.constants.setdefault(self, self.as_constant()))
+            cg.load_const(cg.output.noted(Literals).setdefault(self, self.as_constant()))
         elif self.cls is tuple:
             plain_reconstruct(self, cg)
         elif hasattr(self.cls, "_fields"):
