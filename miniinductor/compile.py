@@ -50,7 +50,7 @@ from .devices import language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
-from .hooks import JOINERS, OVERWRITERS, VERIFIERS, extended
+from .hooks import JOINERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .listings import listing_of
@@ -257,10 +257,7 @@ class Compilation:
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
-        if config.verify:
-            with record.timed("verify"):
-                for verify in VERIFIERS:
-                    verify(graph)
+        self.check(graph, record)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
             program = self.build(graph, record)
@@ -268,6 +265,9 @@ class Compilation:
             raise CannotLower(str(reason)) from reason
         program.frozen = context.frozen
         return program
+
+    def check(self, graph: Graph, record: CompileRecord) -> None:
+        """Raise where the graph breaks a rule of the loop IR.  (extras/verify.py)"""
 
     def build(self, graph: Graph, record: CompileRecord) -> Program:
         return build_program(graph, record)
@@ -326,21 +326,18 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
 def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     """Which loop nests are one kernel, what they overwrite, and the order of everything."""
     scheduler = extended(Scheduler)(graph, record)
-    order = scheduler.order
+    schedule = scheduler.schedule
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()
     with record.timed("fusion"):
         if config.fusion:
             nodes = scheduler.fuse(nodes)
-        nodes = order.topological(nodes)
-        overwritten: dict[str, str] = {}
-        for find in OVERWRITERS:
-            overwritten.update(find(nodes, order, record))
-        schedule = Schedule(order, nodes, overwritten)
+        schedule.nodes = schedule.topological(nodes)
+        schedule.overwritten = scheduler.overwritten(schedule.nodes)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
-            schedule.nodes = order.topological(join(schedule, record))
+            schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
 

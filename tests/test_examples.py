@@ -96,12 +96,9 @@ def scheduled(function, *tensors, written=()):
         [("placeholder", name) for name in written],
     )
     scheduler = Scheduler(graph, CompileRecord())
-    nodes = scheduler.order.topological(scheduler.fuse(scheduler.live_nodes()))
-    return {
-        "order": scheduler.order,
-        "nodes": nodes,
-        "schedule": kernels.Schedule(scheduler.order, nodes, {}),
-    }
+    schedule = scheduler.schedule
+    schedule.nodes = schedule.topological(scheduler.fuse(scheduler.live_nodes()))
+    return {"nodes": schedule.nodes, "schedule": schedule}
 
 
 def exponential():
