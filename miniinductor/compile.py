@@ -44,7 +44,7 @@ from .autograd.runtime import (
     inner_writes,
     with_outputs,
 )
-from .autograd.tracer import without_autocast
+from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
 from .devices import language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
@@ -171,48 +171,40 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
-        decompositions = self.decompositions()
-        with self.record.timed("trace"):
+        record, decompositions = self.record, self.decompositions()
+        with record.timed("trace"):
             joint = trace_forward(self.gm, self.inputs, decompositions)
-        # The traced graph holds autocast's casts: no later stage may cast again.
-        return without_autocast(self.inference_of, joint, decompositions)
-
-    def inference_of(self, joint: Joint, decompositions: Any) -> Plan:
-        record = self.record
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
-        with record.timed("graph passes"):
-            record.keep_step("functionalization", joint.graph)
-            optimize(joint.graph, record.keep_step)
-        with record.timed("patterns"):
-            context = Context(record, inference=True, decompositions=decompositions)
-            joint.graph = self.rewritten(joint.graph, context)
-        program = self.compile_functional(joint.graph, record, joint.written)
-        return self.plan_of(joint, program, joint.graph)
+        with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
+            with record.timed("graph passes"):
+                record.keep_step("functionalization", joint.graph)
+                optimize(joint.graph, record.keep_step)
+            with record.timed("patterns"):
+                context = Context(record, inference=True, decompositions=decompositions)
+                joint.graph = self.rewritten(joint.graph, context)
+            program = self.compile_functional(joint.graph, record, joint.written)
+            return self.plan_of(joint, program, joint.graph)
 
     def plan_training(self) -> tuple[Plan, Callable[[], Parts]]:
-        held = held_tensors(self.gm)
-        with self.record.timed("trace"):
+        record, held = self.record, held_tensors(self.gm)
+        with record.timed("trace"):
             joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
-        return without_autocast(self.training_of, joint, len(held))
-
-    def training_of(self, joint: Joint, held: int) -> tuple[Plan, Callable[[], Parts]]:
-        """held: how many tensors of the captured graph are primals, behind its inputs."""
-        record = self.record
         record.aten_graph = joint.recorded
-        with record.timed("graph passes"):
-            record.keep_step("functionalization", joint.graph)
-            optimize(joint.graph, record.keep_step)
-            joint.graph = self.laid_out(joint.graph)
-            record.keep_step("layouts", joint.graph)
-            record.joint_graph = joint.graph
-        with record.timed("partition"):
-            parts = self.parts_of(joint, len(self.inputs) + held)
-        record.functional_graph = parts.forward
-        # how many outputs of the forward half are results; the others are for the backward half
-        parts.forward.meta["results"] = joint.count
-        written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-        program = self.compile_functional(inner_writes(parts.forward, joint), record, written)
-        plan = self.plan_of(joint, program, parts.forward)
+        with no_autocast():
+            with record.timed("graph passes"):
+                record.keep_step("functionalization", joint.graph)
+                optimize(joint.graph, record.keep_step)
+                joint.graph = self.laid_out(joint.graph)
+                record.keep_step("layouts", joint.graph)
+                record.joint_graph = joint.graph
+            with record.timed("partition"):
+                parts = self.parts_of(joint, len(self.inputs) + len(held))
+            record.functional_graph = parts.forward
+            # how many of the forward half's outputs are results; others are for the backward half
+            parts.forward.meta["results"] = joint.count
+            inner = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
+            program = self.compile_functional(inner_writes(parts.forward, joint), record, inner)
+            plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
         return plan, lambda: parts
 

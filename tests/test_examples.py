@@ -205,6 +205,7 @@ MORE = {  # file -> what else its example finds
     },
     "more/quotient_facts": quotients,
     "more/polynomials": quotients,
+    "more/equal_sizes": quotients,
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
