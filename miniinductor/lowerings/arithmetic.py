@@ -59,7 +59,7 @@ def of_floats(call: Call, x: TensorBox) -> TensorBox:
     if name in WHOLE and is_whole or name in SIGNS and is_truth:
         return x.copy()
     if name in NEVER and is_whole or name == "signbit" and is_truth:
-        return full(call, call.value.shape, False)
+        return full(call, call.value.size, False)
     function = getattr(ops, "sign" if name == "sgn" else name)
     return pointwise(
         call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
@@ -85,7 +85,7 @@ def nextafter(call: Call, a: Any, b: Any) -> TensorBox:
 def copy(
     call: Call, destination: TensorBox, source: TensorBox, non_blocking: bool = False
 ) -> TensorBox:
-    load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
+    load, dtype = broadcast_loader(source, call.value.size), call.value.dtype
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
