@@ -44,13 +44,13 @@ from .autograd.runtime import (
     inner_writes,
     with_outputs,
 )
-from .autograd.tracer import without_autocast
+from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
 from .devices import language_of, why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
-from .hooks import JOINERS, OVERWRITERS, VERIFIERS, extended
+from .hooks import JOINERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .listings import listing_of
@@ -171,48 +171,40 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
-        decompositions = self.decompositions()
-        with self.record.timed("trace"):
+        record, decompositions = self.record, self.decompositions()
+        with record.timed("trace"):
             joint = trace_forward(self.gm, self.inputs, decompositions)
-        # The traced graph holds autocast's casts: no later stage may cast again.
-        return without_autocast(self.inference_of, joint, decompositions)
-
-    def inference_of(self, joint: Joint, decompositions: Any) -> Plan:
-        record = self.record
         record.aten_graph, record.functional_graph = joint.recorded, joint.graph
-        with record.timed("graph passes"):
-            record.keep_step("functionalization", joint.graph)
-            optimize(joint.graph, record.keep_step)
-        with record.timed("patterns"):
-            context = Context(record, inference=True, decompositions=decompositions)
-            joint.graph = self.rewritten(joint.graph, context)
-        program = self.compile_functional(joint.graph, record, joint.written)
-        return self.plan_of(joint, program, joint.graph)
+        with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
+            with record.timed("graph passes"):
+                record.keep_step("functionalization", joint.graph)
+                optimize(joint.graph, record.keep_step)
+            with record.timed("patterns"):
+                context = Context(record, inference=True, decompositions=decompositions)
+                joint.graph = self.rewritten(joint.graph, context)
+            program = self.compile_functional(joint.graph, record, joint.written)
+            return self.plan_of(joint, program, joint.graph)
 
     def plan_training(self) -> tuple[Plan, Callable[[], Parts]]:
-        held = held_tensors(self.gm)
-        with self.record.timed("trace"):
+        record, held = self.record, held_tensors(self.gm)
+        with record.timed("trace"):
             joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
-        return without_autocast(self.training_of, joint, len(held))
-
-    def training_of(self, joint: Joint, held: int) -> tuple[Plan, Callable[[], Parts]]:
-        """held: how many tensors of the captured graph are primals, behind its inputs."""
-        record = self.record
         record.aten_graph = joint.recorded
-        with record.timed("graph passes"):
-            record.keep_step("functionalization", joint.graph)
-            optimize(joint.graph, record.keep_step)
-            joint.graph = self.laid_out(joint.graph)
-            record.keep_step("layouts", joint.graph)
-            record.joint_graph = joint.graph
-        with record.timed("partition"):
-            parts = self.parts_of(joint, len(self.inputs) + held)
-        record.functional_graph = parts.forward
-        # how many outputs of the forward half are results; the others are for the backward half
-        parts.forward.meta["results"] = joint.count
-        written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-        program = self.compile_functional(inner_writes(parts.forward, joint), record, written)
-        plan = self.plan_of(joint, program, parts.forward)
+        with no_autocast():
+            with record.timed("graph passes"):
+                record.keep_step("functionalization", joint.graph)
+                optimize(joint.graph, record.keep_step)
+                joint.graph = self.laid_out(joint.graph)
+                record.keep_step("layouts", joint.graph)
+                record.joint_graph = joint.graph
+            with record.timed("partition"):
+                parts = self.parts_of(joint, len(self.inputs) + len(held))
+            record.functional_graph = parts.forward
+            # how many of the forward half's outputs are results; others are for the backward half
+            parts.forward.meta["results"] = joint.count
+            inner = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
+            program = self.compile_functional(inner_writes(parts.forward, joint), record, inner)
+            plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
         return plan, lambda: parts
 
@@ -257,10 +249,7 @@ class Compilation:
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
-        if config.verify:
-            with record.timed("verify"):
-                for verify in VERIFIERS:
-                    verify(graph)
+        self.check(graph, record)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
             program = self.build(graph, record)
@@ -268,6 +257,9 @@ class Compilation:
             raise CannotLower(str(reason)) from reason
         program.frozen = context.frozen
         return program
+
+    def check(self, graph: Graph, record: CompileRecord) -> None:
+        """Raise where the graph breaks a rule of the loop IR.  (extras/verify.py)"""
 
     def build(self, graph: Graph, record: CompileRecord) -> Program:
         return build_program(graph, record)
@@ -326,21 +318,18 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
 def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     """Which loop nests are one kernel, what they overwrite, and the order of everything."""
     scheduler = extended(Scheduler)(graph, record)
-    order = scheduler.order
+    schedule = scheduler.schedule
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()
     with record.timed("fusion"):
         if config.fusion:
             nodes = scheduler.fuse(nodes)
-        nodes = order.topological(nodes)
-        overwritten: dict[str, str] = {}
-        for find in OVERWRITERS:
-            overwritten.update(find(nodes, order, record))
-        schedule = Schedule(order, nodes, overwritten)
+        schedule.nodes = schedule.topological(nodes)
+        schedule.overwritten = scheduler.overwritten(schedule.nodes)
         device = main_device(graph)
         schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
-            schedule.nodes = order.topological(join(schedule, record))
+            schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
 

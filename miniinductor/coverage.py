@@ -22,7 +22,6 @@ absent: list[str] = []  # dotted names
 def load_folders(package: str, folders: tuple[str, ...]) -> None:
     """Import every module in these folders of a package, in the order of their names.
 
-    A folder whose `__init__` says `LOADS_ITSELF = True` imports its modules when it needs them.
     A module that imports one which is not there is skipped, and named in `absent`.
 
     Raises ModuleNotFoundError if the missing module lies outside of the folders.
@@ -46,14 +45,12 @@ def names_absent_file(error: ImportError, inside: tuple[str, ...]) -> bool:
 
 
 def modules_in(folder: str) -> list[str]:
-    """The dotted names of a folder's modules; none if the folder is missing or loads itself."""
+    """The dotted names of a folder's modules; none if the folder is missing."""
     try:
         package = importlib.import_module(folder)
     except ModuleNotFoundError as error:
         if error.name != folder:
             raise
-        return []
-    if getattr(package, "LOADS_ITSELF", False):
         return []
     return sorted(f"{folder}.{found.name}" for found in pkgutil.iter_modules(package.__path__))
 

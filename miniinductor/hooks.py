@@ -10,7 +10,6 @@
     class CarefulTracer(Tracer): ...
 
     JOINERS.append(join_groups)             # several groups of a schedule as one
-    OVERWRITERS.append(overwritten_inputs)  # results that lie in the inputs that they replace
 
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
     ['check_nothing', 'check_write']
@@ -30,8 +29,7 @@ from torch import fx
 from .records import CompileRecord
 
 if TYPE_CHECKING:
-    from .ir import Graph
-    from .nodes import NodeGraph, Schedule, ScheduledNode
+    from .nodes import Schedule, ScheduledNode
 
 Op = torch._ops.OpOverload
 
@@ -102,15 +100,6 @@ def rules_of(op: Op) -> list[OpRule]:
 Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 RUNNERS: list[Runner] = []
 
-# called with each lowered graph; raises where that breaks a rule of the loop IR
-Verifier = Callable[["Graph"], None]
-VERIFIERS: list[Verifier] = []
-
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []
-
-# (nodes in execution order, what must run before what, record) -> {buffer: the graph input whose
-# memory it takes}; the other inputs that a graph writes get a copy at the end.  It may change nodes
-Overwriter = Callable[[list["ScheduledNode"], "NodeGraph", CompileRecord], dict[str, str]]
-OVERWRITERS: list[Overwriter] = []

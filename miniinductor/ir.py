@@ -40,7 +40,7 @@ from .current import Current
 from .ops import Value, ops
 from .sizes.expressions import Size
 from .sizes.ranges import simplify
-from .sizes.symbols import Described, same, sizes
+from .sizes.symbols import is_dense, same, sizes
 
 Origins = frozenset[str]  # the FX nodes something came from
 Index = Sequence[sympy.Expr]  # one expression in loop variables and sizes for each dimension
@@ -50,7 +50,7 @@ Reindex = Callable[[Index], Index]  # an index into a view -> an index into what
 
 @dataclass
 class Layout:
-    """Where the elements of a buffer lie; sizes and strides are sympy expressions or ints, counted
+    """Where the elements of a tensor lie; sizes and strides are sympy expressions or ints, counted
     in elements."""
 
     device: torch.device
@@ -60,7 +60,7 @@ class Layout:
     offset: Size = 0
 
     @staticmethod
-    def of(tensor: "torch.Tensor | Described") -> "Layout":
+    def of(tensor: torch.Tensor) -> "Layout":
         """Layout of a (fake or real) tensor."""
         return Layout(tensor.device, tensor.dtype, sizes(tensor.shape), sizes(tensor.stride()))
 
@@ -72,6 +72,10 @@ class Layout:
         )
 
     @property
+    def is_dense(self) -> bool:
+        return is_dense(self.size, self.stride)
+
+    @property
     def numel(self) -> sympy.Expr:
         return sympy.prod(self.size)
 
@@ -81,6 +85,11 @@ class Layout:
         if 0 in self.size:
             return 0
         return 1 + sum((n - 1) * step for n, step in zip(sizes(self.size), sizes(self.stride)))
+
+
+def layouts_of(value: Any) -> Any:
+    """The Layout of a (fake) tensor; of a tuple of them, a tuple."""
+    return pytree.tree_map_only(torch.Tensor, Layout.of, value)
 
 
 def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
@@ -261,8 +270,8 @@ class TensorBox:
 
     def __init__(self, data: Any) -> None:
         self.data = data  # Loops, a View or a Buffer
-        # the fake tensor (or `Described`) of the FX node that it is the value of, if it is one's
-        self.fake: Any = None
+        # as it lies in eager's memory, if it is the value of an FX node
+        self.eager: Layout | None = None
 
     @staticmethod
     def stored(data: Any) -> "TensorBox":

@@ -1,11 +1,11 @@
 """What the scheduler orders and fuses: eager kernels and groups of loop bodies.
 
-In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `NodeGraph` that says which of them
-      must run before which.
+In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `Schedule` that says which of them
+      must run before which, and in the end which run.
 
-    >>> order = NodeGraph(graph)
+    >>> schedule = Schedule(graph)
     >>> nodes = [node_of(buffer) for buffer in graph.operations]     # softmax: four loop nests
-    >>> [[earlier.names for earlier in order.makers(nodes)[node]] for node in nodes[:3]]
+    >>> [[earlier.names for earlier in schedule.makers(nodes)[node]] for node in nodes[:3]]
     [[], [['buf0']], [['buf1']]]
 
 The vocabulary that scheduler.py, memory.py and the code generators share.  Mirrors
@@ -145,12 +145,15 @@ def has_effect(buffer: Buffer) -> bool:
     )
 
 
-class NodeGraph:
-    """What every step of scheduling asks of one lowered graph: its buffers, which of them escape,
-    and which nodes must run before which."""
+class Schedule:
+    """What runs, in execution order: what goes from the scheduler to the code generators.  And what
+    every step of scheduling asks of one lowered graph: its buffers, which of them escape, and which
+    nodes must run before which."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
+        self.nodes: list[ScheduledNode] = []
+        self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.escaping = {v.name for v in graph.results}
@@ -201,24 +204,3 @@ class NodeGraph:
             order.append(heapq.heappop(ready)[1])
             sorter.done(order[-1])
         return order
-
-
-@dataclass
-class Schedule:
-    """What runs, in execution order: what goes from the scheduler to the code generators."""
-
-    order: NodeGraph
-    nodes: list[ScheduledNode]
-    overwritten: dict[str, str]  # buffer -> the graph input whose memory it takes
-
-    @property
-    def graph(self) -> Graph:
-        return self.order.graph
-
-    @property
-    def buffers(self) -> dict[str, Buffer]:
-        return self.order.buffers
-
-    @property
-    def escaping(self) -> set[str]:
-        return self.order.escaping

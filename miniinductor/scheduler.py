@@ -32,8 +32,8 @@ from .ir import Graph
 from .nodes import (
     Group,
     Makers,
-    NodeGraph,
     Refused,
+    Schedule,
     ScheduledNode,
     buffer_bytes,
     has_effect,
@@ -66,13 +66,13 @@ class Scheduler:
 
     def __init__(self, graph: Graph, record: CompileRecord):
         self.graph, self.record = graph, record
-        self.order = NodeGraph(graph)
-        self.buffers = self.order.buffers
+        self.schedule = Schedule(graph)
+        self.buffers = self.schedule.buffers
         self.rank: dict[ScheduledNode, int] = {}  # each node's place in this round's order
 
     def live_nodes(self) -> list[ScheduledNode]:
         """A node for each operation whose result somebody uses, or that does more than compute."""
-        wanted, kept = set(self.order.escaping), []
+        wanted, kept = set(self.schedule.escaping), []
         for node in reversed([node_of(buffer) for buffer in self.graph.operations]):
             if self.must_stay(node) or any(name in wanted for name in node.names):
                 wanted |= node.read_names
@@ -100,6 +100,11 @@ class Scheduler:
             stack.extend(further)
         return False
 
+    def overwritten(self, nodes: list[ScheduledNode]) -> dict[str, str]:
+        """{buffer: the graph input whose memory it takes}; the other inputs that the graph writes
+        get a copy at the end.  nodes: in execution order.  (speed/in_place.py finds some.)"""
+        return {}
+
     # -- fusion
     def fuse(self, nodes: list[ScheduledNode]) -> list[ScheduledNode]:
         """Rounds of fusing, the best pairs first, until a round fuses nothing."""
@@ -117,8 +122,8 @@ class Scheduler:
 
         After a fusion the graph is another one.  A pair that lies between or around the nodes that
         were fused in this round is left to the next round, which looks at the new graph."""
-        makers = self.order.makers(nodes)
-        nodes = self.order.topological(nodes, makers)
+        makers = self.schedule.makers(nodes)
+        nodes = self.schedule.topological(nodes, makers)
         self.rank = {node: i for i, node in enumerate(nodes)}
         fused: dict[ScheduledNode, Group] = {}
         intervals: list[tuple[int, int]] = []  # (first, last) ranks of the pairs that were fused

@@ -96,12 +96,9 @@ def scheduled(function, *tensors, written=()):
         [("placeholder", name) for name in written],
     )
     scheduler = Scheduler(graph, CompileRecord())
-    nodes = scheduler.order.topological(scheduler.fuse(scheduler.live_nodes()))
-    return {
-        "order": scheduler.order,
-        "nodes": nodes,
-        "schedule": kernels.Schedule(scheduler.order, nodes, {}),
-    }
+    schedule = scheduler.schedule
+    schedule.nodes = schedule.topological(scheduler.fuse(scheduler.live_nodes()))
+    return {"nodes": schedule.nodes, "schedule": schedule}
 
 
 def exponential():
@@ -208,6 +205,7 @@ MORE = {  # file -> what else its example finds
     },
     "more/quotient_facts": quotients,
     "more/polynomials": quotients,
+    "more/equal_sizes": quotients,
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record

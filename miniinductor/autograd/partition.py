@@ -173,7 +173,7 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
         return nbytes if node.target in overwritten else 1e-3
     if not isinstance(value, torch.Tensor) or not reason and config.partition == "recompute-all":
         return math.inf
-    if not is_dense(value) and (is_view_node(node) or not reason):
+    if not is_dense(value.shape, value.stride()) and (is_view_node(node) or not reason):
         return math.inf
     if not reason and WISHES.again(node):
         return math.inf

@@ -17,6 +17,7 @@ from torch import fx
 from ..compile import Compilation
 from ..current import Current
 from ..hooks import extends
+from ..more import divisors  # noqa: F401  (it adds `multiples`)
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv
 from ..sizes.ranges import DIVISORS

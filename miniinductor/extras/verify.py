@@ -24,7 +24,9 @@ import torch
 
 from ..handlers import run_body
 from .loop_symbols import indirect_symbol, loop_indices, loops
-from ..hooks import VERIFIERS
+from .. import config
+from ..compile import Compilation
+from ..hooks import extends
 from ..ir import (
     BufferView,
     ComputedBuffer,
@@ -35,6 +37,7 @@ from ..ir import (
     Scatter,
     buffer_views,
 )
+from ..records import CompileRecord
 from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
@@ -214,4 +217,10 @@ def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
         raise BadGraph(f"{buffer.name} ({', '.join(sorted(buffer.origins))}): {error}") from None
 
 
-VERIFIERS.append(verify_graph)
+@extends(Compilation)
+class Verified(Compilation):
+    def check(self, graph: Graph, record: CompileRecord) -> None:
+        super().check(graph, record)
+        if config.verify:
+            with record.timed("verify"):
+                verify_graph(graph)

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manag
 
 from ..fake_mode import FakeMode
 from ..more.alike import is_contiguous
-from ..sizes.symbols import is_symbolic
+from ..more.symbolic_tensors import is_symbolic
 from .mode import EAGER
 
 aten = torch.ops.aten

@@ -22,9 +22,8 @@ from ..lowerings.targets import recomputes
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
-from ..lowering.graph import GraphLowering, _Cost
+from ..lowering.graph import GraphLowering, _Cost, dense_strides
 from ..ops import set_handler
-from ..sizes.symbols import is_dense
 
 aten = torch.ops.aten
 OFTEN = 16  # elements that read one value
@@ -71,9 +70,10 @@ class RowValues(GraphLowering):
             return
         is_copy = is_transposed_twice_read(node)
         if is_copy or reads_often(node) and self.is_of_rows(base):
-            fake = base.fake
-            is_known = isinstance(fake, torch.Tensor) and is_dense(fake)
-            base.realize(tuple(fake.stride()) if is_known else None)
+            eager = base.eager
+            numbers = () if eager is None else (*eager.size, *eager.stride)
+            is_known = all(type(n) is int for n in numbers)
+            base.realize(dense_strides(base) if is_known else None)
             if is_copy:
                 # the reduction does not make it itself
                 self.lowered.apart.add(cast(Buffer, base.data).name)

@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
 from ..exceptions import CannotLower
 from ..ir import BufferView, ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
-from ..sizes.symbols import Described, is_dense
 from .registry import LOWERINGS, Call, aten
 
 PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
@@ -50,18 +48,18 @@ def eager_kernel(
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     called = dict(op=op, args=tuple(args), kwargs=kwargs)
-    if isinstance(value, (torch.Tensor, Described)):
-        layout, out_op = Layout.of(value), EXTERN.get(op)
-        return TensorBox(graph.add(ExternKernel, layout, call.origins, out_op=out_op, **called))
+    if isinstance(value, Layout):
+        out_op = EXTERN.get(op)
+        return TensorBox(graph.add(ExternKernel, value, call.origins, out_op=out_op, **called))
     kernel = graph.add(ExternKernel, None, call.origins, **called)
 
     def part(path: tuple, item: Any) -> Any:
         """A box for one of its results."""
-        if not isinstance(item, (torch.Tensor, Described)):
+        if not isinstance(item, Layout):
             return item
-        layout, index = Layout.of(item), tuple(key.idx for key in path)
+        index = tuple(key.idx for key in path)
         fields = dict(source=kernel.name, index=index)
-        return TensorBox(graph.add(MultiOutput, layout, call.origins, **fields))
+        return TensorBox(graph.add(MultiOutput, item, call.origins, **fields))
 
     return pytree.tree_map_with_path(part, value)
 
@@ -78,7 +76,7 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
     if call.node.target in COUNTS_PLACES:
         # such as as_strided: it counts from the start of the storage, which ours shares with others
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
-    if box.fake is None or not is_dense(box.fake):
+    if box.eager is None or not box.eager.is_dense:
         return box.as_buffer_view()
-    stride = tuple(box.fake.stride())
+    stride = box.eager.stride
     return replace(box.as_buffer_view(stride), stride=stride)

@@ -40,11 +40,12 @@ from ..ir import (
     boxes_in,
     building,
     from_node,
+    layouts_of,
 )
 from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Size
-from ..sizes.symbols import SYMBOLIC, Described, described, is_dense, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
@@ -158,7 +159,7 @@ class GraphLowering(fx.Interpreter):
         self.lowered.buffers[buffer.name] = buffer
         self.owners[buffer.name] = buffer.name
         box = TensorBox(buffer)
-        box.fake = described(self.current.meta["val"])
+        box.eager = layouts_of(self.current.meta["val"])
         return box
 
     def run_node(self, node: fx.Node) -> Any:
@@ -181,20 +182,20 @@ class GraphLowering(fx.Interpreter):
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
         """Check what a rule made of the node, and store it now if that is cheaper."""
-        value = described(node.meta["val"])
-        if not isinstance(value, (torch.Tensor, Described)):
+        value = layouts_of(node.meta["val"])
+        if not isinstance(value, Layout):
             return
-        if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
+        if not same_sizes(box.get_size(), value.size) or box.dtype != value.dtype:
             raise LoweringError(
                 f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
-                f"{tuple(value.shape)} ({node.meta.get('source_line', '')})"
+                f"{value.size} ({node.meta.get('source_line', '')})"
             )
-        box.fake = value
+        box.eager = value
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
         base = box.base  # what is used through a view is used as often
-        if base.fake is not None and should_realize(base, uses, self.many_reads(base)):
+        if base.eager is not None and should_realize(base, uses, self.many_reads(base)):
             base.realize(dense_strides(base))
 
     def many_reads(self, box: TensorBox) -> int:
@@ -246,20 +247,20 @@ class GraphLowering(fx.Interpreter):
         Outputs share memory with each other, or with an input, only where eager's do: `x.repeat(1)`
         is a copy in eager, though it is a view here.
         """
-        fake = described(node.meta["val"])
+        eager = layouts_of(node.meta["val"])
         stride = None  # expanded or overlapping: whatever layout is natural
-        if is_dense(fake) or not isinstance(box.data, (Pointwise, View)):
-            stride = tuple(fake.stride())
+        if eager.is_dense or not isinstance(box.data, (Pointwise, View)):
+            stride = eager.stride
         self.settle_base(box)
         view = box.as_buffer_view(stride)
         maker = _maker(node)
         if self.owners.setdefault(view.name, maker) != maker:
             view = self.copied(box, stride)
         # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask
-        theirs = tuple(fake.stride())
+        theirs = eager.stride
         if stride is None and 0 not in view.size:
             pairs = zip(view.size, view.stride, theirs)
-            theirs = tuple(eager if length == 1 else own for length, own, eager in pairs)
+            theirs = tuple(step if length == 1 else own for length, own, step in pairs)
         return replace(view, stride=theirs)
 
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
@@ -275,7 +276,7 @@ class GraphLowering(fx.Interpreter):
 
 def dense_strides(box: TensorBox) -> tuple | None:
     """Eager's strides of a node's value; None if they leave holes, or if it is no node's."""
-    return tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None
+    return box.eager.stride if box.eager is not None and box.eager.is_dense else None
 
 
 def _as_size(leaf: Any) -> Any:

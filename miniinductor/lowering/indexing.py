@@ -25,7 +25,7 @@ from ..ir import (
 )
 from ..ops import ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import is_dense, same_sizes
+from ..sizes.symbols import same_sizes
 from .extern import EXTERN
 from .registry import Call, NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made
 
@@ -89,9 +89,9 @@ def scatter_into(
     if 0 in ranges:
         return x.copy()
     base = x if _is_used_up(call, x) else x.copy()
-    fake = call.first  # in eager's strides, if it is the result: views of it may be outputs
-    is_result = is_dense(fake) and same_sizes(x.get_size(), fake.shape)
-    base.realize(tuple(fake.stride()) if is_result else None)
+    eager = call.first  # in its strides, if it is the result: views of it may be outputs
+    is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
+    base.realize(eager.stride if is_result else None)
     origins, target = call.origins | x.origins, base.data
     data = Scatter(
         x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins

@@ -114,7 +114,7 @@ def truth(value: Value, dtype: torch.dtype) -> Value:
 
 @lower(aten.where.self)
 def where(call: Call, condition: TensorBox, a: TensorBox, b: TensorBox) -> TensorBox:
-    size, dtype = tuple(call.value.shape), call.value.dtype
+    size, dtype = call.value.size, call.value.dtype
     test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
 
     def body(index: Index) -> Value:
@@ -149,12 +149,12 @@ def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) ->
 
 
 lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(
-    lambda call, *args, **kwargs: full(call, call.value.shape, 1)
+    lambda call, *args, **kwargs: full(call, call.value.size, 1)
 )
 # what is empty is zeros, too: reproducible
 EMPTY = "empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split()
 lower(*[getattr(aten, name) for name in ("zeros", "zeros_like", "new_zeros", *EMPTY)])(
-    lambda call, *args, **kwargs: full(call, call.value.shape, 0)
+    lambda call, *args, **kwargs: full(call, call.value.size, 0)
 )
 
 
@@ -163,7 +163,7 @@ lower(*[getattr(aten, name) for name in ("zeros", "zeros_like", "new_zeros", *EM
 def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     if not is_number(args[-1]):
         raise NotLowered("fill value is a tensor")
-    return full(call, call.value.shape, args[-1])
+    return full(call, call.value.size, args[-1])
 
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)

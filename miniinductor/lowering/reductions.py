@@ -143,7 +143,7 @@ def mean(
     compute = accumulate_dtype(result)
     count = elements(size, dims)
     if count == 0:
-        return full(call, call.value.shape, float("nan"))
+        return full(call, call.value.size, float("nan"))
     total = reduce(call, x, dims, keepdim, "sum", compute, compute)
     return divided(call, total, count, compute, result, x)
 
@@ -165,7 +165,7 @@ def var_mean(
     keepdim: bool = False,
 ) -> list[TensorBox]:
     """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
-    result, shape = call.first.dtype, call.first.shape
+    result, shape = call.first.dtype, call.first.size
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
     count = elements(size, dims)

@@ -6,9 +6,9 @@ In:   ATen ops with `TensorBox` arguments.  Out: `TensorBox`es.
     def relu(call, x):
         return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, x.dtype)), x)
 
-A rule gets a `Call` (the FX node: its fake result, its origin) and the arguments with tensors as
-boxes.  It may raise `NotLowered(reason)`: the op then runs as its eager kernel, and the reason is
-recorded. Mirrors torch/_inductor/lowering.py.
+A rule gets a `Call` (the FX node: its result's layout, its origin) and the arguments with tensors
+as boxes.  It may raise `NotLowered(reason)`: the op then runs as its eager kernel, and the reason
+is recorded. Mirrors torch/_inductor/lowering.py.
 """
 
 import functools
@@ -23,10 +23,10 @@ from torch import fx
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View
+from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import described, sizes
+from ..sizes.symbols import sizes
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -48,15 +48,14 @@ class Call:
     node: fx.Node
     lowerer: "GraphLowering"
 
-    @property
+    @functools.cached_property
     def value(self) -> Any:
-        """The fake result: a tensor or a tuple of tensors (`Described`, where sizes are
-        symbolic)."""
-        return described(self.node.meta["val"])
+        """The Layout of the result, or a tuple of them, as eager has it."""
+        return layouts_of(self.node.meta["val"])
 
     @property
     def first(self) -> Any:
-        """The fake result, or the first one of several."""
+        """The result's Layout, or the first one of several."""
         return self.value[0] if isinstance(self.value, (tuple, list)) else self.value
 
     @property
@@ -96,7 +95,7 @@ def made(
     `body` reads; dtype, size: where they are not the result's."""
     value = call.first
     origins = call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])
-    ranges = list(value.shape if size is None else size)
+    ranges = list(value.size if size is None else size)
     return TensorBox(Pointwise(value.device, dtype or value.dtype, ranges, body, origins=origins))
 
 
@@ -171,7 +170,7 @@ def pointwise(
     dtypes, to it before it computes in float32.  So do we; except (wide_second) for a scalar second
     argument of mul and div, which eager does not round.
     """
-    size, result = tuple(call.value.shape), call.value.dtype
+    size, result = call.value.size, call.value.dtype
     compute = promoted(promotion, *args)
     common = promoted(Promotion.NO_OPMATH, *args)
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute

@@ -103,7 +103,7 @@ def _groups_of_equal_product(
     aten.unsqueeze.default,
 )
 def reshape(call: Call, x: TensorBox, *args: Any) -> TensorBox:
-    old, new = x.get_size(), tuple(call.value.shape)
+    old, new = x.get_size(), call.value.size
     if old == new:
         return x
     if 0 in new:
@@ -115,7 +115,7 @@ def reshape(call: Call, x: TensorBox, *args: Any) -> TensorBox:
 def permute(call: Call, x: TensorBox, dims: Any) -> TensorBox:
     rank = len(x.get_size())
     position = {normalize_dim(d, rank): k for k, d in enumerate(dims)}
-    return view(call, x, call.value.shape, lambda index: [index[position[k]] for k in range(rank)])
+    return view(call, x, call.value.size, lambda index: [index[position[k]] for k in range(rank)])
 
 
 @lower(aten.transpose.int, aten.t.default)
@@ -131,7 +131,7 @@ def transpose(call: Call, x: TensorBox, a: int = 0, b: int = 1) -> TensorBox:
 
 @lower(aten.expand.default)
 def expand(call: Call, x: TensorBox, size: Sequence[Size], implicit: bool = False) -> TensorBox:
-    own, new = x.get_size(), tuple(call.value.shape)
+    own, new = x.get_size(), call.value.size
     return x if own == new else view(call, x, new, broadcast_index(own, new))
 
 
@@ -142,9 +142,9 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
-    starts = itertools.accumulate([piece.shape[dim] for piece in call.value], initial=0)
+    starts = itertools.accumulate([piece.size[dim] for piece in call.value], initial=0)
     return [
-        view(call, x, piece.shape, functools.partial(shifted, dim=dim, by=start))
+        view(call, x, piece.size, functools.partial(shifted, dim=dim, by=start))
         for piece, start in zip(call.value, starts)
     ]
 
@@ -164,7 +164,7 @@ def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
 
 @lower(aten.cat.default)
 def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
-    result, dim = call.value, normalize_dim(dim, len(call.value.shape))
+    result, dim = call.value, normalize_dim(dim, len(call.value.size))
     parts = [box for box in tensors if 0 not in box.get_size()]
     if not 0 < len(parts) <= 8:
         raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")

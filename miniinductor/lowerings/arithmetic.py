@@ -60,7 +60,7 @@ def of_floats(call: Call, x: TensorBox) -> TensorBox:
     if name in WHOLE and is_whole or name in SIGNS and is_truth:
         return x.copy()
     if name in NEVER and is_whole or name == "signbit" and is_truth:
-        return full(call, call.value.shape, False)
+        return full(call, call.value.size, False)
     function = getattr(ops, "sign" if name == "sgn" else name)
     return pointwise(
         call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
@@ -92,7 +92,7 @@ def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = F
             raise NotLowered("a number that the integers may not hold")
         wide = torch.tensor(source).dtype if isinstance(source, (bool, int)) else torch.float64
         return made(call, lambda index: cast(number(source, wide), wide, dtype))
-    load = broadcast_loader(source, tuple(call.value.shape))
+    load = broadcast_loader(source, call.value.size)
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 

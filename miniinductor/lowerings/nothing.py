@@ -24,7 +24,7 @@ MAY_BE_EMPTY = (
 
 def knows_nothing(rule: Rule) -> Callable[..., Any]:
     def wrapped(call: Call, *args: Any, **kwargs: Any) -> Any:
-        shape = call.value.shape
+        shape = call.value.size
         if 0 in tuple(shape):
             return full(call, shape, 0)
         return rule(call, *args, **kwargs)

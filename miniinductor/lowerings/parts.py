@@ -32,7 +32,7 @@ from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..more.exact_bounds import is_nonnegative
-from ..sizes.symbols import hint, is_dense, maximum, size
+from ..sizes.symbols import hint, maximum, size
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -66,16 +66,16 @@ def slice_tensor(
     dim = normalize_dim(dim, len(x.get_size()))
     size = x.get_size()[dim]
     start = slice_start(start, size)
-    if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
+    if start == 0 and step == 1 and x.get_size() == call.value.size:
         return x
     reindex = lambda index: along(index, dim, lambda i: i * step + start)  # noqa: E731
-    return view(call, x, call.value.shape, reindex)
+    return view(call, x, call.value.size, reindex)
 
 
 @lower(aten.select.int)
 def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
     dim, position = dim_and_place(x, dim, position)
-    return view(call, x, call.value.shape, at_place(dim, position))
+    return view(call, x, call.value.size, at_place(dim, position))
 
 
 def at_place(dim: int, position: Size) -> Reindex:
@@ -91,7 +91,7 @@ def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
 @lower(aten.unbind.int)
 def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
-    return [view(call, x, piece.shape, at_place(dim, k)) for k, piece in enumerate(call.value)]
+    return [view(call, x, piece.size, at_place(dim, k)) for k, piece in enumerate(call.value)]
 
 
 @lower(aten.diagonal.default)
@@ -105,7 +105,7 @@ def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int
         place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
         return [place[k] if k in place else next(rest) for k in range(rank)]
 
-    return view(call, x, call.value.shape, reindex)
+    return view(call, x, call.value.size, reindex)
 
 
 # --- writes ---------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def partly(
     load = x.make_loader()
     load_source = source.make_loader()
 
-    if is_result(call.node) and not is_dense(call.value):
+    if is_result(call.node) and not call.value.is_dense:
         raise NotLowered("eager's result keeps the gaps between the elements of a strided input")
 
     def body(index: Index) -> Value:

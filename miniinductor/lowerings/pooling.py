@@ -99,7 +99,7 @@ class Windows:
 
         if math.prod(self.counts) <= UNROLLED:
             return made(call, unrolled, x, dtype=compute)
-        shape, origins = list(call.value.shape), call.origins | x.origins
+        shape, origins = list(call.value.size), call.origins | x.origins
         return TensorBox.stored(
             Reduction(x.device, compute, shape, one, self.counts, "sum", compute, origins=origins)
         )
@@ -118,7 +118,7 @@ def fixed_windows(
     rank = 2 if "2d" in call.name else 3
     counts, padding, dilation = _many(kernel, rank), _many(padding, rank), _many(dilation, rank)
     stride = _many(stride, rank) or counts
-    outputs, sizes = call.first.shape[-rank:], x.get_size()[-rank:]
+    outputs, sizes = call.first.size[-rank:], x.get_size()[-rank:]
 
     def place(d: int, output: sympy.Expr, k: sympy.Expr) -> sympy.Expr:
         return output * stride[d] - padding[d] + k * dilation[d]
@@ -158,7 +158,7 @@ def width(size: Size, outputs: Size, i: Any) -> sympy.Expr:
 
 
 def _refuse_empty(call: Call, x: TensorBox) -> None:
-    if 0 in tuple(call.first.shape) or 0 in x.get_size():
+    if 0 in call.first.size or 0 in x.get_size():
         raise NotLowered("pooling of an empty tensor")
 
 
@@ -222,7 +222,7 @@ def _largest(call: Call, windows: Windows) -> list[TensorBox]:
         return where
 
     bodies = zip(call.value, (largest, place))
-    return [made(call, body, x, dtype=fake.dtype) for fake, body in bodies]
+    return [made(call, body, x, dtype=layout.dtype) for layout, body in bodies]
 
 
 # --- average --------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def avg_pool(
         if divisor_override:
             return 1 if d else divisor_override
         pad = padding[d] if count_include_pad else 0
-        last = windows.place(d, call.value.shape[d - rank] - 1, kernel[d] - 1)
+        last = windows.place(d, call.value.size[d - rank] - 1, kernel[d] - 1)
         is_padding = count_include_pad and is_nonnegative(sympy.sympify(sizes[d] - 1 + pad - last))
         if is_padding or windows.limits(d, output) == (None, None):
             return kernel[d]

@@ -37,8 +37,8 @@ from ..sizes.symbols import same_sizes
 def index_tensor(call: Call, x: TensorBox, indices: Sequence[TensorBox | None]) -> TensorBox:
     size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
     load, (place, _) = x.make_loader(), placer(size, given)
-    if 0 in tuple(call.value.shape):
-        return full(call, call.value.shape, 0)
+    if 0 in call.value.size:
+        return full(call, call.value.size, 0)
     if any(size[k] == 0 for k in given):
         raise NotLowered("indexing with empty tensors")
     return made(call, lambda index: load(place(index)), x, *given.values())

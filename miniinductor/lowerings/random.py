@@ -34,7 +34,6 @@ from ..lowering.registry import made as value_of
 from ..ops import Value, ops
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import Size
-from ..sizes.symbols import sizes
 
 aten = torch.ops.aten
 WORD = 0xFFFFFFFF
@@ -69,7 +68,7 @@ LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
 
 @lower(torch.ops.miniinductor.uniform.default)
 def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> TensorBox:
-    load, shape = seed.make_loader(), sizes(call.value.shape)
+    load, shape = seed.make_loader(), call.value.size
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
 
     def body(index: Index) -> Value:

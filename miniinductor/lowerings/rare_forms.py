@@ -20,7 +20,8 @@ from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import OURS, decomposition, upcast
-from ..sizes.symbols import hint, is_symbolic, same
+from ..more.symbolic_tensors import is_symbolic
+from ..sizes.symbols import hint, same
 
 aten = torch.ops.aten
 SHORT = 4096  # elements of a matrix whose product with a vector is written out

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sympy
-import torch
 
 from ..exceptions import CannotLower
 from ..more.extents import extent
@@ -23,7 +22,7 @@ from ..lowering.views import along, between, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
 from ..more.exact_bounds import is_nonnegative
-from ..sizes.symbols import is_dense
+from ..more.symbolic_tensors import is_symbolic
 
 
 @lower(aten.unfold.default)
@@ -31,13 +30,13 @@ def unfold(call: Call, x: TensorBox, dim: int, size: int, step: int) -> TensorBo
     """Windows along one dimension, which come last in the result."""
     rank = len(x.get_size())
     if not rank:
-        return view(call, x, call.value.shape, lambda index: [])
+        return view(call, x, call.value.size, lambda index: [])
     dim = normalize_dim(dim, rank)
 
     def reindex(index: Index) -> Index:
         return along(index[:-1], dim, lambda i: i * step + index[-1])
 
-    return view(call, x, call.value.shape, reindex)
+    return view(call, x, call.value.size, reindex)
 
 
 @lower(aten.as_strided.default)
@@ -49,13 +48,13 @@ def as_strided(
     storage_offset: Size | None = None,
 ) -> TensorBox:
     """Another view of x's memory; x must lie there as eager has it."""
-    fake = x.fake
-    if not isinstance(fake, torch.Tensor) or any(
-        isinstance(n, sympy.Expr) for n in (*size, *stride, storage_offset)
-    ):
+    node: Any = call.node.args[0]
+    fake = node.meta["val"]
+    numbers = (*size, *stride, storage_offset)
+    if x.eager is None or is_symbolic(fake) or any(isinstance(n, sympy.Expr) for n in numbers):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
-    at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
-    if not same_layout(at.size, at.stride, fake.stride()):
+    at = x.as_buffer_view(x.eager.stride if x.eager.is_dense else None)
+    if not same_layout(at.size, at.stride, x.eager.stride):
         raise CannotLower("as_strided of a tensor that does not lie in memory as eager has it")
     buffer = call.lowerer.lowered.buffers[at.name]
     start = fake.storage_offset() - int(at.offset)  # where the buffer begins in eager's storage
@@ -92,7 +91,7 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
     def reindex(index: Index) -> Index:
         return [Mod(i, n) if n != 0 else i for n, i in zip(own, index[skip:])]
 
-    return copied_view(call, x, call.value.shape, reindex)
+    return copied_view(call, x, call.value.size, reindex)
 
 
 @lower(aten.roll.default)

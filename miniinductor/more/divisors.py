@@ -13,10 +13,9 @@ import math
 import sympy
 
 from ..sizes.expressions import FloorDiv, Mod, exact
-from ..sizes.facts import Facts
+from ..sizes.facts import Facts, reduced
 
 plain_simplify = Facts.simplify
-plain_small_mod = Facts._small_mod
 plain_learn_equal = Facts._learn_equal
 
 
@@ -31,6 +30,7 @@ def simplify(self: Facts, expr: sympy.Expr) -> sympy.Expr:
 
 
 def _divide(self: Facts, expr: sympy.Expr) -> sympy.Expr:
+    """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
     if expr.is_Add or expr.is_Mul or expr.is_Pow:
         return expr.func(*map(self._divide, expr.args))
     if not isinstance(expr, FloorDiv) or not self.divisible:
@@ -41,10 +41,14 @@ def _divide(self: Facts, expr: sympy.Expr) -> sympy.Expr:
 
 
 def _small_mod(self: Facts, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-    """0 where b is known to divide a."""
+    """a % b: 0 where b is known to divide a, and a where 0 <= a < b."""
     if self.divisible and exact(self._divide(a), self._divide(b)) is not None:
         return sympy.Integer(0)
-    return plain_small_mod(self, a, b)
+    return a if self._nonnegative(a) and self._nonnegative(b - a - 1) else Mod(a, b)
+
+
+def _gap(self: Facts, relation: sympy.Expr) -> sympy.Expr:
+    return reduced(self._divide((relation.lhs - relation.rhs).replace(Mod, self._small_mod)))
 
 
 def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
@@ -77,5 +81,5 @@ def multiples(self: Facts) -> dict[sympy.Symbol, int]:
     return found
 
 
-for _method in (simplify, _divide, _small_mod, _learn_equal, multiples):
+for _method in (simplify, _divide, _small_mod, _gap, _learn_equal, multiples):
     setattr(Facts, _method.__name__, _method)

@@ -25,6 +25,7 @@ import sympy
 from ..sizes.expressions import ATOMS, INFINITY
 from ..sizes.facts import Facts
 from ..sizes.intervals import BELOW_ALL, UNKNOWN, Interval, of_function
+from . import divisors  # noqa: F401  (it adds `_divide`)
 from .polynomials import CONSTANT, MOST_TERMS, Monomial, Polynomial, polynomial, shifted
 
 

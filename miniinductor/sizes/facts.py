@@ -11,8 +11,8 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
 
 The proof is arithmetic of intervals (intervals.py): `a >= b` is `a - b >= 0`, whose lowest value
 follows from those of its symbols.  more/ adds exact bounds of sums (exact_bounds.py), what learnt
-sums (sums.py), divisors (divisors.py) and quotients (quotient_facts.py) say, and `and`, `or`, `not`
-(sums.py).
+sums (sums.py), equalities (equal_sizes.py), divisors (divisors.py) and quotients
+(quotient_facts.py) say, and `and`, `or`, `not` (sums.py).
 Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of
 torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of inequalities
 (PyTorch hands those of torch.export to a solver).
@@ -23,7 +23,7 @@ from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, Mod, as_number
+from .expressions import ATOMS, INFINITY, as_number
 from .intervals import UNKNOWN, Interval, interval, settled
 
 LARGEST = 2**63 - 1
@@ -97,14 +97,11 @@ class Facts:
             )
         return expr
 
-    def _divide(self, expr: sympy.Expr) -> sympy.Expr:
-        """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        return expr  # more/divisors.py knows some
-
     def _gap(self, relation: sympy.Expr) -> sympy.Expr:
         """The left side minus the right side of an integer relation, in a form that relations of
-        the same meaning share: so a known fact is found again in a question."""
-        return reduced(self._divide((relation.lhs - relation.rhs).replace(Mod, self._small_mod)))
+        the same meaning share: so a known fact is found again in a question.  (more/divisors.py
+        looks into its quotients and remainders.)"""
+        return reduced(relation.lhs - relation.rhs)
 
     def bounds(self, expr: sympy.Expr) -> Interval:
         """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
@@ -165,14 +162,6 @@ class Facts:
         """Is the integer expression `gap` >= 0, by its bounds?"""
         return bool(self.bounds(gap)[0] >= 0)
 
-    def _small_mod(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-        """a % b is a where 0 <= a < b."""
-        return a if self._nonnegative(a) and self._nonnegative(b - a - 1) else Mod(a, b)
-
-    def multiples(self) -> dict[sympy.Symbol, int]:
-        """symbol -> the number that is known to divide it.  (more/divisors.py)"""
-        return {}
-
     # ---- learning
     def forget_answers(self) -> None:
         """Forget the answers given so far: by what was learnt there may be others now."""
@@ -230,45 +219,22 @@ class Facts:
         self.limits[atom] = (max(low, limit), high) if is_lower else (low, min(high, limit))
 
     def _learn_equal(self, gap: sympy.Expr, line: str) -> None:
-        if self._replace_a_symbol(gap, line):
-            return
         constant, rest = gap.as_coeff_Add()
         factor, atom = rest.as_coeff_Mul()
-        if isinstance(atom, ATOMS) or atom.is_Symbol:  # s0 // 2 == 3, 2*s0 == 10
+        if atom.is_Symbol or isinstance(atom, ATOMS):  # 2*s0 == 10, s0 // 2 == 3
             self.replacements[atom] = -constant / factor
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
                 return
+        elif self._replace_a_symbol(gap, line):
+            return
         self._learn_nonnegative(gap, line)
         self._learn_nonnegative(-gap, line)
 
     def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
-        """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
-        is the newest; False if none can be."""
-        order = list(self.table)
-        pairs = [term.as_coeff_Mul() for term in sympy.Add.make_args(gap)]
-        alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
-        for symbol in sorted(alone, key=order.index, reverse=True):
-            rest = sympy.expand(symbol - gap * gap.coeff(symbol))
-            if rest.is_number:
-                self.table[symbol].pinned_at = line
-            # a symbol with a hint is not replaced by one that only the run knows
-            keeps_hint = self.table[symbol].hint is None or self.size_hint(rest) is not None
-            if keeps_hint and symbol not in rest.free_symbols:
-                self.replacements[symbol] = rest
-                self._keep_bounds(symbol, rest, line)
-                return True
+        """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  False if no symbol can be replaced.
+        (more/equal_sizes.py knows which can.)"""
         return False
-
-    def _keep_bounds(self, symbol: sympy.Symbol, rest: sympy.Expr, line: str) -> None:
-        """What was known of `symbol` holds of what it was replaced by."""
-        row = self.table[symbol]
-        bounds = [rest - row.low]
-        if row.high < LARGEST:
-            bounds.append(row.high - rest)
-        for bound in bounds:
-            if bound.free_symbols:
-                self._learn_nonnegative(sympy.expand(bound), line)
 
 
 def _at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:

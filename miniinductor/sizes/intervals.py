@@ -3,10 +3,10 @@
 In:   an expression, and the intervals of its parts.
 Out:  (lowest, highest), infinite where unknown.
 
-    >>> of_function(FloorDiv(i, 8), [(0, 31), (8, 8)])      # i // 8 for i in 0 ... 31
-    (0, 3)
-    >>> interval(8 * i + 3, lambda part: (0, 31) if part == i else (int(part), int(part)))
-    (3, 251)
+    >>> def of_part(part):                  # for i in 0 ... 31
+    ...     return (0, 31) if part == i else interval(part, of_part)
+    >>> of_part(FloorDiv(i, 8)), of_part(8 * FloorDiv(i, 8) + 3)
+    ((0, 3), (3, 27))
 
 Sums and products are those of the parts' intervals, and there is one rule for each function
 (`RULES`).  `ranges.bounds` (what loop variables can be) and `Facts.bounds` (what guards say of

@@ -75,13 +75,6 @@ def sizes(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(map(size, values))
 
 
-def is_symbolic(value: object) -> bool:
-    """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
-    if isinstance(value, torch.Tensor):
-        return torch.SymInt in map(type, (*value.shape, *value.stride()))
-    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
-
-
 # --- what sizes are in this run -------------------------------------------------------------------
 _hints = Current({})  # symbol -> int, for `hint`
 size_hints = _hints.set
@@ -152,16 +145,16 @@ def quotient(a: Size, b: Size) -> Size | None:
     return size(FloorDiv(dividend, divisor))
 
 
-def is_dense(tensor: "torch.Tensor | Described") -> bool:
-    """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where
-    that is not known."""
+def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
+    """Do the elements of such a tensor fill their memory without gaps or overlap?  False where that
+    is not known."""
 
     def from_the_innermost(pair: tuple[Size, Size]) -> tuple[int, int]:
         n, stride = pair
         return hint(stride, 1 << 40), hint(n, 1 << 40)
 
     expected: Size = 1
-    dimensions = zip(sizes(tensor.shape), sizes(tensor.stride()))
+    dimensions = zip(sizes(shape), sizes(strides))
     for n, stride in sorted(dimensions, key=from_the_innermost):
         if n == 1:
             continue
@@ -169,28 +162,6 @@ def is_dense(tensor: "torch.Tensor | Described") -> bool:
             return False
         expected = expected * n
     return True
-
-
-@dataclass(frozen=True)
-class Described:
-    """What lowering reads of a fake tensor, with symbolic sizes as expressions."""
-
-    shape: tuple[Size, ...]
-    strides: tuple[Size, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    def stride(self) -> tuple[Size, ...]:
-        return self.strides
-
-
-def described(value: Any) -> Any:
-    """A fake tensor, or a tuple of them: where sizes are symbolic, each as `Described`."""
-    if not is_symbolic(value):
-        return value
-    if isinstance(value, (tuple, list)):
-        return type(value)(map(described, value))
-    return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device)
 
 
 # --- numbers again, when the graph runs -----------------------------------------------------------

@@ -19,7 +19,7 @@ codegen/triton_combo_kernel.py).  Left out: joining different bodies.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from ..codegen.common import Kernel
 from ..dependencies import Instruction, Ref, int_or_none, loop_variable, merge_loops
 from ..devices import language_of
 from ..hooks import JOINERS
-from ..nodes import Group, Node, NodeGraph, Schedule, ScheduledNode, buffer_bytes
+from ..nodes import Group, Node, Schedule, ScheduledNode, buffer_bytes
 from ..listings import Marked, lines_of
 from ..records import CompileRecord
 
@@ -113,7 +113,7 @@ def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode
         return schedule.nodes
     overwritten = schedule.overwritten
     replaced: dict[ScheduledNode, Foreach] = {}
-    for members in sets_of_alike(schedule.nodes, schedule.order, overwritten):
+    for members in sets_of_alike(schedule):
         language = language_of(members[0].node.device)
         if Foreach not in language.writers:
             continue
@@ -140,36 +140,34 @@ def note_of(members: Sequence[Member]) -> str:
     )
 
 
-def sets_of_alike(
-    nodes: Sequence[ScheduledNode], order: NodeGraph, overwritten: Mapping[str, str]
-) -> list[list[Member]]:
-    """Independent groups that do the same, in the order of `nodes`."""
-    used = order.escaping.union(*[n.read_names for n in nodes])
+def sets_of_alike(schedule: Schedule) -> list[list[Member]]:
+    """Independent groups that do the same, in the order of their nodes."""
+    nodes = schedule.nodes
+    used = schedule.escaping.union(*[n.read_names for n in nodes])
     level: dict[ScheduledNode, int] = {}
     sets: dict[tuple, list[Member]] = {}
-    for node, before in order.makers(nodes).items():
+    for node, before in schedule.makers(nodes).items():
         level[node] = 1 + max(map(level.get, before), default=-1)
         loop = one_loop(node) if isinstance(node, Group) else None
         if loop is None:
             continue
         kept = [name for name in loop.group.names if name in used]
-        if all(may_wait(name, order) for name in kept):
-            key = (level[node], *signature(loop, kept, order, overwritten))
+        if all(may_wait(name, schedule) for name in kept):
+            key = (level[node], *signature(loop, kept, schedule))
             sets.setdefault(key, []).append(Member(node, loop))
     return list(sets.values())
 
 
-def may_wait(name: str, order: NodeGraph) -> bool:
+def may_wait(name: str, schedule: Schedule) -> bool:
     """May this result be there long before its user asks for it?"""
-    return name in order.escaping or buffer_bytes(order.buffers[name]) <= SMALL
+    return name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
 
 
-def signature(
-    loop: OneLoop, kept: Sequence[str], order: NodeGraph, overwritten: Mapping[str, str]
-) -> tuple:
+def signature(loop: OneLoop, kept: Sequence[str], schedule: Schedule) -> tuple:
     """What alike groups have in common: operations, dtypes and devices of their buffers, which
     results are kept, and which of them lie where something else lay."""
-    layouts = [order.buffers[name].layout for name in loop.names]
+    overwritten = schedule.overwritten
+    layouts = [schedule.buffers[name].layout for name in loop.names]
     types = tuple((layout.dtype, layout.device) for layout in layouts)
     places = tuple(
         loop.names.index(overwritten[name])

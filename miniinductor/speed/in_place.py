@@ -5,7 +5,7 @@ In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, f
       planner of memory.py, the buffer that dies in the kernel that makes a result, whose memory
       the result takes.
 
-    >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
+    >>> overwritten_inputs(nodes, schedule, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}
 
 Both need that every element of the old value is read, for the last time, in the iteration that
@@ -18,7 +18,7 @@ import torch
 
 from .. import config
 from ..devices import about
-from ..hooks import OVERWRITERS, extends
+from ..hooks import extends
 from ..ir import (
     Buffer,
     BufferView,
@@ -33,29 +33,30 @@ from ..ir import (
 from ..kernels import KernelStep, Step
 from ..lowering.graph import GraphLowering
 from ..memory import MemoryPlan, may_alias, storage_bytes
-from ..nodes import Group, NodeGraph, ScheduledNode
+from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
+from ..scheduler import Scheduler
 from ..sizes.symbols import Size
 from .input_scatters import scattered_inputs
 
 
 def overwritten_inputs(
-    nodes: list[ScheduledNode], order: NodeGraph, record: CompileRecord
+    nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
 ) -> dict[str, str]:
     """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
-    `order.before` says so.
+    `schedule.before` says so.
 
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
-    result = scattered_inputs(nodes, order) if config.in_place else {}
+    result = scattered_inputs(nodes, schedule) if config.in_place else {}
     maker = {name: node for node in nodes for name in node.names}
-    returned = returned_twice(order.graph)
-    for target, view in order.graph.mutations:
+    returned = returned_twice(schedule.graph)
+    for target, view in schedule.graph.mutations:
         if view.name in result:
             continue
         node = maker.get(view.name)
         readers = [n for n in nodes if n is not node and target in n.read_names]
-        why = reason_to_copy(order, node, target, view)
+        why = reason_to_copy(schedule, node, target, view)
         if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and any(nodes.index(n) > nodes.index(node) for n in readers):
@@ -64,7 +65,7 @@ def overwritten_inputs(
             record.notes.append(f"{target} is written by a copy at the end: {why}")
         else:
             result[view.name] = target
-            order.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
+            schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
     return result
 
 
@@ -76,14 +77,14 @@ def returned_twice(graph: Graph) -> set[str]:
 
 
 def reason_to_copy(
-    order: NodeGraph, node: ScheduledNode | None, target: str, view: BufferView
+    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView
 ) -> str:
     """Why the input `target` cannot be overwritten by its new value, which `node` makes; or ""."""
     if not config.in_place:
         return "config.in_place is off"
     if not isinstance(node, Group):
         return "its new value is no kernel's result"
-    layout, made = order.buffers[target].layout, order.buffers[view.name].layout
+    layout, made = schedule.buffers[target].layout, schedule.buffers[view.name].layout
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
@@ -125,7 +126,10 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     )
 
 
-OVERWRITERS.append(overwritten_inputs)
+@extends(Scheduler)
+class InPlaceScheduler(Scheduler):
+    def overwritten(self, nodes: list[ScheduledNode]) -> dict[str, str]:
+        return overwritten_inputs(nodes, self.schedule, self.record)
 
 
 # --- buffers of the call --------------------------------------------------------------------------

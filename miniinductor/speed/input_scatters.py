@@ -15,16 +15,16 @@ where the copy or a result in between is needed for itself.  Mirrors the mutatio
 from dataclasses import replace
 
 from ..ir import BufferView, Scatter
-from ..nodes import Group, Node, NodeGraph, ScheduledNode
+from ..nodes import Group, Node, Schedule, ScheduledNode
 
 
-def scattered_inputs(nodes: list[ScheduledNode], order: NodeGraph) -> dict[str, str]:
+def scattered_inputs(nodes: list[ScheduledNode], schedule: Schedule) -> dict[str, str]:
     """{buffer: input}; `nodes`, in execution order, lose the copies."""
     found: dict[str, str] = {}
-    for target, view in order.graph.mutations:
+    for target, view in schedule.graph.mutations:
         maker = {name: node for node in nodes for name in node.names}
         chain = scatters_behind(view.name, maker)
-        if chain and may_write(nodes, order, maker, chain, target, view):
+        if chain and may_write(nodes, schedule, maker, chain, target, view):
             write_into(nodes, maker, chain[-1], target)
             found[view.name] = target
     return found
@@ -43,7 +43,7 @@ def scatters_behind(name: str, maker: dict[str, ScheduledNode]) -> list[Group]:
 
 def may_write(
     nodes: list[ScheduledNode],
-    order: NodeGraph,
+    schedule: Schedule,
     maker: dict[str, ScheduledNode],
     chain: list[Group],
     target: str,
@@ -51,17 +51,17 @@ def may_write(
 ) -> bool:
     """Is it as good to write into `target`, and does nobody see the difference?"""
     (copied,) = chain[-1].targets
-    given, made = order.buffers[target].layout, order.buffers[view.name].layout
+    given, made = schedule.buffers[target].layout, schedule.buffers[view.name].layout
     place = tuple(made.size), tuple(made.stride), made.offset
     if made != given or place != (tuple(view.size), tuple(view.stride), view.offset):
         return False
-    if not is_copy(maker.get(copied), copied, target) or order.buffers[copied].layout != given:
+    if not is_copy(maker.get(copied), copied, target) or schedule.buffers[copied].layout != given:
         return False
     between = {copied, *[name for group in chain[1:] for name in group.names]}
-    values = [value.name for _, value in order.graph.mutations]
-    if between & {*order.escaping, *values} or values.count(view.name) > 1:
+    values = [value.name for _, value in schedule.graph.mutations]
+    if between & {*schedule.escaping, *values} or values.count(view.name) > 1:
         return False
-    if view.name in {v.name for v in order.graph.outputs if isinstance(v, BufferView)}:
+    if view.name in {v.name for v in schedule.graph.outputs if isinstance(v, BufferView)}:
         return False
     if any(target in {access.name for access in group.reads} for group in chain):
         return False

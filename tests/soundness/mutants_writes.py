@@ -8,11 +8,11 @@ What no test of numbers can see, and why there is no mutant for it:
   * a mask that only saves work (`fits` of a whole block, checked again by each element's mask);
   * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order
     raises instead of giving a wrong number;
-  * the readers of a scatter's target come first (`NodeGraph.must_follow`): lowering gives each
+  * the readers of a scatter's target come first (`Schedule.must_follow`): lowering gives each
     scatter a target that nobody else reads, a copy or the result of a library kernel with one
     user;
   * the readers of an overwritten input come first (`overwritten_inputs` fills
-    `NodeGraph.before`): it refuses where they stand later in the order already, so only what
+    `Schedule.before`): it refuses where they stand later in the order already, so only what
     joins alike kernels afterwards could move one. No program was found where that happens;
   * a write after a write of one buffer: functional graphs write each buffer once; what remains
     of that order is a scatter's own chain of names, which its reads already keep;
@@ -34,7 +34,7 @@ from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
-from miniinductor.nodes import NodeGraph
+from miniinductor.nodes import Schedule
 from miniinductor.speed import foreach, in_place
 from miniinductor.scheduler import Scheduler
 from miniinductor.speed import halves, lane_sums, rows, tiles, whole_vectors
@@ -49,8 +49,8 @@ TRITON = "writes --count 40 --modes triton"
 # --- edges ----------------------------------------------------------------------------------------
 @mutant("read after write: what a node reads", CPU)
 def reads() -> None:
-    original = NodeGraph.must_follow
-    NodeGraph.must_follow = lambda self, node, nodes: (
+    original = Schedule.must_follow
+    Schedule.must_follow = lambda self, node, nodes: (
         original(self, node, nodes) - set(list(node.read_names)[:1])
     )
 
@@ -88,9 +88,9 @@ def alike() -> None:
 def levels() -> None:
     original = foreach.sets_of_alike
 
-    def sets_of_alike(nodes: list, order: NodeGraph, overwritten: dict) -> list:
-        with mock.patch.object(order, "makers", lambda nodes: {node: () for node in nodes}):
-            return original(nodes, order, overwritten)
+    def sets_of_alike(schedule: Schedule) -> list:
+        with mock.patch.object(schedule, "makers", lambda nodes: {node: () for node in nodes}):
+            return original(schedule)
 
     foreach.sets_of_alike = sets_of_alike
 

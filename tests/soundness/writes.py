@@ -509,7 +509,9 @@ def gradients_differ(want: torch.Tensor, got: torch.Tensor) -> str:
 
 def strides_differ(want: torch.Tensor, got: torch.Tensor) -> str:
     """A view with holes may come as a dense tensor; whatever is dense lies as eager's does."""
-    if not is_dense(want) or same_layout(want.shape, want.stride(), got.stride()):
+    if not is_dense(want.shape, want.stride()) or same_layout(
+        want.shape, want.stride(), got.stride()
+    ):
         return ""
     return f"strides {want.stride()} became {got.stride()}"
 
