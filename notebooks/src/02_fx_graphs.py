@@ -419,8 +419,9 @@ check("02.4", remove_dead)
 # reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
 #
 # **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are few
-# operations; everything else is composed of them. Five functions are yours: how shapes are
-# broadcast, how a graph is run, two passes, and softmax as a composition.
+# operations; everything else is composed of them. Eight functions are yours: two methods that
+# move dimensions, how shapes are broadcast, how a graph is run, two passes, and two compositions,
+# softmax and layer norm.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -433,10 +434,23 @@ check("02.4", remove_dead)
 # must tell `1` from `1.0` and `True`, which are equal in Python.
 #
 # </details>
+# <details><summary>Hint: reshape and transpose</summary>
+#
+# Both end in an operation that is there: `graph.add("reshape", self, sizes)`, and `self.permute(...)`.
+# `product(sizes)` multiplies; what is left for a -1 is a quotient of two products. `self.dims` makes
+# dimensions that are counted from the end positive.
+#
+# </details>
 # <details><summary>Hint: softmax</summary>
 #
 # `exp` of 1000 is infinite in float32. Subtract the largest element of the row first; the quotient
 # stays the same.
+#
+# </details>
+# <details><summary>Hint: layer norm</summary>
+#
+# Subtract the mean of each row (`mean(-1, keepdim=True)`). Divide by the root of the mean square of
+# what is left, plus `eps`.
 #
 # </details>
 

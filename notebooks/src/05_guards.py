@@ -455,7 +455,8 @@ check("05.4", counterexample)
 #
 # **The piece.** Every value from outside has a *source*, the text of an expression that finds it
 # again. `Guards` collects checks over sources, and `build` makes one function of them. Two checks are
-# yours as well: when two constants are the same, and when a tensor fits.
+# yours as well: when two constants are the same, and when a tensor fits. So is the method that writes
+# such a check down for a tensor.
 #
 # <details><summary>Hint: constants</summary>
 #
@@ -467,6 +468,9 @@ check("05.4", counterexample)
 #
 # Compare what the capture has looked at: class, device, dtype, gradients, shape, and whether the
 # memory is contiguous. A size of `None` stands for a symbol: any size over 1.
+#
+# `Guards.tensor` adds the text of a call of `tensor_fits`. A dtype has no text of its own:
+# `self.name(dtype)` gives it one. Sizes and flags can be written down as they are.
 #
 # </details>
 # <details><summary>Hint: the whole</summary>

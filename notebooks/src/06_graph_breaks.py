@@ -439,9 +439,21 @@ check("06.4", best_break)
 # ## Your own compiler: breaking and going on
 #
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
-# came before, the instruction itself, and a call of a *resume function* for the rest. You write what
-# the first call does, how the stack is put back, the resume function, and how views find their base.
+# came before, the instruction itself, and a call of a *resume function* for the rest. You write the
+# loop that finds the place of the break, what the first call does, how the stack is put back, the
+# resume function, and how views find their base.
 #
+# <details><summary>Hint: the place of the break</summary>
+#
+# `evaluate` makes the `Capture` and the `Machine`, and gives the machine its arguments:
+# `capture.wrap(value, "a0")` for the first, and so on. (The argument of a comprehension or of a split
+# loop is a list iterator, with a name that begins with a dot. `capture.rest_of_loop` wraps it.)
+#
+# One instruction of the original may be several operations here. A break between two of them could
+# not be repaired. So a moment is noted only where `machine.pc` is one of `machine.first.values()`, and
+# it holds *copies*: the machine goes on changing its stack and locals.
+#
+# </details>
 # <details><summary>Hint: the prefix</summary>
 #
 # Find the tensors by their sources, run the program, rebuild the values that live on, *then* replay

@@ -446,6 +446,9 @@ check("07.4", Journal)
 #
 # Each change appends one function to `undo`. Undoing goes backwards.
 #
+# `items_of` changes two things of an object from outside: the list of what was changed (`note`), and
+# `items_changed`. The second needs a function in `undo`, too: what was it before?
+#
 # </details>
 # <details><summary>Hint: elements</summary>
 #

@@ -457,11 +457,13 @@ check("09.4", view)
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
 # loop of its own is a function from an index to an expression. You write what an expression reads,
-# two of those functions, and the two ways in which a loop comes to be.
+# how an argument's element is found, two of those functions, and the two ways in which a loop comes
+# to be.
 #
 # <details><summary>Hint: expressions</summary>
 #
-# `loads` goes through `Apply` recursively.
+# `loads` goes through `Apply` recursively. `element` is asked for numbers, too: they are their own
+# element. An argument of fewer dimensions has only the *last* places of the index.
 #
 # </details>
 # <details><summary>Hint: views</summary>

@@ -407,9 +407,9 @@ check("10.4", fuse)
 # %% [markdown]
 # ## Your own compiler: fusion
 #
-# **The piece.** Greedy fusion with a test for cycles. You say which bytes two kernels share, when
-# they may be one, whether one depends on the other through a third, in which order pairs are tried,
-# and in which order the result runs.
+# **The piece.** Greedy fusion with a test for cycles. All of it is yours: which bytes two kernels
+# share, when they may be one, what a unit needs, whether one depends on the other through a third, in
+# which order pairs are tried, a round of fusion, and in which order the result runs.
 #
 # <details><summary>Hint: bytes</summary>
 #
@@ -427,6 +427,12 @@ check("10.4", fuse)
 #
 # Walk from the second to what it needs, and on from there, without the direct edge to the first. If
 # you meet the first, fusing would make a kernel that waits for itself.
+#
+# </details>
+# <details><summary>Hint: rounds</summary>
+#
+# After each fusion everything is asked anew: the new kernel shares other bytes. Put it anywhere, then
+# sort: visit what a unit needs before the unit itself.
 #
 # </details>
 

@@ -695,7 +695,7 @@ check("12.4", sectors)
 # ## Your own compiler: the same in Triton
 #
 # **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
-# what becomes of one loop, and the offset. The check runs it in Triton's interpreter.
+# what becomes of one loop, its expressions, a load, and the offset. The check runs it in Triton's interpreter.
 #
 # <details><summary>Hint: rows</summary>
 #
@@ -713,6 +713,8 @@ check("12.4", sectors)
 # <details><summary>Hint: values</summary>
 #
 # Remember the name of each result: the next loop of this kernel uses the variable, not the memory.
+# What `made` does not have must come from memory. If this kernel makes it, it is not there yet:
+# `Refused`. (`load.buffer.root` is the buffer that owns the memory.)
 #
 # </details>
 

@@ -633,13 +633,15 @@ check("13.4", place_all)
 # %% [markdown]
 # ## Your own compiler: memory and the wrapper
 #
-# **The piece.** The wrapper calls the kernels in their order. You write the call of one unit, and the
-# two decisions of the memory planner: which memory a buffer gets, and what may be used again behind a
-# unit.
+# **The piece.** The wrapper calls the kernels in their order. You write its text, and the call of one
+# unit. Three decisions of the memory planner are yours: what others read, which memory a buffer gets,
+# and what may be used again behind a unit. At the end stands the way back: the backward half, as
+# autograd calls it.
 #
 # <details><summary>Hint: calls</summary>
 #
-# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols.
+# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols. The lines of
+# `call` are indented by four spaces. `out.sizes` is a shape as a text.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
@@ -653,6 +655,13 @@ check("13.4", place_all)
 # What an output needs is never free. What torch has allocated cannot be used again by us; `del`
 # gives it back. What a kernel keeps in registers was never a variable: a `del` of it would raise
 # `NameError`. The inputs are the caller's: they may stay.
+#
+# </details>
+# <details><summary>Hint: gradients</summary>
+#
+# `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
+# one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each
+# tensor.
 #
 # </details>
 
