@@ -200,6 +200,14 @@ def begin(piece: str, folder: Path = STUDENT) -> Path:
     return path
 
 
+def lines_to_write(piece: str) -> int:
+    """How many lines of the piece are the student's."""
+    source = reference(piece)
+    lines, defined = source.splitlines(), functions(source)
+    places = [n for name in PIECES[piece].parts for n in body_lines(defined[name])]
+    return sum(bool(lines[n].strip()) for n in places)
+
+
 # --- the package ----------------------------------------------------------------------------------
 def missing(source: str, parts: tuple[str, ...]) -> list[str]:
     """The parts that are not there, or still say "your turn"."""
