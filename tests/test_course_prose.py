@@ -6,6 +6,7 @@ A number in a text cell is good if a code cell of the same chapter has it, or a 
 measured time or a count of layers cannot go stale in silence.
 """
 
+import html
 import json
 import re
 import sys
@@ -109,7 +110,33 @@ def test_no_prose_states_a_number_that_nothing_backs(name):
     assert unbacked(name, cells(name, "markdown")) == []
 
 
+def shown(name: str) -> str:
+    """All that a chapter's cells say and print, pictures and volatile outputs too."""
+    parts = cells(name, "code")
+    for cell in json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
+        for output in cell.get("outputs", []):
+            parts += ["".join(output.get("text", ""))]
+            texts = [v for kind, v in output.get("data", {}).items() if kind != "image/png"]
+            parts += [html.unescape(re.sub(r"<[^>]*>", "", "".join(text))) for text in texts]
+    return re.sub(r"[\s,_]", "", "\n".join(parts))
+
+
+def quoted_and_not_shown(name: str, texts: list[str]) -> list[str]:
+    """Code in the prose with a number of three digits and more that no cell of the chapter has."""
+    known, spans = shown(name), []
+    for text in texts:
+        spans += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    large = [span for span in spans if re.search(r"(?<![\w.])\d{3,}(?![\w.])", span)]
+    return [span for span in large if re.sub(r"[\s,_]", "", span) not in known]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_prose_quotes_of_an_output_is_there(name):
+    assert quoted_and_not_shown(name, cells(name, "markdown")) == []
+
+
 def test_a_stale_number_would_be_found():
+    assert quoted_and_not_shown("14_dynamic_shapes", ["now: `if (8*s0 >= 99999)`"])
     stale = [
         "`torch/_inductor/scheduler.py` (about 7,000 lines)",
         "an evaluator in forty lines",
