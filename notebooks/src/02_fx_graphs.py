@@ -210,7 +210,9 @@ def padded(x):
     return torch.relu(x * 1) * 1
 
 graphs = []
-minidynamo.compile(padded, backend=lambda gm, _: graphs.append(remove_mul_by_one(gm)) or gm.forward)(torch.randn(3))
+minidynamo.compile(
+    padded, backend=lambda gm, _: graphs.append(remove_mul_by_one(gm)) or gm.forward
+)(torch.randn(3))
 print(graphs[0].code)
 
 # %% [markdown]
@@ -224,7 +226,9 @@ print(graphs[0].code)
 def promotes(x):
     return x * 1.0
 
-wrong = minidynamo.compile(promotes, backend=lambda gm, _: remove_mul_by_one(gm).forward)(torch.tensor([1, 2]))
+wrong = minidynamo.compile(promotes, backend=lambda gm, _: remove_mul_by_one(gm).forward)(
+    torch.tensor([1, 2])
+)
 print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:", wrong.dtype)
 minidynamo.reset()
 
@@ -254,7 +258,9 @@ from minidynamo.bench.models import bert
 model, inputs = bert()
 seen.clear()
 minidynamo.compile(model, backend=look, fullgraph=True)(**inputs)
-counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call"))
+counts = Counter(
+    getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call")
+)
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
 
 # %% [markdown]

@@ -175,7 +175,9 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # read from them, each with the kinds of guards on it. A value that is read twice stands there once.
 
 # %%
-e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
+e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(
+    torch.ones(2), Settings()
+)
 e.guard_tree
 
 # %% [markdown]

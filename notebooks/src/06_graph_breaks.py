@@ -56,7 +56,9 @@ def talkative(x):
 graphs = []
 
 def or_give_up(function):
-    compiled = minidynamo.compile(function, fullgraph=True, backend=lambda gm, _: graphs.append(gm) or gm.forward)
+    compiled = minidynamo.compile(
+        function, fullgraph=True, backend=lambda gm, _: graphs.append(gm) or gm.forward
+    )
     def call(x):
         try:
             return compiled(x)
@@ -305,8 +307,11 @@ def broken(x):
 
 x = torch.randn(2048, 1024)
 minidynamo.reset()
-variants = {"eager": lambda: smooth(x), "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
-            "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken))}
+variants = {
+    "eager": lambda: smooth(x),
+    "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
+    "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken)),
+}
 timings = interleave(variants, budget=1.5)
 Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 

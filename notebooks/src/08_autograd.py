@@ -224,7 +224,8 @@ def eager_bytes():
         if memory.data_ptr() not in known:
             sizes[memory.data_ptr()] = memory.nbytes()
         return t
-    known = {t.untyped_storage().data_ptr() for t in (h, *block.parameters())}     # inputs are there anyway
+    # inputs are there anyway
+    known = {t.untyped_storage().data_ptr() for t in (h, *block.parameters())}
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         output = block(h)
     return sum(sizes.values()), output

@@ -57,7 +57,10 @@ e.aten
 
 # %%
 table = decompositions.table()
-print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
+print(
+    len([op for op in table if op in decompositions.OURS]),
+    "decompositions are ours, the others are torch's",
+)
 
 # %% [markdown]
 # What has no decomposition is lowered directly, or is a call of eager's kernel.
@@ -307,7 +310,9 @@ from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
 
 values = torch.tensor([[-1.0, 3.0, -2.0]])
-softmax_graph = minidynamo.explain(lambda x: torch.softmax(x, -1))(values).main.compiled.functional_graph
+softmax_graph = minidynamo.explain(lambda x: torch.softmax(x, -1))(
+    values
+).main.compiled.functional_graph
 lowered = lower_graph(softmax_graph, CompileRecord(), ())
 print(lowered)                                          # the loop IR: a list of buffers with bodies
 print("run by the interpreter:", run_graph(lowered, [values])[0])

@@ -214,7 +214,9 @@ def layer_norm_gelu(x, w, b):
 
 arguments = torch.randn(2048, 1024), torch.randn(1024), torch.randn(1024)
 captured = []                           # the graph, captured once; compiled four times
-minidynamo.compile(layer_norm_gelu, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(*arguments)
+minidynamo.compile(layer_norm_gelu, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(
+    *arguments
+)
 (graph, inputs), = captured
 variants = {"eager": lambda: layer_norm_gelu(*arguments)}
 for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inlining", {"fusion": False}),

@@ -232,7 +232,9 @@ for name, (function, inputs, _) in programs.items():
     variants[name + ", eager"] = lambda function=function, inputs=inputs: function(*inputs)
 timings = interleave(variants, budget=4)
 size = x.numel() * 4 / 1e9
-passes = {"copy": 2} | {name: programs[name.removesuffix(", eager")][2] for name in variants if name != "copy"}
+passes = {"copy": 2} | {
+    name: programs[name.removesuffix(", eager")][2] for name in variants if name != "copy"
+}
 rate = {name: passes[name] * size / timings[name].median for name in variants}
 
 import matplotlib.pyplot as plt

@@ -301,7 +301,10 @@ axis.bar(range(len(variants)), medians, color=["0.35" if name == chosen else "0.
          edgecolor="black")
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
-axis.set(ylabel="milliseconds\n(shorter is better)", title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)")
+axis.set(
+    ylabel="milliseconds\n(shorter is better)",
+    title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)",
+)
 axis.title.set_fontsize(9);
 
 # %% [markdown]

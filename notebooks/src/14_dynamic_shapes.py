@@ -119,7 +119,9 @@ def concatenated(a, b):
 
 def traced(program, **sizes):
     asked = []
-    result = program(*[Size(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()])
+    result = program(
+        *[Size(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()]
+    )
     return result, asked
 
 print(traced(concatenated, s0=3, s1=4))
@@ -240,7 +242,9 @@ e.graph_text
 
 # %%
 shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
-counts = compilations(lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for a, b in shapes], dynamic=True)
+counts = compilations(
+    lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for a, b in shapes], dynamic=True
+)
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]

@@ -39,7 +39,8 @@ import miniinductor
 from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
-torch.set_num_threads(1)                # a model this small gains nothing from more; elsewhere leave it alone
+# a model this small gains nothing from more; elsewhere leave it alone
+torch.set_num_threads(1)
 
 # %% [markdown]
 # ## The data: a kitchen that never closes
@@ -118,7 +119,9 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 def batch(step, size=12, context=48):
     """The same letters for the same step, whoever asks."""
-    starts = torch.randint(len(data) - context - 1, (size,), generator=torch.Generator().manual_seed(step))
+    starts = torch.randint(
+        len(data) - context - 1, (size,), generator=torch.Generator().manual_seed(step)
+    )
     pieces = torch.stack([data[s:s + context + 1] for s in starts])
     return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
@@ -135,7 +138,8 @@ history = []
 
 def naive_step(model, optimizer, x, y, step):
     loss = model(x, y)
-    print(f"step {step}: the loss is {'high' if loss.item() > 2 else 'low'}")        # a look at the loss
+    # a look at the loss
+    print(f"step {step}: the loss is {'high' if loss.item() > 2 else 'low'}")
     history.append(loss)
     optimizer.zero_grad()
     loss.backward()
@@ -333,7 +337,8 @@ def write(model, start, length, seed=0):
     for _ in range(length):
         window = known[-model.context:]
         x = torch.zeros(1, model.context, dtype=torch.long)
-        x[0, :len(window)] = torch.tensor(window)               # what comes later is not looked at: attention is causal
+        # what comes later is not looked at: attention is causal
+        x[0, :len(window)] = torch.tensor(window)
         probabilities = F.softmax(run(x)[0, len(window) - 1] / 0.7, -1)
         known.append(torch.multinomial(probabilities, 1).item())
     return "".join(letters[n] for n in known)

@@ -97,7 +97,9 @@ def live(name, model, inputs):
         expected, found = model(**inputs), compiled(**inputs)
         pairs = zip(floats(expected), floats(found), strict=True)
         right = all(torch.allclose(a, b, atol=1e-3) for a, b in pairs)
-        times = interleave({"eager": lambda: model(**inputs), "ours": lambda: compiled(**inputs)}, budget=1.0)
+        times = interleave(
+            {"eager": lambda: model(**inputs), "ours": lambda: compiled(**inputs)}, budget=1.0
+        )
     return name, right, ratio(times, "eager", "ours")
 
 def floats(value):

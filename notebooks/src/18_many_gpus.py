@@ -218,7 +218,10 @@ def cut_at(limit):
     return (f"{limit} MiB", len(runs), ", ".join(str(len(run)) for run in runs),
             ", ".join(f"{megabytes(captured[0], run):.0f}" for run in runs))
 
-Table(["limit", "pieces", "operations in each", "MiB of parameters in each"], [cut_at(n) for n in (1, 8, 25, 1000)])
+Table(
+    ["limit", "pieces", "operations in each", "MiB of parameters in each"],
+    [cut_at(n) for n in (1, 8, 25, 1000)],
+)
 
 # %% [markdown]
 # The first piece is large whatever the limit: one embedding is one parameter, and it is not cut. Its
@@ -298,7 +301,9 @@ def median_of(wrapping, name, column="ms"):
 whole, pieces = (median_of("DDP", name) for name in ("ours inside", "ours inside, in pieces"))
 if whole and pieces:
     better = "in pieces" if pieces < whole else "as one graph"
-    print(f"DDP on this wire is faster {better}: {whole:.1f} ms as one graph, {pieces:.1f} ms in pieces")
+    print(
+        f"DDP on this wire is faster {better}: {whole:.1f} ms as one graph, {pieces:.1f} ms in pieces"
+    )
 for row in run["rows"]:
     if "weak scaling" in row:
         print(f"{row['wrapping']:6} {row['name']:26} weak scaling {row['from']} -> {row['to']}: {row['weak scaling']:.2f}")
