@@ -169,6 +169,17 @@ def test_files_of_pytorch_exist(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_each_chapter_says_how_to_see_it_in_the_real_compiler(name):
+    """And what it asks `TORCH_LOGS` for is there."""
+    import torch._logging._internal as logs
+
+    text = "\n".join(cells(name, "markdown"))
+    assert text.count("**See it in the real `torch.compile`.**") == 1
+    asked = {n for names in re.findall(r"TORCH_LOGS=([\w,]+)", text) for n in names.split(",")}
+    assert asked <= {*logs.log_registry.artifact_names, *logs.log_registry.log_alias_to_log_qnames}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_no_prose_says_how_long_a_file_is(name):
     assert re.findall(r"[\d,]+ lines\b", " ".join(cells(name, "markdown"))) == []
 

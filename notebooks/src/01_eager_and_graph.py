@@ -676,6 +676,9 @@ check("01.4", canonical)
 # | lazy tensors | `torch/csrc/lazy/` | PyTorch/XLA |
 # | TorchDynamo | `torch/_dynamo/` | `torch.compile` |
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` says where today's capture gives a line back to Python.
+# The older ways went on, or stopped.
+#
 # ## Recap
 #
 # * Eager mode runs a Python program; a compiler wants a graph.

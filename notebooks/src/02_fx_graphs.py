@@ -501,6 +501,9 @@ also_here(
 #   patterns written as Python functions.
 # * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_code python program.py` prints each captured graph as code, as it is handed to the
+# backend.
+#
 # ## Recap
 #
 # * A graph is a program as data: nodes with inputs *and* users.

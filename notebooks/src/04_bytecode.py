@@ -514,6 +514,9 @@ also_here("minidynamo/bytecode/", "minidynamo/symbolic_eval/")
 # * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined.
 #   Paper, section 3.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=trace_bytecode python program.py` prints each instruction with the symbolic stack before
+# it. `TORCH_LOGS=bytecode` prints the code before and after.
+#
 # ## Recap
 #
 # * Bytecode is a small language for a stack machine; evaluate it on symbols and the tensor

@@ -520,6 +520,9 @@ also_here(
 #   mutation is recorded beside immutable trackers.
 # * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=guards python program.py` prints the tree of guards of each entry, with the line of yours
+# that each one comes from.
+#
 # ## Recap
 #
 # * Values are lazy; looking at one creates a guard at its source.

@@ -517,6 +517,8 @@ also_here("minidynamo/conversion.py", "minidynamo/resume.py")
 # * PyTorch can also break inside an inlined function and resume there, if it is asked to
 #   (`torch._dynamo.config.nested_graph_breaks`). Here the caller is split at the call.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` prints each break with its reason and your line.
+#
 # ## Recap
 #
 # * A break splits a frame into: a compiled prefix, one instruction of plain Python, and a resume

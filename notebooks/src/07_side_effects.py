@@ -493,6 +493,9 @@ also_here("minidynamo/reconstruct.py", "minidynamo/replacement.py")
 #   is mutated: aliasing comes for free, and a failed attempt is simply thrown away.
 # * Higher-order operators (`torch.cond`, `checkpoint`) forbid side effects inside their bodies.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=side_effects python program.py` names each object that is changed, and the line that
+# changes it. `TORCH_LOGS=bytecode` shows the writes at the end of the new code.
+#
 # ## Recap
 #
 # * Writes are simulated on symbolic objects and replayed after the graph, new values first,

@@ -577,6 +577,8 @@ also_here("miniinductor/autograd/")
 # * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more
 #   heuristics.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=aot_joint_graph,aot_graphs python program.py` prints the joint graph, then its two halves.
+#
 # ## Recap
 #
 # * A tracer below autograd sees forward and backward; nothing about derivatives is written by hand.

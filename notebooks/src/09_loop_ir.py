@@ -522,6 +522,8 @@ also_here(
 # * `torch/_decomp/`: the decompositions we share.
 # * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=ir_pre_fusion python program.py` prints the loop IR, before anything is fused.
+#
 # ## Recap
 #
 # * Decompositions make operations fewer and their insides visible.

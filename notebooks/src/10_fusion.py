@@ -470,6 +470,9 @@ also_here("miniinductor/dependencies.py", "miniinductor/nodes.py", "miniinductor
 #   Paper, section 4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=fusion python program.py` prints each pair that was tried, and why it was not fused.
+# `TORCH_LOGS=ir_post_fusion` shows what came out.
+#
 # ## Recap
 #
 # * For cheap operations, time is bytes; fusion is there to move fewer.

@@ -584,6 +584,8 @@ also_here("miniinductor/kernels.py", "miniinductor/codegen/")
 #   targets, GEMM templates. Paper, section 4.
 # * `torch/_inductor/codecache.py`, `torch/_inductor/cpp_builder.py`: caches, also across machines.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper, with the C++ of every kernel in it.
+#
 # ## Recap
 #
 # * A code generator is a handler whose values are names.

@@ -770,6 +770,8 @@ also_here("miniinductor/devices.py")
 # * Triton itself: *Triton: an intermediate language and compiler for tiled neural network
 #   computations*, MAPL 2019.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=kernel_code python program.py` prints every Triton kernel as it is compiled.
+#
 # ## Recap
 #
 # * A GPU wants neighbouring threads at neighbouring addresses; the loop order of C++ is wrong

@@ -707,6 +707,9 @@ also_here("miniinductor/memory.py", "miniinductor/wrapper.py", "miniinductor/run
 # * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs).
 # * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper. `TORCH_LOGS=cudagraphs` says what was
+# recorded, and `TORCH_LOGS=autotuning` which candidate won.
+#
 # ## Recap
 #
 # * The wrapper is generated straight-line code; everything that can be decided before the call has been.

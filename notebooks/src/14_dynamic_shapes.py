@@ -654,6 +654,9 @@ also_here(
 # * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user
 #   state facts.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamic python program.py` prints each symbol as it is made, and each guard as it is
+# learned.
+#
 # ## Recap
 #
 # * A symbolic size is an expression and a hint. The hint answers questions; the answers are guards.

@@ -516,6 +516,9 @@ also_here(
 # * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*,
 #   CACM 2009.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=perf_hints python program.py` says where a library's kernel was called instead of a
+# generated one, and which optimisation was skipped.
+#
 # ## Recap
 #
 # * Warm up, take turns, compare medians with their spread, check the numbers first.

@@ -665,6 +665,9 @@ also_here(
 # * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for
 #   what it brings over the models of three suites.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names the guard that failed in each step that waits for the
+# compiler.
+#
 # ## Recap
 #
 # * Compile the model and the optimizer's step; leave looking, logging and `backward()` outside.

@@ -341,6 +341,9 @@ check("17.4", most_telling)
 # * `torch/_dynamo/testing.py` has counters of graphs and operations, which its tests compare.
 # * Paper, section 6: all the tables that this chapter measures again.
 #
+# **See it in the real `torch.compile`.** `torch._dynamo.explain(model)(x)` counts graphs and breaks of a model of your own. Ours is
+# `minidynamo.explain(model)(x)`.
+#
 # ## Recap
 #
 # * A speedup counts only with a right result; what failed is counted, with its cause.

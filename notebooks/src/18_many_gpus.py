@@ -429,6 +429,8 @@ check("18.4", best)
 #   `torch/_inductor/comms.py` moves sends and waits inside one graph.
 # * Paper, section 3: the joint graph, of which one backward comes.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=ddp_graphs torchrun ...` prints where the graph is cut for DDP's buckets.
+#
 # ## Recap
 #
 # * Ranks agree on gradients once a step. Averages of means are right for equal batches only.
