@@ -261,6 +261,32 @@ def test_an_excerpt_shows_what_was_asked_for(name):
     ] == []
 
 
+def said_but_not_shown(name: str) -> list[tuple[str, list[str]]]:
+    """(an excerpt, names of which the paragraph behind it speaks and which it does not have), where
+    these are more than half of all names: then the text is about an older version."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    found = []
+    for cell, behind in zip(stored, stored[1:], strict=False):
+        asked = re.findall(r"^excerpt\(([\w.]+)\)$", "".join(cell["source"]), re.M)
+        paragraph = "".join(behind["source"]).split("\n\n")[0]
+        names = re.findall(r"`[\w.]*?([A-Za-z_]\w*)(?:\(\))?`", paragraph)
+        if asked and behind["cell_type"] == "markdown" and len(names) > 1:
+            data = [output.get("data", {}) for output in cell.get("outputs", [])]
+            shown = "".join("".join(d.get("text/plain", "")) for d in data)
+            shown += html.unescape(
+                re.sub("<[^>]*>", "", "".join("".join(d.get("text/html", "")) for d in data))
+            )
+            missing = [n for n in names if n not in shown]
+            if len(missing) > len(names) / 2:
+                found.append((asked[-1], missing))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_an_excerpt_is_in_it(name):
+    assert said_but_not_shown(name) == []
+
+
 def outputs_of(name: str) -> list[tuple[dict, dict | None]]:
     """(a code cell that shows something, the cell behind it) of a stored chapter; the list of the
     core's names at its end is for looking up."""

@@ -264,10 +264,16 @@ from minidynamo.symbolic_eval.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
-# `forced` is what earlier attempts found out: the steps at which the frame must be split. When the
-# count of steps comes to one of them, the loop notes the place (`split`) and returns. A new `Break`
-# goes to `break_at`, which adds a step to `forced` and begins again. (`groups` says which canonical
-# operations belong to one instruction of CPython: a frame is split between instructions only.)
+# A `Break` may come from deep below, from a call in a call. It arrives here, and `break_at` throws this
+# attempt away. Before that it notes the step in `forced`. The next attempt asks before each operation:
+
+# %%
+excerpt(RootFrame.ends_here)
+
+# %% [markdown]
+# `forced` holds the steps at which earlier attempts broke. When the count of steps comes to one of them,
+# the place is noted (`split`) and the loop ends. (`groups` says which operations belong to one
+# instruction of CPython: a frame is split between instructions only.)
 #
 # ## No breaks allowed
 #
