@@ -7,9 +7,10 @@ Out:  the same notebooks with links (to chapters, terms, files, the paper) and a
     >>> pages.minutes(notebook)
     45
 
-Minutes are computed, never written: words / 200 + lines of code / 12 + 8 for each exercise + 20 for
-the piece of the student's own compiler, rounded up to 5.  What a line or a word costs is a guess of
-people who teach; that the same guess is used for every chapter makes the figures comparable.
+Minutes are computed, never written: words / 200 + lines of code / 12 + 8 for each exercise + the
+lines that the student writes of the own compiler / 2, rounded up to 5.  What a line or a word costs
+is a guess of people who teach; that the same guess is used for every chapter makes the figures
+comparable.
 """
 
 import functools
@@ -20,9 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exercises.own_compiler import lines_to_write
+
 ROOT = Path(__file__).resolve().parent.parent
 PAPER = "https://doi.org/10.1145/3620665.3640366"
-WORDS_A_MINUTE, LINES_A_MINUTE, FOR_AN_EXERCISE, FOR_A_PIECE = 200, 12, 8, 20
+WORDS_A_MINUTE, LINES_A_MINUTE, FOR_AN_EXERCISE, OWN_LINES_A_MINUTE = 200, 12, 8, 2
 LEVELS = {1: "easy", 2: "medium", 3: "hard"}
 
 
@@ -100,7 +103,7 @@ CHAPTERS = {chapter.number: chapter for part in PARTS for chapter in part.chapte
 def minutes(notebook) -> int:
     """How long a student needs, by the formula of this file's header."""
     words, lines = 0, 0
-    exercises, pieces = 0, 0
+    exercises, own_lines = 0, 0
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         if cell.cell_type == "markdown":
@@ -108,11 +111,12 @@ def minutes(notebook) -> int:
         elif "exercise" in tags:
             exercises += 1
         elif "piece" in tags:
-            pieces += 1
+            found = re.search(r'^check_piece\("(\w+)"\)', cell.source, re.M)
+            own_lines += lines_to_write(found[1]) if found else 0
         elif "check" not in tags:
             lines += sum(bool(line.strip()) for line in cell.source.splitlines())
     needed = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE
-    needed += FOR_AN_EXERCISE * exercises + FOR_A_PIECE * pieces
+    needed += FOR_AN_EXERCISE * exercises + own_lines / OWN_LINES_A_MINUTE
     return 5 * math.ceil(needed / 5)
 
 

@@ -6,6 +6,7 @@ A number in a text cell is good if a code cell of the same chapter has it, or a 
 measured time or a count of layers cannot go stale in silence.
 """
 
+import html
 import json
 import re
 import sys
@@ -109,7 +110,33 @@ def test_no_prose_states_a_number_that_nothing_backs(name):
     assert unbacked(name, cells(name, "markdown")) == []
 
 
+def shown(name: str) -> str:
+    """All that a chapter's cells say and print, pictures and volatile outputs too."""
+    parts = cells(name, "code")
+    for cell in json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
+        for output in cell.get("outputs", []):
+            parts += ["".join(output.get("text", ""))]
+            texts = [v for kind, v in output.get("data", {}).items() if kind != "image/png"]
+            parts += [html.unescape(re.sub(r"<[^>]*>", "", "".join(text))) for text in texts]
+    return re.sub(r"[\s,_]", "", "\n".join(parts))
+
+
+def quoted_and_not_shown(name: str, texts: list[str]) -> list[str]:
+    """Code in the prose with a number of three digits and more that no cell of the chapter has."""
+    known, spans = shown(name), []
+    for text in texts:
+        spans += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    large = [span for span in spans if re.search(r"(?<![\w.])\d{3,}(?![\w.])", span)]
+    return [span for span in large if re.sub(r"[\s,_]", "", span) not in known]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_prose_quotes_of_an_output_is_there(name):
+    assert quoted_and_not_shown(name, cells(name, "markdown")) == []
+
+
 def test_a_stale_number_would_be_found():
+    assert quoted_and_not_shown("14_dynamic_shapes", ["now: `if (8*s0 >= 99999)`"])
     stale = [
         "`torch/_inductor/scheduler.py` (about 7,000 lines)",
         "an evaluator in forty lines",
@@ -139,6 +166,17 @@ def test_files_of_pytorch_exist(name):
     root = Path(torch.__file__).parent.parent
     named = set(re.findall(r"`(torch/[\w/]+\.py)`", " ".join(cells(name, "markdown"))))
     assert [file for file in sorted(named) if not (root / file).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_chapter_says_how_to_see_it_in_the_real_compiler(name):
+    """And what it asks `TORCH_LOGS` for is there."""
+    import torch._logging._internal as logs
+
+    text = "\n".join(cells(name, "markdown"))
+    assert text.count("**See it in the real `torch.compile`.**") == 1
+    asked = {n for names in re.findall(r"TORCH_LOGS=([\w,]+)", text) for n in names.split(",")}
+    assert asked <= {*logs.log_registry.artifact_names, *logs.log_registry.log_alias_to_log_qnames}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -221,6 +259,32 @@ def test_an_excerpt_shows_what_was_asked_for(name):
     assert [
         pair for pair in asked_and_shown(name) if not f".{pair[0]}".endswith(f".{pair[1]}")
     ] == []
+
+
+def said_but_not_shown(name: str) -> list[tuple[str, list[str]]]:
+    """(an excerpt, names of which the paragraph behind it speaks and which it does not have), where
+    these are more than half of all names: then the text is about an older version."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    found = []
+    for cell, behind in zip(stored, stored[1:], strict=False):
+        asked = re.findall(r"^excerpt\(([\w.]+)\)$", "".join(cell["source"]), re.M)
+        paragraph = "".join(behind["source"]).split("\n\n")[0]
+        names = re.findall(r"`[\w.]*?([A-Za-z_]\w*)(?:\(\))?`", paragraph)
+        if asked and behind["cell_type"] == "markdown" and len(names) > 1:
+            data = [output.get("data", {}) for output in cell.get("outputs", [])]
+            shown = "".join("".join(d.get("text/plain", "")) for d in data)
+            shown += html.unescape(
+                re.sub("<[^>]*>", "", "".join("".join(d.get("text/html", "")) for d in data))
+            )
+            missing = [n for n in names if n not in shown]
+            if len(missing) > len(names) / 2:
+                found.append((asked[-1], missing))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_an_excerpt_is_in_it(name):
+    assert said_but_not_shown(name) == []
 
 
 def outputs_of(name: str) -> list[tuple[dict, dict | None]]:

@@ -37,6 +37,8 @@ def test_minutes_follow_the_formula():
     assert pages.minutes(notebook) == 10
     notebook.cells += [cell("def f(): ...", metadata={"tags": ["exercise"]})]
     assert pages.minutes(notebook) == 20  # 18, rounded up
+    notebook.cells += [cell('check_piece("hook")', metadata={"tags": ["check", "piece"]})]
+    assert pages.minutes(notebook) == 30  # 18 and about 20 lines at two a minute
     assert (pages.duration(45), pages.duration(65)) == ("45 minutes", "1 h 05")
 
 

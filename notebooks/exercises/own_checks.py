@@ -184,6 +184,34 @@ def _(graph):
         same=close,
     )
 
+    def shape_of(function, *shape):
+        return graph_of(function, shape).outputs[0].shape
+
+    yield row(
+        "reshape: a size of -1 is what is left; a list of sizes",
+        lambda: [shape_of(lambda x: x.reshape(*sizes), 4, 3) for sizes in ((2, -1), ([-1],))],
+        [(2, 6), (12,)],
+    )
+    yield row(
+        "transpose: dimensions are counted from the end, too",
+        lambda: [shape_of(lambda x: x.transpose(*dims), 2, 3, 4) for dims in ((0, 2), (-1, 1))],
+        [(4, 3, 2), (2, 4, 3)],
+    )
+    yield row(
+        "layer_norm, without a weight",
+        lambda: graph_of(lambda x: graph.layer_norm(x, (3,)), (2, 3)).run([X(2, 3)])[0],
+        torch.nn.functional.layer_norm(X(2, 3), (3,)),
+        same=close,
+    )
+    yield row(
+        "... with weight, bias and eps",
+        lambda: graph_of(
+            lambda *xs: graph.layer_norm(xs[0], (3,), *xs[1:], 0.5), (2, 3), (3,), (3,)
+        ).run([X(2, 3), X(3), X(3) * 3])[0],
+        torch.nn.functional.layer_norm(X(2, 3), (3,), X(3), X(3) * 3, 0.5),
+        same=close,
+    )
+
 
 @piece("hook", "every call passes by")
 def _(_):
@@ -255,12 +283,13 @@ def _(_):
     yield row("a loop is unrolled", lambda: agree(loop, (X(3),)))
     yield row("a call is inlined, tuples are unpacked", lambda: agree(calls, (X(3),)))
 
-    def one_graph():
-        fast = compiled(calls)
+    def breaks(function):
+        """Why each entry was split: "" where it was not."""
+        fast = compiled(function)
         fast(X(3))
         return [entry.reason for entry in fast.compiler.entries]
 
-    yield row("... into one graph", one_graph, [""])
+    yield row("... into one graph", lambda: breaks(calls), [""])
 
     def into_two(x):
         first, last = (x, x + 1, x + 2)
@@ -280,6 +309,16 @@ def _(_):
         lambda: raises(ValueError, lambda: compiled(into_two)(X(3))),
     )
     yield row("+= writes into the caller's tensor", written, X(3) + 1, same=close)
+
+    def by_name(x):
+        return scaled(scale=3.0, x=x) + scaled(x + 1, scale=2.0)
+
+    yield row("arguments by name, in a call that is inlined", lambda: agree(by_name, (X(3),)))
+    yield row("... into one graph, too", lambda: breaks(by_name), [""])
+    yield row(
+        "a method of a tensor, and a comparison",
+        lambda: agree(lambda x: x.exp() if x.shape[0] >= 3 else x.tanh(), (X(3),), (X(2),)),
+    )
     yield row("a default of what is inlined", lambda: agree(lambda x: scaled(x) + x, (X(3),)))
 
 
@@ -353,6 +392,26 @@ def _(guards):
     yield row(
         "all of several checks hold", lambda: holds([3, 4], ("a0[0]", 5), ("a0[1]", 4)), False
     )
+
+    def fits_again(example, shape, *others):
+        made = guards.Guards(second)
+        made.tensor("a0", example, shape)
+        return [made.build()(second, other) for other in others]
+
+    yield row(
+        "a tensor like the one that was seen",
+        lambda: fits_again(X(2, 3), (2, 3), X(2, 3), X(3, 3), X(2, 3).double(), X(3, 2).t()),
+        [True, False, False, False],
+    )
+    yield row(
+        "a tensor with one size left open",
+        lambda: fits_again(X(2, 3), (None, 3), X(5, 3), X(5, 4)),
+        [True, False],
+    )
+    yield row(
+        "a tensor of a class of its own is refused",
+        lambda: refuses(lambda: fits_again(X(2).as_subclass(Special), (2,))),
+    )
     yield row(
         "a number that does not equal itself is refused",
         lambda: refuses(lambda: guards.Guards(second).equals("a0", float("nan"))),
@@ -389,6 +448,24 @@ def _(breaks):
         own, flat, y = compiled(looks)(x)
         return own is x and flat.data_ptr() == y.data_ptr()
 
+    def place():
+        found = breaks.evaluate(nested, nested.__code__, (X(3),), set())
+        moment, reason = found.moment, found.reason
+        return (
+            found.machine.operations[moment.pc].op,
+            len(moment.stack),
+            *moment.locals,
+            bool(reason),
+        )
+
+    before = row(
+        "before a refused call lie a product's left side, two for the callee, two arguments",
+        place,
+        ("CALL", 5, "x", True),
+    )
+    yield before
+    if not before.passed:
+        return  # code that is built of a wrong stack would end this process
     yield row("a break in the middle", lambda: agree(says, (X(3), X(3))))
     yield row("a branch on a tensor", lambda: agree(branches, (X(3) + 9,), (X(3) - 9,)))
     yield row("a break in the middle of an expression", lambda: agree(nested, (X(3),)))
@@ -410,6 +487,33 @@ def _(breaks):
         logged(kept),
         same=close,
     )
+
+    def notes(x, log):
+        log.append(x)
+        return float(x.sum())
+
+    def calls(x, log):
+        y = x * 2
+        return y + notes(y, log)
+
+    yield row(
+        "what an inlined call wrote before it was refused is written once",
+        lambda: logged(compiled(calls)),
+        logged(calls),
+        same=close,
+    )
+
+    def undone(x, log):
+        y = x * 2
+        log.append(1)
+        return y, log[7]
+
+    def log_after_an_error():
+        log = []
+        raises(IndexError, lambda: compiled(undone)(X(3), log))
+        return log
+
+    yield row("an error is Python's, and comes once", log_after_an_error, [1])
     yield row("the base of views of views", lambda: _base(breaks))
 
 
@@ -498,6 +602,24 @@ def _(effects):
     )
     yield row("a list and a dict of the caller", same_lists)
 
+    def noted_and_undone():
+        journal, target = effects.Journal(), effects.Outside([1], "a0")
+        target.items = [1]
+        seen = journal.items_of(target) is target.items, target.items_changed, journal.changed[:]
+        journal.back_to(0)
+        return [*seen[:2], seen[2] == [target], target.items_changed, journal.changed]
+
+    yield row(
+        "that a list changes is noted, and undone", noted_and_undone, [True, True, True, False, []]
+    )
+    yield row(
+        "a list of the frame's own needs no note", lambda: effects.Journal().items_of([1]), [1]
+    )
+    yield row(
+        "an object without elements is refused",
+        lambda: refuses(lambda: effects.Journal().items_of(effects.Outside(3, "a0"))),
+    )
+
 
 # --- 08 to 14: compilation ------------------------------------------------------------------------
 def gradients(function, *shapes):
@@ -527,6 +649,34 @@ def _(autograd):
     yield row("matrices", lambda: gradients(lambda x, y: x @ y, (2, 3), (3, 4)))
     yield row("batches of matrices", lambda: gradients(lambda x, y: x @ y, (5, 2, 3), (3, 4)))
 
+    yield row("a sum of rows", lambda: gradients(lambda x: x.sum(-1) * 2, (2, 3)))
+    yield row("a sum that keeps its dimension", lambda: gradients(lambda x: x.sum(0, True), (2, 3)))
+    yield row(
+        "three dimensions change places, and back",
+        lambda: gradients(lambda x, y: x.permute(2, 0, 1) * y, (2, 3, 4), (4, 2, 3)),
+    )
+
+    def halves(function, *shapes):
+        """Forward half, then backward half: outputs and gradients, and what autograd says."""
+        tensors = [(X(*shape) + 3).requires_grad_() for shape in shapes]
+        result = function(*tensors)
+        expected = torch.autograd.grad(result, tensors, torch.ones_like(result))
+        graph = graph_of(function, *shapes)
+        inputs, outputs = list(graph.inputs), list(graph.outputs)
+        tangents, found = autograd.differentiate(graph, inputs)
+        graph.outputs = [*outputs, *found]
+        kept = autograd.cut(graph, tangents, found)
+        forward = autograd.part(graph, inputs, [*outputs, *kept])
+        backward = autograd.part(graph, [*kept, *tangents], found)
+        got, *saved = forward.run([tensor.detach() for tensor in tensors])
+        given = backward.run([*saved, torch.ones_like(result)])
+        again = {"matmul"} & {node.op for node in backward.nodes if node.shape == (2, 4)}
+        return close([got, *given], [result, *expected]) and not again
+
+    yield row(
+        "two halves give what the whole gives, and the product is not made again",
+        lambda: halves(lambda x, y: (x @ y).tanh(), (2, 3), (3, 4)),
+    )
     yield row("one matrix, many others", lambda: gradients(lambda x, y: x @ y, (2, 3), (5, 3, 4)))
 
     def saved(function, *shapes):
@@ -593,6 +743,11 @@ def _(loops):
         [("i0", "c"), ("i0", "0")],
     )
     yield row(
+        "fewer dimensions: the last places of the index",
+        lambda: indices(lambda x, y: x + y, (2, 3), (3,)),
+        [("i0", "c"), ("c",)],
+    )
+    yield row(
         "a reduction is a loop that keeps its row",
         lambda: [
             (s.rows, s.columns, s.reduction) for s in steps(lambda x: x.exp().sum(-1), (2, 3))
@@ -643,6 +798,25 @@ def _(fusion):
         return fusion.shared_bytes(first, second)
 
     yield row("a softmax is one kernel", lambda: kernels(softmax, (4, 8)), [4])
+
+    def needs():
+        plan = fusion.Plan(module("loops").lower(graph_of(softmax, (4, 8)))[0])
+        return [[plan.units.index(other) for other in plan.before(unit)] for unit in plan.units]
+
+    yield row("what each loop of a softmax reads", needs, [[], [0], [1], [1, 2]])
+
+    def one_round():
+        plan = fusion.Plan(module("loops").lower(graph_of(softmax, (4, 8)))[0])
+        return plan.fuse_best(), len(plan.units)
+
+    yield row("one round fuses one pair", one_round, (True, 3))
+
+    def order():
+        steps, _ = module("loops").lower(graph_of(softmax, (4, 8)))
+        [kernel] = fusion.fuse(steps)
+        return [steps.index(loop) for loop in kernel.loops]
+
+    yield row("in a kernel the loops keep their order", order, [0, 1, 2, 3])
     yield row(
         "two loops over x share its bytes: 4 rows, 8 columns, 4 bytes each",
         bytes_of_pair,
@@ -736,13 +910,19 @@ def _(cpp):
         same=lambda got, wanted: len(got) == 1 and got[0].startswith(wanted[0]),
     )
     yield row("rows, columns, a rest of columns", lambda: run(lambda x: x.exp() * 2, (3, 37)))
-    yield row("sums and largest elements", lambda: run(lambda x: x.sum(-1) + x.amax(-1), (3, 37)))
+    yield row(
+        "sums and largest elements", lambda: run(lambda x: x.sum(-1) + (-x).amax(-1), (3, 37))
+    )
 
     def own_softmax(x):
         e = (x - x.amax(-1, keepdim=True)).exp()
         return e / e.sum(-1, keepdim=True)
 
     yield row("results of the row are used in it", lambda: run(own_softmax, (3, 37)))
+    yield row(
+        "numbers, infinity and sizes",
+        lambda: run(lambda x: (x * 0.5 - 1) / float("inf") + x / x.shape[1], (3, 37)),
+    )
     yield row(
         "four dimensions, one of them read across",
         lambda: run(lambda x: x.transpose(1, 2) + 1, (2, 3, 4, 5)),
@@ -765,6 +945,13 @@ def _(gpu):
         "a mask keeps out what lies beyond the last column", lambda: "c<8" in text().translate(bare)
     )
     yield row("one program a row", lambda: "tl.program_id(0)" in text())
+    yield row(
+        "a load of columns has a mask",
+        lambda: [
+            line for line in text().splitlines() if "tl.load" in line and "inside" not in line
+        ],
+        [],
+    )
     if os.environ.get("TRITON_INTERPRET") == "1":
         norm = module("graph").layer_norm
         yield row(
@@ -819,6 +1006,24 @@ def _(program):
             x = (x @ x).tanh()
         return x
 
+    def trained():
+        x, w = X(2, 3).requires_grad_(), X(3, 4).requires_grad_()
+        index = torch.tensor([1, 0])
+
+        def loss(index, x, w):
+            return torch.nn.functional.embedding(index, x) @ w
+
+        results = []
+        for function in (loss, compiled(loss)):
+            result = function(index, x, w)
+            results.append(torch.autograd.grad(result.sum(), (x, w)))
+        return close(list(results[1]), list(results[0]))
+
+    yield row("gradients go where they are wanted", trained)
+    yield row(
+        "an output in another shape than it was computed in",
+        lambda: run(lambda x: (x + 1).reshape(-1), (2, 3)),
+    )
     yield row("kernels and products in their order", lambda: run(chain, (4, 4)))
     yield row(
         "memory is used again",

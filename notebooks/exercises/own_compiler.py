@@ -47,36 +47,75 @@ class Piece:
 
 PIECES = {
     "graph": Piece(
-        "02", ("broadcast", "Graph.run", "without_dead_code", "without_repetition", "softmax")
+        "02",
+        (
+            *("Node.reshape", "Node.transpose", "broadcast", "Graph.run"),
+            *("without_dead_code", "without_repetition", "softmax", "layer_norm"),
+        ),
     ),
     "hook": Piece("03", ("Compiler.frame", "compile")),
     "machine": Piece(
         "04",
         (
             *("Machine.step", "Machine.LOAD_FAST", "Machine.STORE_FAST", "Machine.COPY"),
-            *("Machine.SWAP", "Machine.BINARY_OP", "Machine.POP_JUMP_IF_FALSE"),
-            *("Machine.FOR_ITER", "Machine.UNPACK_SEQUENCE", "Machine.inline"),
+            *("Machine.SWAP", "Machine.BUILD_TUPLE", "Machine.UNPACK_SEQUENCE"),
+            *("Machine.BINARY_OP", "Machine.COMPARE_OP", "Machine.POP_JUMP_IF_FALSE"),
+            *("Machine.GET_ITER", "Machine.FOR_ITER", "Machine.CALL_KW", "Machine._call_with"),
+            "Machine.inline",
         ),
     ),
-    "guards": Piece("05", ("same", "tensor_fits", "Guards.equals", "Guards.build")),
-    "breaks": Piece(
-        "06", ("Entry.prefix", "Entry._push", "Entry._resume", "resume_code", "base_of")
+    "guards": Piece(
+        "05", ("same", "tensor_fits", "Guards.equals", "Guards.tensor", "Guards.build")
     ),
-    "effects": Piece("07", ("Journal.append", "Journal.set_item", "Journal.back_to", "replay")),
-    "autograd": Piece("08", ("fit", "_mul", "_div", "_amax", "_matmul", "differentiate", "cut")),
+    "breaks": Piece(
+        "06", ("evaluate", "Entry.prefix", "Entry._push", "Entry._resume", "resume_code", "base_of")
+    ),
+    "effects": Piece(
+        "07",
+        ("Journal.append", "Journal.set_item", "Journal.items_of", "Journal.back_to", "replay"),
+    ),
+    "autograd": Piece(
+        "08",
+        (
+            *("fit", "_mul", "_div", "_sum", "_amax", "_matmul", "_permute"),
+            *("differentiate", "cut", "part"),
+        ),
+    ),
     "loops": Piece(
         "09",
-        ("loads", "Lowering.pointwise", "Lowering.permute", "Lowering.store", "Lowering.reduction"),
+        (
+            *("loads", "Lowering.element", "Lowering.pointwise", "Lowering.permute"),
+            *("Lowering.store", "Lowering.reduction"),
+        ),
     ),
     "fusion": Piece(
         "10",
-        ("shared_bytes", "may_be_fused", "Plan.leads_around", "Plan.candidates", "Plan.in_order"),
+        (
+            *("shared_bytes", "may_be_fused", "Plan.before", "Plan.leads_around"),
+            *("Plan.candidates", "Plan.fuse_best", "Plan.replace", "Plan.in_order", "fuse"),
+        ),
     ),
     "cpp": Piece(
-        "11", ("passes", "stored_buffers", "Writer.row_loops", "Writer.end", "Writer.place")
+        "11",
+        (
+            *("Pass.takes", "passes", "stored_buffers", "Writer.row_loops", "Writer.start"),
+            *("Writer.step", "Writer.end", "Writer.text", "Writer.place"),
+        ),
     ),
-    "gpu": Piece("12", ("TritonWriter.source", "TritonWriter.loop", "offset")),
-    "program": Piece("13", ("Program.call_of", "Memory.take", "Memory.dead_after")),
+    "gpu": Piece(
+        "12",
+        (
+            *("TritonWriter.source", "TritonWriter.loop", "TritonWriter.text"),
+            *("TritonWriter.load", "offset"),
+        ),
+    ),
+    "program": Piece(
+        "13",
+        (
+            *("Program.wrapper", "Program.call_of", "Memory.read_elsewhere", "Memory.take"),
+            *("Memory.dead_after", "Boundary.backward"),
+        ),
+    ),
     "sizes": Piece("14", ("_computed", "_compared", "product")),
 }
 
@@ -159,6 +198,14 @@ def begin(piece: str, folder: Path = STUDENT) -> Path:
     path = folder / f"{piece}.py"
     print(f"{path.relative_to(folder.parent)}: yours are {', '.join(PIECES[piece].parts)}")
     return path
+
+
+def lines_to_write(piece: str) -> int:
+    """How many lines of the piece are the student's."""
+    source = reference(piece)
+    lines, defined = source.splitlines(), functions(source)
+    places = [n for name in PIECES[piece].parts for n in body_lines(defined[name])]
+    return sum(bool(lines[n].strip()) for n in places)
 
 
 # --- the package ----------------------------------------------------------------------------------

@@ -28,6 +28,21 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "machine": {
+        "the upper operand is compared with the lower": (
+            "COMPARE[symbol](left, right)",
+            "COMPARE[symbol](right, left)",
+            "a chain of comparisons",
+        ),
+        "a tuple is built from above": (
+            "tuple(self.pop(count))",
+            "tuple(self.pop(count)[::-1])",
+            "a call is inlined, tuples are unpacked",
+        ),
+        "the first arguments have the names": (
+            "first = len(values) - len(names)",
+            "first = len(names)",
+            "... into one graph, too",
+        ),
         "operands change places": (
             'BINARY[symbol.rstrip("=")](left, right)',
             'BINARY[symbol.rstrip("=")](right, left)',
@@ -45,6 +60,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "breaks": {
+        "what an inlined call did is not taken back": (
+            "            capture.journal.back_to(moment.changes)\n",
+            "",
+            "what an inlined call wrote before it was refused is written once",
+        ),
+        "the moment's stack is the machine's": (
+            "Moment(machine.pc, list(machine.stack), dict(",
+            "Moment(machine.pc, machine.stack, dict(",
+            "before a refused call lie a product's left side, two for the callee, two arguments",
+        ),
         "a view of a view": (
             "return base_of(node.args[0]) if node.op in VIEWS else node",
             "return node.args[0] if node.op in VIEWS else node",
@@ -57,6 +82,21 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "graph": {
+        "-1 is a size": (
+            "tuple(missing if n == -1 else n for n in wanted)",
+            "tuple(wanted)",
+            "reshape: a size of -1 is what is left; a list of sizes",
+        ),
+        "the variance over n - 1": (
+            "(centred * centred).mean(-1, keepdim=True)",
+            "(centred * centred).sum(-1, keepdim=True) / (x.shape[-1] - 1)",
+            "layer_norm, without a weight",
+        ),
+        "eps outside of the root": (
+            "keepdim=True) + eps).sqrt()",
+            "keepdim=True).sqrt() + eps)",
+            "... with weight, bias and eps",
+        ),
         "sizes are taken from the left": (
             "place > len(shape) or shape[-place] == 1",
             "place > len(shape) or shape[place - 1] == 1",
@@ -119,6 +159,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "guards": {
+        "every size is the example's": (
+            "{dtype}, {shape!r}, ",
+            "{dtype}, {tuple(tensor.shape)!r}, ",
+            "a tensor with one size left open",
+        ),
+        "every tensor is plain": (
+            "if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), *flags):",
+            "if False:",
+            "a tensor of a class of its own is refused",
+        ),
         "0.0 is -0.0": (" and repr(value) == repr(expected)", "", "so are 0.0 and -0.0"),
         "any size fits, 1 too": (
             "wanted is None and size > 1",
@@ -182,6 +232,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "effects": {
+        "what changes is not noted": (
+            "        self.note(target)\n        before = target.items_changed",
+            "        before = target.items_changed",
+            "that a list changes is noted, and undone",
+        ),
+        "that it changed is not taken back": (
+            'self.undo.append(lambda: setattr(target, "items_changed", before))',
+            "pass",
+            "that a list changes is noted, and undone",
+        ),
         "the first element is taken away": (
             "self.undo.append(target.pop)",
             "self.undo.append(lambda: target.pop(0))",
@@ -273,6 +333,21 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "program": {
+        "the first tensors get the gradients": (
+            "for place, gradient in zip(ctx.halves.places, found, strict=True):",
+            "for place, gradient in enumerate(found):",
+            "gradients go where they are wanted",
+        ),
+        "outputs are not read": (
+            " for buffer in reads} | self.outputs",
+            " for buffer in reads}",
+            "kernels and products in their order",
+        ),
+        "an output as it was computed": (
+            'f"{out.name}.view({out.sizes})" if out.base else out.name for',
+            "out.name for",
+            "an output in another shape than it was computed in",
+        ),
         "any free memory is taken": (
             "size_of(other) == size_of(buffer) and other.dtype == buffer.dtype",
             "other.dtype == buffer.dtype",
@@ -320,6 +395,21 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "autograd": {
+        "a sum's gradient has no dimension": (
+            "_spread(g, node).expand(",
+            "g.expand(",
+            "a sum of rows",
+        ),
+        "moved on, not back": (
+            "(order.index(dim) for dim in range(len(order)))",
+            "order",
+            "three dimensions change places, and back",
+        ),
+        "what is given is computed again": (
+            "if node in needed and node not in given:\n            args",
+            'if node in needed and node.op != "input":\n            args',
+            "two halves give what the whole gives, and the product is not made again",
+        ),
         "a size of 1 is not summed": (
             "if own == 1 and size != 1",
             "if False",
@@ -367,6 +457,11 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "loops": {
+        "the first places of the index": (
+            "index[len(index) - value.ndim :]",
+            "index[: value.ndim]",
+            "fewer dimensions: the last places of the index",
+        ),
         "permuted the other way round": (
             "tuple(index[order.index(dim)] for dim in range(len(order)))",
             "tuple(index[dim] for dim in order)",
@@ -394,6 +489,21 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "fusion": {
+        "one round": (
+            "while plan.fuse_best():\n        pass",
+            "plan.fuse_best()",
+            "a softmax is one kernel",
+        ),
+        "nobody looks for a third": (
+            " and not self.leads_around(first, second)",
+            "",
+            "nothing is fused around a product that lies between",
+        ),
+        "the second's loops in front": (
+            "Kernel([*first.loops, *second.loops])",
+            "Kernel([*second.loops, *first.loops])",
+            "in a kernel the loops keep their order",
+        ),
         "no walk to a third": (
             "waiting = [unit for unit in self.before(second) if unit is not first]",
             "waiting = []",
@@ -436,6 +546,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "cpp": {
+        "a sum may be read before its end": (
+            "not made[load.buffer].reduction\n            and load ==",
+            "load ==",
+            "a softmax walks over its columns three times",
+        ),
+        "everything starts with zero": (
+            "lane = {START[loop.reduction]};",
+            "lane = 0.0f;",
+            "sums and largest elements",
+        ),
         "a walk for each loop": (
             "if not found or not found[-1].takes(loop):",
             "if True:",
@@ -479,6 +599,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "gpu": {
+        "numbers as in C++": (
+            "number(value)[:-1]",
+            "number(value)",
+            "a layer norm in the interpreter",
+        ),
+        "a load without a mask": (
+            'mask = ", mask=inside, other=0" if "c" in load.index else ""',
+            'mask = ""',
+            "a load of columns has a mask",
+        ),
         "a store without a mask": (
             'mask = "" if loop.reduction else ", mask=inside"',
             'mask = ""',

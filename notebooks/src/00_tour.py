@@ -240,7 +240,10 @@ g = minidynamo.explain(model)(**inputs)
 expected = model(**inputs)
 print(f"{model.config.n_layer} layers, {sum(p.numel() for p in model.parameters()) / 1e6:.0f} million parameters")
 print("one graph, no break:", len(g.frames) == 1 and not g.frames[0].record.graph_breaks)
-print("largest difference to eager below 1e-4:", (g.result.logits - expected.logits).abs().max().item() < 1e-4)
+print(
+    "largest difference to eager below 1e-4:",
+    (g.result.logits - expected.logits).abs().max().item() < 1e-4,
+)
 g
 
 # %% [markdown]
@@ -299,8 +302,10 @@ from minidynamo.bench.runner import keep_freed_memory, peer_compile
 from minidynamo.bench.suites import machine, measure
 from minidynamo.bench.workloads import WORKLOADS
 
-torch.set_num_threads(1)        # neighbours disturb one core least, and what is faster is the compiler's doing (notebook 15)
-keep_freed_memory()             # or else chance decides who pays for fresh pages of memory (notebook 13)
+# neighbours disturb one core least, and what is faster is the compiler's doing (notebook 15)
+torch.set_num_threads(1)
+# or else chance decides who pays for fresh pages of memory (notebook 13)
+keep_freed_memory()
 for compiler in (minidynamo.compile, peer_compile):
     compiler(lambda x: x + 1)(torch.ones(4))                # starts it
 rows = []
@@ -465,6 +470,9 @@ also_here(
 # **What this tour leaves out:** training (notebooks 08 and 16), GPUs (the same loop IR becomes
 # Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14),
 # and where exactly the speed comes from (15).
+#
+# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder` (a tool of
+# its own) makes pages of them.
 #
 # ## Recap
 #

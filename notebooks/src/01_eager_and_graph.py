@@ -120,7 +120,10 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     traced = torch.jit.trace(branch, positive, check_trace=False)
 print("replay:", traced(negative))
-print("warning:", str(next(w.message for w in caught if "Python boolean" in str(w.message))).split(".")[0])
+print(
+    "warning:",
+    str(next(w.message for w in caught if "Python boolean" in str(w.message))).split(".")[0],
+)
 
 # %% [markdown]
 # A Python number is frozen in the same way. `float(x.abs().max())` was 2.0 when the tape was made,
@@ -342,7 +345,9 @@ print(list(noisy.programs.values())[0].graph)
 # %%
 def as_equations(graph, abstract):
     """The graph as typed equations; `abstract`: what to say of the inputs, by name."""
-    head = ", ".join(f"{node.name}:{abstract[node.name]}" for node in graph.nodes if node.op == "placeholder")
+    head = ", ".join(
+        f"{node.name}:{abstract[node.name]}" for node in graph.nodes if node.op == "placeholder"
+    )
     lines = [f"    {node.name} = {getattr(node.target, '__name__', node.target)} {' '.join(map(str, node.args))}"
              for node in graph.nodes if node.op == "call_function"]
     result = next(node.args[0] for node in graph.nodes if node.op == "output")
@@ -670,6 +675,9 @@ check("01.4", canonical)
 # | symbolic trace | `torch/fx/_symbolic_trace.py` | the tool for graph-to-graph work; the graph format lives on |
 # | lazy tensors | `torch/csrc/lazy/` | PyTorch/XLA |
 # | TorchDynamo | `torch/_dynamo/` | `torch.compile` |
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` says where today's capture gives a line back to Python.
+# The older ways went on, or stopped.
 #
 # ## Recap
 #

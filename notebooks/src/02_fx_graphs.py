@@ -210,7 +210,9 @@ def padded(x):
     return torch.relu(x * 1) * 1
 
 graphs = []
-minidynamo.compile(padded, backend=lambda gm, _: graphs.append(remove_mul_by_one(gm)) or gm.forward)(torch.randn(3))
+minidynamo.compile(
+    padded, backend=lambda gm, _: graphs.append(remove_mul_by_one(gm)) or gm.forward
+)(torch.randn(3))
 print(graphs[0].code)
 
 # %% [markdown]
@@ -224,7 +226,9 @@ print(graphs[0].code)
 def promotes(x):
     return x * 1.0
 
-wrong = minidynamo.compile(promotes, backend=lambda gm, _: remove_mul_by_one(gm).forward)(torch.tensor([1, 2]))
+wrong = minidynamo.compile(promotes, backend=lambda gm, _: remove_mul_by_one(gm).forward)(
+    torch.tensor([1, 2])
+)
 print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:", wrong.dtype)
 minidynamo.reset()
 
@@ -254,7 +258,9 @@ from minidynamo.bench.models import bert
 model, inputs = bert()
 seen.clear()
 minidynamo.compile(model, backend=look, fullgraph=True)(**inputs)
-counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call"))
+counts = Counter(
+    getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call")
+)
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
 
 # %% [markdown]
@@ -419,8 +425,9 @@ check("02.4", remove_dead)
 # reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
 #
 # **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are few
-# operations; everything else is composed of them. Five functions are yours: how shapes are
-# broadcast, how a graph is run, two passes, and softmax as a composition.
+# operations; everything else is composed of them. Eight functions are yours: two methods that
+# move dimensions, how shapes are broadcast, how a graph is run, two passes, and two compositions,
+# softmax and layer norm.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -433,10 +440,23 @@ check("02.4", remove_dead)
 # must tell `1` from `1.0` and `True`, which are equal in Python.
 #
 # </details>
+# <details><summary>Hint: reshape and transpose</summary>
+#
+# Both end in an operation that is there: `graph.add("reshape", self, sizes)`, and `self.permute(...)`.
+# `product(sizes)` multiplies; what is left for a -1 is a quotient of two products. `self.dims` makes
+# dimensions that are counted from the end positive.
+#
+# </details>
 # <details><summary>Hint: softmax</summary>
 #
 # `exp` of 1000 is infinite in float32. Subtract the largest element of the row first; the quotient
 # stays the same.
+#
+# </details>
+# <details><summary>Hint: layer norm</summary>
+#
+# Subtract the mean of each row (`mean(-1, keepdim=True)`). Divide by the root of the mean square of
+# what is left, plus `eps`.
 #
 # </details>
 
@@ -480,6 +500,9 @@ also_here(
 # * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches
 #   patterns written as Python functions.
 # * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_code python program.py` prints each captured graph as code, as it is handed to the
+# backend.
 #
 # ## Recap
 #

@@ -509,6 +509,9 @@ also_here(
 #   3.12 and 3.13 each changed the frame's layout.
 # * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
 #
+# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamo python program.py` prints a line for each frame that the hook hands over.
+# `TORCH_LOGS=recompiles` says why an entry did not fit.
+#
 # ## Recap
 #
 # * The hook sees every frame of its thread before the first instruction, with the arguments bound.

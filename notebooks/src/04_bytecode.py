@@ -451,8 +451,8 @@ check("04.4", TupleMachine)
 # ## Your own compiler: the stack machine
 #
 # **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects
-# from outside, and plain Python values. You write the step of its loop and eight of its instructions;
-# inlining is yours, too.
+# from outside, and plain Python values. You write the step of its loop and twelve of its instructions.
+# What a call takes from the stack is yours, too, and how a call is inlined.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -464,6 +464,14 @@ check("04.4", TupleMachine)
 #
 # `COPY 1` copies the top. `SWAP n` exchanges the top with the n-th value from above.
 # `UNPACK_SEQUENCE` leaves the *first* element on top.
+# `pop(n)` takes n values at once, the lowest first. That is the order of operands, too.
+#
+# </details>
+# <details><summary>Hint: calls</summary>
+#
+# Three things can lie below the arguments. `NULL, f` and `f, NULL` are plain calls: which of the two
+# it is depends on Python's version. `f, x` is a method and its object, so `x` goes before the other
+# arguments. Compare with `is NULL`.
 #
 # </details>
 # <details><summary>Hint: inlining</summary>
@@ -505,6 +513,9 @@ also_here("minidynamo/bytecode/", "minidynamo/symbolic_eval/")
 # * `torch/_dynamo/bytecode_transformation.py`: assembler and disassembler.
 # * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined.
 #   Paper, section 3.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=trace_bytecode python program.py` prints each instruction with the symbolic stack before
+# it. `TORCH_LOGS=bytecode` prints the code before and after.
 #
 # ## Recap
 #

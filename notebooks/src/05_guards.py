@@ -175,7 +175,9 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # read from them, each with the kinds of guards on it. A value that is read twice stands there once.
 
 # %%
-e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
+e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(
+    torch.ones(2), Settings()
+)
 e.guard_tree
 
 # %% [markdown]
@@ -455,7 +457,8 @@ check("05.4", counterexample)
 #
 # **The piece.** Every value from outside has a *source*, the text of an expression that finds it
 # again. `Guards` collects checks over sources, and `build` makes one function of them. Two checks are
-# yours as well: when two constants are the same, and when a tensor fits.
+# yours as well: when two constants are the same, and when a tensor fits. So is the method that writes
+# such a check down for a tensor.
 #
 # <details><summary>Hint: constants</summary>
 #
@@ -467,6 +470,9 @@ check("05.4", counterexample)
 #
 # Compare what the capture has looked at: class, device, dtype, gradients, shape, and whether the
 # memory is contiguous. A size of `None` stands for a symbol: any size over 1.
+#
+# `Guards.tensor` adds the text of a call of `tensor_fits`. A dtype has no text of its own:
+# `self.name(dtype)` gives it one. Sizes and flags can be written down as they are.
 #
 # </details>
 # <details><summary>Hint: the whole</summary>
@@ -513,6 +519,9 @@ also_here(
 # * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables;
 #   mutation is recorded beside immutable trackers.
 # * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=guards python program.py` prints the tree of guards of each entry, with the line of yours
+# that each one comes from.
 #
 # ## Recap
 #

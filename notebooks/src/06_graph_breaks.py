@@ -56,7 +56,9 @@ def talkative(x):
 graphs = []
 
 def or_give_up(function):
-    compiled = minidynamo.compile(function, fullgraph=True, backend=lambda gm, _: graphs.append(gm) or gm.forward)
+    compiled = minidynamo.compile(
+        function, fullgraph=True, backend=lambda gm, _: graphs.append(gm) or gm.forward
+    )
     def call(x):
         try:
             return compiled(x)
@@ -262,10 +264,16 @@ from minidynamo.symbolic_eval.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
-# `forced` is what earlier attempts found out: the steps at which the frame must be split. When the
-# count of steps comes to one of them, the loop notes the place (`split`) and returns. A new `Break`
-# goes to `break_at`, which adds a step to `forced` and begins again. (`groups` says which canonical
-# operations belong to one instruction of CPython: a frame is split between instructions only.)
+# A `Break` may come from deep below, from a call in a call. It arrives here, and `break_at` throws this
+# attempt away. Before that it notes the step in `forced`. The next attempt asks before each operation:
+
+# %%
+excerpt(RootFrame.ends_here)
+
+# %% [markdown]
+# `forced` holds the steps at which earlier attempts broke. When the count of steps comes to one of them,
+# the place is noted (`split`) and the loop ends. (`groups` says which operations belong to one
+# instruction of CPython: a frame is split between instructions only.)
 #
 # ## No breaks allowed
 #
@@ -305,8 +313,11 @@ def broken(x):
 
 x = torch.randn(2048, 1024)
 minidynamo.reset()
-variants = {"eager": lambda: smooth(x), "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
-            "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken))}
+variants = {
+    "eager": lambda: smooth(x),
+    "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
+    "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken)),
+}
 timings = interleave(variants, budget=1.5)
 Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 
@@ -439,9 +450,21 @@ check("06.4", best_break)
 # ## Your own compiler: breaking and going on
 #
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
-# came before, the instruction itself, and a call of a *resume function* for the rest. You write what
-# the first call does, how the stack is put back, the resume function, and how views find their base.
+# came before, the instruction itself, and a call of a *resume function* for the rest. You write the
+# loop that finds the place of the break, what the first call does, how the stack is put back, the
+# resume function, and how views find their base.
 #
+# <details><summary>Hint: the place of the break</summary>
+#
+# `evaluate` makes the `Capture` and the `Machine`, and gives the machine its arguments:
+# `capture.wrap(value, "a0")` for the first, and so on. (The argument of a comprehension or of a split
+# loop is a list iterator, with a name that begins with a dot. `capture.rest_of_loop` wraps it.)
+#
+# One instruction of the original may be several operations here. A break between two of them could
+# not be repaired. So a moment is noted only where `machine.pc` is one of `machine.first.values()`, and
+# it holds *copies*: the machine goes on changing its stack and locals.
+#
+# </details>
 # <details><summary>Hint: the prefix</summary>
 #
 # Find the tensors by their sources, run the program, rebuild the values that live on, *then* replay
@@ -499,6 +522,8 @@ also_here("minidynamo/conversion.py", "minidynamo/resume.py")
 #   `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
 # * PyTorch can also break inside an inlined function and resume there, if it is asked to
 #   (`torch._dynamo.config.nested_graph_breaks`). Here the caller is split at the call.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` prints each break with its reason and your line.
 #
 # ## Recap
 #

@@ -224,7 +224,8 @@ def eager_bytes():
         if memory.data_ptr() not in known:
             sizes[memory.data_ptr()] = memory.nbytes()
         return t
-    known = {t.untyped_storage().data_ptr() for t in (h, *block.parameters())}     # inputs are there anyway
+    # inputs are there anyway
+    known = {t.untyped_storage().data_ptr() for t in (h, *block.parameters())}
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         output = block(h)
     return sum(sizes.values()), output
@@ -502,8 +503,8 @@ check("08.4", gradients)
 # %% [markdown]
 # ## Your own compiler: the backward graph
 #
-# **The piece.** One rule for each operation, a walk from the outputs to the inputs, and the cut. All
-# of it writes nodes into the graph that is there already: that is why the joint graph can be cut
+# **The piece.** One rule for each operation, a walk from the outputs to the inputs, the cut, and
+# the halves as graphs of their own. The rules write nodes into the graph that is there already: that is why the joint graph can be cut
 # wherever it is narrow.
 #
 # <details><summary>Hint: rules</summary>
@@ -511,6 +512,9 @@ check("08.4", gradients)
 # `fit` undoes broadcasting: it sums over what was repeated. `to` may be a number, which has no
 # gradient: `None`. A quotient's second gradient is `-g * result / b`. Where several elements are the
 # largest they share the gradient.
+#
+# `_spread` gives a sum's gradient its dimensions back, with size 1; then it can be expanded. The
+# inverse of `order` has, at place `d`, the place of `d` in `order`.
 #
 # </details>
 # <details><summary>Hint: the walk</summary>
@@ -530,6 +534,12 @@ check("08.4", gradients)
 # Split each forward value into an edge as wide as its bytes. What the backward half reads leads to
 # the end; what is not in `CHEAP` hangs on the start. Inputs cost nothing. Return all values that the
 # cut goes through, inputs among them.
+#
+# </details>
+# <details><summary>Hint: a part of a graph</summary>
+#
+# Walk backwards from the outputs, and stop at what is given. Then copy forwards: `result.input` for
+# what is given, `result.add` for the rest. A dictionary says which copy stands for which node.
 #
 # </details>
 
@@ -566,6 +576,8 @@ also_here("miniinductor/autograd/")
 #   finished graph, which is a straight line.
 # * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more
 #   heuristics.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=aot_joint_graph,aot_graphs python program.py` prints the joint graph, then its two halves.
 #
 # ## Recap
 #

@@ -57,7 +57,10 @@ e.aten
 
 # %%
 table = decompositions.table()
-print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
+print(
+    len([op for op in table if op in decompositions.OURS]),
+    "decompositions are ours, the others are torch's",
+)
 
 # %% [markdown]
 # What has no decomposition is lowered directly, or is a call of eager's kernel.
@@ -307,7 +310,9 @@ from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
 
 values = torch.tensor([[-1.0, 3.0, -2.0]])
-softmax_graph = minidynamo.explain(lambda x: torch.softmax(x, -1))(values).main.compiled.functional_graph
+softmax_graph = minidynamo.explain(lambda x: torch.softmax(x, -1))(
+    values
+).main.compiled.functional_graph
 lowered = lower_graph(softmax_graph, CompileRecord(), ())
 print(lowered)                                          # the loop IR: a list of buffers with bodies
 print("run by the interpreter:", run_graph(lowered, [values])[0])
@@ -457,11 +462,13 @@ check("09.4", view)
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
 # loop of its own is a function from an index to an expression. You write what an expression reads,
-# two of those functions, and the two ways in which a loop comes to be.
+# how an argument's element is found, two of those functions, and the two ways in which a loop comes
+# to be.
 #
 # <details><summary>Hint: expressions</summary>
 #
-# `loads` goes through `Apply` recursively.
+# `loads` goes through `Apply` recursively. `element` is asked for numbers, too: they are their own
+# element. An argument of fewer dimensions has only the *last* places of the index.
 #
 # </details>
 # <details><summary>Hint: views</summary>
@@ -514,6 +521,8 @@ also_here(
 # * `torch/_inductor/ir.py`, `torch/_inductor/lowering.py`, `torch/_inductor/virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.
 # * `torch/_decomp/`: the decompositions we share.
 # * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=ir_pre_fusion python program.py` prints the loop IR, before anything is fused.
 #
 # ## Recap
 #

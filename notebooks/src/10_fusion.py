@@ -214,7 +214,9 @@ def layer_norm_gelu(x, w, b):
 
 arguments = torch.randn(2048, 1024), torch.randn(1024), torch.randn(1024)
 captured = []                           # the graph, captured once; compiled four times
-minidynamo.compile(layer_norm_gelu, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(*arguments)
+minidynamo.compile(layer_norm_gelu, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(
+    *arguments
+)
 (graph, inputs), = captured
 variants = {"eager": lambda: layer_norm_gelu(*arguments)}
 for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inlining", {"fusion": False}),
@@ -407,9 +409,9 @@ check("10.4", fuse)
 # %% [markdown]
 # ## Your own compiler: fusion
 #
-# **The piece.** Greedy fusion with a test for cycles. You say which bytes two kernels share, when
-# they may be one, whether one depends on the other through a third, in which order pairs are tried,
-# and in which order the result runs.
+# **The piece.** Greedy fusion with a test for cycles. All of it is yours: which bytes two kernels
+# share, when they may be one, what a unit needs, whether one depends on the other through a third, in
+# which order pairs are tried, a round of fusion, and in which order the result runs.
 #
 # <details><summary>Hint: bytes</summary>
 #
@@ -427,6 +429,12 @@ check("10.4", fuse)
 #
 # Walk from the second to what it needs, and on from there, without the direct edge to the first. If
 # you meet the first, fusing would make a kernel that waits for itself.
+#
+# </details>
+# <details><summary>Hint: rounds</summary>
+#
+# After each fusion everything is asked anew: the new kernel shares other bytes. Put it anywhere, then
+# sort: visit what a unit needs before the unit itself.
 #
 # </details>
 
@@ -461,6 +469,9 @@ also_here("miniinductor/dependencies.py", "miniinductor/nodes.py", "miniinductor
 #   reordering for peak memory and for communication, benchmarking a fusion before taking it.
 #   Paper, section 4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=fusion python program.py` prints each pair that was tried, and why it was not fused.
+# `TORCH_LOGS=ir_post_fusion` shows what came out.
 #
 # ## Recap
 #

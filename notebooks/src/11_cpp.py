@@ -232,7 +232,9 @@ for name, (function, inputs, _) in programs.items():
     variants[name + ", eager"] = lambda function=function, inputs=inputs: function(*inputs)
 timings = interleave(variants, budget=4)
 size = x.numel() * 4 / 1e9
-passes = {"copy": 2} | {name: programs[name.removesuffix(", eager")][2] for name in variants if name != "copy"}
+passes = {"copy": 2} | {
+    name: programs[name.removesuffix(", eager")][2] for name in variants if name != "copy"
+}
 rate = {name: passes[name] * size / timings[name].median for name in variants}
 
 import matplotlib.pyplot as plt
@@ -514,13 +516,16 @@ check("11.4", in_tiles)
 # ## Your own compiler: kernels in C++
 #
 # **The piece.** A kernel goes through its rows, and through the columns as often as it must. You
-# decide which loops share a walk, what has to lie in memory, and you write the loops over rows, the
-# end of a reduction, and the offset of an element.
+# decide which loops share a walk and what has to lie in memory. You write the loops over rows, what a
+# column does, start and end of a reduction, expressions, and the offset of an element.
 #
 # <details><summary>Hint: walks</summary>
 #
 # A loop may join the last walk if `takes` says so; otherwise a new one begins. Never put a loop
 # before one that it reads.
+#
+# `takes` wants as many columns, as a text. What the loop reads of this walk must not be a reduction's,
+# which is not complete yet, and must be the very element that was computed: `result` of that loop.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
@@ -538,7 +543,13 @@ check("11.4", in_tiles)
 # <details><summary>Hint: reductions</summary>
 #
 # Sixteen partial results, so that the compiler can use vector instructions. At the end of the row
-# they are combined, one after another.
+# they are combined, one after another. `FORMS[loop.reduction]` joins two of them.
+#
+# </details>
+# <details><summary>Hint: expressions</summary>
+#
+# Ask `registers` and `row_values` before memory: a value that was just computed may lie nowhere else.
+# `FORMS[op].format(...)` takes the texts of the arguments.
 #
 # </details>
 
@@ -572,6 +583,8 @@ also_here("miniinductor/kernels.py", "miniinductor/codegen/")
 # * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU
 #   targets, GEMM templates. Paper, section 4.
 # * `torch/_inductor/codecache.py`, `torch/_inductor/cpp_builder.py`: caches, also across machines.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper, with the C++ of every kernel in it.
 #
 # ## Recap
 #

@@ -249,7 +249,8 @@ Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 from miniinductor.gpu.build import source_file
 from miniinductor.gpu.interpreter import load_interpreted
 
-file = source_file(tiny_triton_kernel(body))            # a kernel must stand in a file: Triton reads its text
+# a kernel must stand in a file: Triton reads its text
+file = source_file(tiny_triton_kernel(body))
 tiny = load_interpreted(file, "tiny")
 x, out = torch.randn(1000), torch.empty(1000)
 tiny[(4,)](x, out, 1000, BLOCK=256)
@@ -320,15 +321,23 @@ def draw_shapes():
         for r in range(rows):
             for c in range(columns):
                 number = program(r, c)
-                shade = ("0.95", "0.72", "0.85", "0.6")[(number + (r // 4 if "tile" in title else 0)) % 4]
-                axis.add_patch(plt.Rectangle((c, r), 1, 1, facecolor=shade, edgecolor="white", linewidth=0.5))
+                shade = ("0.95", "0.72", "0.85", "0.6")[
+                    (number + (r // 4 if "tile" in title else 0)) % 4
+                ]
+                axis.add_patch(
+                    plt.Rectangle((c, r), 1, 1, facecolor=shade, edgecolor="white", linewidth=0.5)
+                )
                 if (r, c) == min((a, b) for a in range(rows) for b in range(columns) if program(a, b) == number):
                     axis.text(c + 0.5, r + 0.55, str(number), ha="center", va="center", fontsize=8)
         if looped:
             for top in (0, 4):
                 for c in range(0, columns, 4):
-                    axis.add_patch(plt.Rectangle((c, top), 4, 4, fill=False, edgecolor="black", linewidth=1))
-                axis.annotate("", (columns - 0.5, top + 2), (2, top + 2), arrowprops={"arrowstyle": "->"})
+                    axis.add_patch(
+                        plt.Rectangle((c, top), 4, 4, fill=False, edgecolor="black", linewidth=1)
+                    )
+                axis.annotate(
+                    "", (columns - 0.5, top + 2), (2, top + 2), arrowprops={"arrowstyle": "->"}
+                )
         axis.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="equal")
         axis.set_title(title, fontsize=9)
     return figure
@@ -346,10 +355,14 @@ draw_shapes();
 # %%
 from miniinductor.gpu.block_sizes import block_configs
 
-os.environ["TRITON_INTERPRET"] = "0"            # the sizes for a GPU; the interpreter prefers a few large tiles
+# the sizes for a GPU; the interpreter prefers a few large tiles
+os.environ["TRITON_INTERPRET"] = "0"
 shapes = [("pointwise", {"x": 1 << 24}), ("tile", {"y": 4096, "x": 4096}), ("persistent", {"x": 16384, "r": 1024}),
           ("looped", {"x": 64, "r": 1 << 20})]
-candidates = [(kind, str(sizes), " | ".join(str(c) for c in block_configs(kind, sizes)[:3])) for kind, sizes in shapes]
+candidates = [
+    (kind, str(sizes), " | ".join(str(c) for c in block_configs(kind, sizes)[:3]))
+    for kind, sizes in shapes
+]
 os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
@@ -497,7 +510,9 @@ Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_kernels")
-recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic");
+recorded_bars(
+    run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic"
+);
 
 # %% [markdown]
 # The copy is the measure: a kernel that reads and writes once can hardly be faster. A ratio just above
@@ -534,8 +549,11 @@ print(on_this_gpu("gpu-kernels", "softmax"))
 
 # %%
 tiny_call = next(r for r in run["rows"] if "us" in r)
-Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for variant, value in tiny_call["us"].items()],
-      f"{tiny_call['name']}, {where_recorded(run)}")
+Table(
+    ["variant", "microseconds per call"],
+    [(variant, f"{value:.1f}") for variant, value in tiny_call["us"].items()],
+    f"{tiny_call['name']}, {where_recorded(run)}",
+)
 
 # %% [markdown]
 # That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table.
@@ -695,7 +713,7 @@ check("12.4", sectors)
 # ## Your own compiler: the same in Triton
 #
 # **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
-# what becomes of one loop, and the offset. The check runs it in Triton's interpreter.
+# what becomes of one loop, its expressions, a load, and the offset. The check runs it in Triton's interpreter.
 #
 # <details><summary>Hint: rows</summary>
 #
@@ -713,6 +731,8 @@ check("12.4", sectors)
 # <details><summary>Hint: values</summary>
 #
 # Remember the name of each result: the next loop of this kernel uses the variable, not the memory.
+# What `made` does not have must come from memory. If this kernel makes it, it is not there yet:
+# `Refused`. (`load.buffer.root` is the buffer that owns the memory.)
 #
 # </details>
 
@@ -749,6 +769,8 @@ also_here("miniinductor/devices.py")
 # * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and the timing.
 # * Triton itself: *Triton: an intermediate language and compiler for tiled neural network
 #   computations*, MAPL 2019.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=kernel_code python program.py` prints every Triton kernel as it is compiled.
 #
 # ## Recap
 #

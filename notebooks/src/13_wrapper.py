@@ -77,12 +77,15 @@ Code("\n".join(lines), "python", "the same program as straight-line code; v1 to 
 
 # %% tags=["volatile"]
 timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x),
+                      "nine allocations, and nothing else": lambda: [torch.empty(16) for _ in range(9)],
                       "eager": lambda: x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1}, budget=1)
 Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, t in timings.items()],
       "ten kernels on 16 numbers")
 
 # %% [markdown]
-# Most of the difference is allocation. And for large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
+# The straight line makes nine allocations less; the third row says what those cost. The rest of the difference is looking things up.
+#
+# For large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
 
 # %% tags=["volatile"]
 torch.set_num_threads(1)                # here and below: neighbours disturb one core least
@@ -90,10 +93,12 @@ size = 16 << 20
 old = torch.empty(size)
 timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
                       "write into fresh memory": lambda: torch.empty(size).fill_(1.0)}, budget=1.5)
+kept, fresh = (timing.median for timing in timings.values())
+print(f"fresh memory takes {fresh / kept:.1f} times as long")
 Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
 
 # %% [markdown]
-# Fresh memory costs: the system hands out pages when they are first written.
+# The second row pays in every call for pages that the system hands out when they are first written. Kept memory was paid for once.
 #
 # ## The wrapper
 #
@@ -249,10 +254,12 @@ def through_ctypes():
 timings = interleave({"our launcher": lambda: nothing(a, b), "ctypes and data_ptr()": through_ctypes,
                       "the cheapest eager operation: a.detach()": lambda: a.detach(),
                       "an eager operation: torch.add(a, b, out=b)": lambda: torch.add(a, b, out=b)}, budget=1)
+ours, _, cheapest, _ = (timing.median for timing in timings.values())
+print(f"our launcher takes {ours / cheapest:.0%} of the time of eager's cheapest operation")
 Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
-# A call of a kernel costs less than the cheapest operation of eager.
+# Below 100 % a kernel is started in less time than eager needs for an operation that computes nothing.
 #
 # ## Autotuning
 #
@@ -294,7 +301,10 @@ axis.bar(range(len(variants)), medians, color=["0.35" if name == chosen else "0.
          edgecolor="black")
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
-axis.set(ylabel="milliseconds\n(shorter is better)", title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)")
+axis.set(
+    ylabel="milliseconds\n(shorter is better)",
+    title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)",
+)
 axis.title.set_fontsize(9);
 
 # %% [markdown]
@@ -633,13 +643,15 @@ check("13.4", place_all)
 # %% [markdown]
 # ## Your own compiler: memory and the wrapper
 #
-# **The piece.** The wrapper calls the kernels in their order. You write the call of one unit, and the
-# two decisions of the memory planner: which memory a buffer gets, and what may be used again behind a
-# unit.
+# **The piece.** The wrapper calls the kernels in their order. You write its text, and the call of one
+# unit. Three decisions of the memory planner are yours: what others read, which memory a buffer gets,
+# and what may be used again behind a unit. At the end stands the way back: the backward half, as
+# autograd calls it.
 #
 # <details><summary>Hint: calls</summary>
 #
-# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols.
+# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols. The lines of
+# `call` are indented by four spaces. `out.sizes` is a shape as a text.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
@@ -653,6 +665,13 @@ check("13.4", place_all)
 # What an output needs is never free. What torch has allocated cannot be used again by us; `del`
 # gives it back. What a kernel keeps in registers was never a variable: a `del` of it would raise
 # `NameError`. The inputs are the caller's: they may stay.
+#
+# </details>
+# <details><summary>Hint: gradients</summary>
+#
+# `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
+# one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each
+# tensor.
 #
 # </details>
 
@@ -687,6 +706,9 @@ also_here("miniinductor/memory.py", "miniinductor/wrapper.py", "miniinductor/run
 # * `torch/_inductor/memory.py`, `torch/_inductor/codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
 # * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs).
 # * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper. `TORCH_LOGS=cudagraphs` says what was
+# recorded, and `TORCH_LOGS=autotuning` which candidate won.
 #
 # ## Recap
 #

@@ -119,7 +119,9 @@ def concatenated(a, b):
 
 def traced(program, **sizes):
     asked = []
-    result = program(*[Size(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()])
+    result = program(
+        *[Size(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()]
+    )
     return result, asked
 
 print(traced(concatenated, s0=3, s1=4))
@@ -240,7 +242,9 @@ e.graph_text
 
 # %%
 shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
-counts = compilations(lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for a, b in shapes], dynamic=True)
+counts = compilations(
+    lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for a, b in shapes], dynamic=True
+)
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]
@@ -465,11 +469,12 @@ for label, option in (("static", False), ("dynamic", True)):
     compiled(*arguments)
     variants[label] = lambda compiled=compiled: compiled(*arguments)
 timings = interleave(variants, budget=2)
+print(f"the symbol costs a factor of {timings['dynamic'].median / timings['static'].median:.2f}")
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a short row when it knows its
-# length, and cannot when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels`
+# A factor of one means that the symbol is free, as it should be for long rows. Short rows pay: the C++
+# compiler unrolls a short row when it knows its length, and cannot when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels`
 # measures a row of kernels; where a symbol costs much, it prints why:
 
 # %%
@@ -648,6 +653,9 @@ also_here(
 #   for the next process.
 # * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user
 #   state facts.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamic python program.py` prints each symbol as it is made, and each guard as it is
+# learned.
 #
 # ## Recap
 #

@@ -38,8 +38,10 @@ from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
-torch.set_num_threads(1)        # one core: what it does is the compiler's doing, and neighbours disturb it least
-keep_freed_memory();            # malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
+# one core: what it does is the compiler's doing, and neighbours disturb it least
+torch.set_num_threads(1)
+# malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
+keep_freed_memory();
 
 # %% [markdown]
 # ## The naive measurement
@@ -140,7 +142,9 @@ from minidynamo.bench.suites import ablation
 found = []
 for name in ("gelu*sigmoid", "layer norm"):
     function, inputs = WORKLOADS[name]()
-    kernels = minidynamo.explain(lambda *a, function=function: function(*a))(*inputs).main.compiled.kernels
+    kernels = minidynamo.explain(lambda *a, function=function: function(*a))(
+        *inputs
+    ).main.compiled.kernels
     ours = sum(k.bytes_read + k.bytes_written for k in kernels)
     count, moved = eager_traffic(function, inputs)
     found.append((name, count, f"{moved / 1e6:.0f} MB", len(kernels), f"{ours / 1e6:.0f} MB", f"{moved / ours:.1f}"))
@@ -163,15 +167,20 @@ def layer_norm_gelu(x, w, b):
     return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
 
 layer = bert(layers=1)[0].encoder.layer[0]                # one layer of BERT, on hidden states
-programs = [("gelu(2x+1) * sigmoid(x)", program, [x], {}),
-            ("layer norm, gelu, residual", layer_norm_gelu, [x, torch.randn(1024), torch.randn(1024)], {}),
-            ("x + y.t()", lambda x, y: x + y.t(), [torch.randn(1024, 1024), torch.randn(1024, 1024)], {}),
-            ("a layer of BERT", lambda h: layer(h), [torch.randn(1, 128, 768)], {})]
+programs = [
+    ("gelu(2x+1) * sigmoid(x)", program, [x], {}),
+    ("layer norm, gelu, residual", layer_norm_gelu, [x, torch.randn(1024), torch.randn(1024)], {}),
+    ("x + y.t()", lambda x, y: x + y.t(), [torch.randn(1024, 1024), torch.randn(1024, 1024)], {}),
+    ("a layer of BERT", lambda h: layer(h), [torch.randn(1, 128, 768)], {}),
+]
 ablated = [ablation.ablate(*one, budget=2.0) for one in programs]
 labels = list(ablated[0]["kernels"])
 cell = lambda r, label: f"{r['kernels'][label]}, {r['megabytes'][label]:.1f} MB"
-Table(["off", *(r["name"] for r in ablated)], [(label, *(cell(r, label) for r in ablated)) for label in labels],
-      "kernels, and megabytes that they read and write")
+Table(
+    ["off", *(r["name"] for r in ablated)],
+    [(label, *(cell(r, label) for r in ablated)) for label in labels],
+    "kernels, and megabytes that they read and write",
+)
 
 # %% [markdown]
 # Fusion matters for the second and the last program. No row differs from the first one in the first
@@ -262,7 +271,9 @@ def operations(record):
             body, iterations = trace(buffer), 1
             for n in (*body.outer, *body.inner):
                 iterations *= int(n)
-            total += iterations * sum(instruction.op in (*BINARY, *UNARY, "reduction") for instruction in body.walk())
+            total += iterations * sum(
+                instruction.op in (*BINARY, *UNARY, "reduction") for instruction in body.walk()
+            )
     return total
 
 arguments = {"add": (lambda x, y: x + y, [torch.randn(4096, 1024), torch.randn(4096, 1024)])} | {
@@ -295,7 +306,9 @@ points = {"product of 1024 x 1024": (2 * 1024 ** 3 / (3 * 4 * 1024 ** 2), peak)}
 for name, (function, inputs) in arguments.items():
     graph, example = ablation.captured(function, inputs)
     compiled = miniinductor.compile_fx(graph, example)
-    timed = interleave({"ours": lambda: compiled(*example), "eager": lambda: function(*inputs)}, budget=1.2)
+    timed = interleave(
+        {"ours": lambda: compiled(*example), "eager": lambda: function(*inputs)}, budget=1.2
+    )
     ops, bytes_ = counted[name]
     points[name] = ops / bytes_, ops / timed["ours"].median
     points[name + ", eager"] = ops / bytes_, ops / timed["eager"].median
@@ -502,6 +515,9 @@ also_here(
 #   switches; `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
 # * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*,
 #   CACM 2009.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=perf_hints python program.py` says where a library's kernel was called instead of a
+# generated one, and which optimisation was skipped.
 #
 # ## Recap
 #

@@ -97,7 +97,9 @@ def live(name, model, inputs):
         expected, found = model(**inputs), compiled(**inputs)
         pairs = zip(floats(expected), floats(found), strict=True)
         right = all(torch.allclose(a, b, atol=1e-3) for a, b in pairs)
-        times = interleave({"eager": lambda: model(**inputs), "ours": lambda: compiled(**inputs)}, budget=1.0)
+        times = interleave(
+            {"eager": lambda: model(**inputs), "ours": lambda: compiled(**inputs)}, budget=1.0
+        )
     return name, right, ratio(times, "eager", "ours")
 
 def floats(value):
@@ -338,6 +340,9 @@ check("17.4", most_telling)
 #   with a dashboard. Accuracy comes first there, too.
 # * `torch/_dynamo/testing.py` has counters of graphs and operations, which its tests compare.
 # * Paper, section 6: all the tables that this chapter measures again.
+#
+# **See it in the real `torch.compile`.** `torch._dynamo.explain(model)(x)` counts graphs and breaks of a model of your own. Ours is
+# `minidynamo.explain(model)(x)`.
 #
 # ## Recap
 #

@@ -218,7 +218,10 @@ def cut_at(limit):
     return (f"{limit} MiB", len(runs), ", ".join(str(len(run)) for run in runs),
             ", ".join(f"{megabytes(captured[0], run):.0f}" for run in runs))
 
-Table(["limit", "pieces", "operations in each", "MiB of parameters in each"], [cut_at(n) for n in (1, 8, 25, 1000)])
+Table(
+    ["limit", "pieces", "operations in each", "MiB of parameters in each"],
+    [cut_at(n) for n in (1, 8, 25, 1000)],
+)
 
 # %% [markdown]
 # The first piece is large whatever the limit: one embedding is one parameter, and it is not cut. Its
@@ -298,7 +301,9 @@ def median_of(wrapping, name, column="ms"):
 whole, pieces = (median_of("DDP", name) for name in ("ours inside", "ours inside, in pieces"))
 if whole and pieces:
     better = "in pieces" if pieces < whole else "as one graph"
-    print(f"DDP on this wire is faster {better}: {whole:.1f} ms as one graph, {pieces:.1f} ms in pieces")
+    print(
+        f"DDP on this wire is faster {better}: {whole:.1f} ms as one graph, {pieces:.1f} ms in pieces"
+    )
 for row in run["rows"]:
     if "weak scaling" in row:
         print(f"{row['wrapping']:6} {row['name']:26} weak scaling {row['from']} -> {row['to']}: {row['weak scaling']:.2f}")
@@ -423,6 +428,8 @@ check("18.4", best)
 # * `torch/_dynamo/compiled_autograd.py` captures the backward pass as it runs, hooks included. Then
 #   `torch/_inductor/comms.py` moves sends and waits inside one graph.
 # * Paper, section 3: the joint graph, of which one backward comes.
+#
+# **See it in the real `torch.compile`.** `TORCH_LOGS=ddp_graphs torchrun ...` prints where the graph is cut for DDP's buckets.
 #
 # ## Recap
 #

@@ -72,6 +72,8 @@ def _where(node: Node, g: Node) -> Gradients:
 
 
 def _sum(node: Node, g: Node) -> Gradients:
+    """Each element that was added gets the gradient of its sum (`_spread`, `expand`).  One answer
+    for each of the three arguments."""
     return _spread(g, node).expand(node.args[0].shape), None, None
 
 
@@ -99,6 +101,7 @@ def _matmul(node: Node, g: Node) -> Gradients:
 
 
 def _permute(node: Node, g: Node) -> Gradients:
+    """Back into the old order.  The order itself has no gradient."""
     order = node.args[1]
     return g.permute(*(order.index(dim) for dim in range(len(order)))), None
 

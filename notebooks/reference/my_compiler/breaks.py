@@ -71,7 +71,11 @@ class Evaluation:
 
 
 def evaluate(function: Any, code: types.CodeType, args: tuple, dynamic: set) -> Evaluation:
-    """Run the machine on this frame.  dynamic: (source, dimension) of sizes that are symbols."""
+    """Run the machine on this frame.  dynamic: (source, dimension) of sizes that are symbols.
+
+    Before each operation that begins an instruction of the original (`machine.first` knows their
+    places) the moment is noted.  Where a step is refused, or raises one of `ERRORS`, journal, stack
+    and locals go back to that moment."""
     capture = Capture(function, dynamic)
     machine = Machine(capture, code, function, "F")
     for number, (name, value) in enumerate(zip(code.co_varnames, args, strict=False)):

@@ -154,6 +154,7 @@ class Writer:
         return [*lines, *(line for loop in sums for line in self.end(loop))]
 
     def start(self, loop: Loop) -> list[str]:
+        """Before the columns: an array `lanes_NAME` of 16 floats, each as `START` says."""
         name = f"lanes_{loop.buffer.name}"
         return [
             f"        float {name}[16]; for (float& lane : {name}) lane = {START[loop.reduction]};"
@@ -176,7 +177,9 @@ class Writer:
         return lines
 
     def step(self, loop: Loop, name: str) -> list[str]:
-        """What one column of a loop does."""
+        """What one column of a loop does: its value goes into a variable `name` of the buffer's
+        type.  A reduction joins it to `lanes_NAME[lane]`.  Otherwise it is remembered in
+        `registers`, by the Load that reads it, and written to its place if the buffer is stored."""
         kind = TYPES[loop.buffer.dtype]
         lines = [f"            {kind} {name} = {self.text(loop.value)};"]
         if loop.reduction:
@@ -189,7 +192,9 @@ class Writer:
         return lines
 
     def text(self, value: Expression | Any) -> str:
-        """An expression in C++."""
+        """An expression in C++.  A Load is the variable that has it (`registers`, `row_values`), or
+        its place; an operation is its form, filled in; an index is a text already; a Size is
+        made a float; and for a number there is `number`."""
         if isinstance(value, Load):
             known = self.registers.get(value) or self.row_values.get(value)
             return known or self.place(value.buffer, value.index)

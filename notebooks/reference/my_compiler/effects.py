@@ -66,7 +66,9 @@ class Journal:
         self.undo.append(self.changed.pop)
 
     def items_of(self, target: Any) -> Any:
-        """The list or dict to change for `target`, which may be one that the frame has made."""
+        """The list or dict to change for `target`, which may be one that the frame has made.  Of
+        an `Outside` it is `items` (None: Refused); that it changes is noted, and undone like all
+        else: `note`, `items_changed`."""
         if not isinstance(target, Outside):
             return target
         if target.items is None:

@@ -100,7 +100,7 @@ class Plan:
         return sorted((pair for pair in found if pair[0]), key=lambda pair: -pair[0])
 
     def fuse_best(self) -> bool:
-        """Fuse the first pair for which it is allowed; False if there is none."""
+        """Fuse the first of the candidates for which it is allowed; False if there is none."""
         for _, first, second in self.candidates():
             if may_be_fused(first, second) and not self.leads_around(first, second):
                 self.replace(first, second)
@@ -108,7 +108,8 @@ class Plan:
         return False
 
     def replace(self, first: Kernel, second: Kernel) -> None:
-        """One kernel for both.  It runs when all that the two need is there."""
+        """One kernel for both, the loops of the first in front.  It runs when all that the two
+        need is there (`in_order`)."""
         fused = Kernel([*first.loops, *second.loops])
         rest = [unit for unit in self.units if unit not in (first, second)]
         self.units = [*rest, fused]
@@ -132,7 +133,7 @@ class Plan:
 
 
 def fuse(steps: list[Step]) -> list[Unit]:
-    """Kernels and torch kernels, in an order in which they may run."""
+    """Kernels and torch kernels, in an order in which they may run: fuse until nothing can be."""
     plan = Plan(steps)
     while plan.fuse_best():
         pass

@@ -101,6 +101,8 @@ class TritonWriter:
         return lines
 
     def text(self, value: Expression | Any) -> str:
+        """An expression in Triton.  A Load is the variable that has it (`made`), or what `load`
+        says; a number has no `f` behind it here."""
         if isinstance(value, Apply):
             return FORMS[value.op].format(*map(self.text, value.args))
         if isinstance(value, Load):
@@ -110,6 +112,8 @@ class TritonWriter:
         return text_of(value) if isinstance(value, Size) else number(value)[:-1]
 
     def load(self, load: Load) -> str:
+        """A `tl.load` of the element, with mask and `other=0` if the index goes over the columns.
+        Refused: another element of what this very kernel makes, which it has not in a variable."""
         if load.buffer.root in self.kernel.writes:
             raise Refused("another element of the row than the one that was just computed")
         mask = ", mask=inside, other=0" if "c" in load.index else ""

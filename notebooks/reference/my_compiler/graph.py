@@ -132,6 +132,7 @@ class Node:
         return self.sum(dim, keepdim) / count
 
     def reshape(self, *shape: Any) -> Node:
+        """Sizes one by one, or all of them as one tuple or list.  -1 is whatever is left."""
         is_one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         wanted = tuple(shape[0]) if is_one else shape
         known = product(size for size in wanted if size != -1)
@@ -147,6 +148,7 @@ class Node:
         return self.graph.add("permute", self, self.dims(order))
 
     def transpose(self, first: int, second: int) -> Node:
+        """A `permute` that exchanges two dimensions (`dims` counts from the end, too)."""
         order = list(range(self.ndim))
         first, second = self.dims((first, second))
         order[first], order[second] = second, first
@@ -322,6 +324,8 @@ def softmax(x: Node, dim: int = -1) -> Node:
 def layer_norm(
     x: Node, shape: Any, weight: Node | None = None, bias: Node | None = None, eps: float = 1e-5
 ) -> Node:
+    """Rows with mean 0 and variance 1 (over n, not n - 1), then weight and bias if there are any.
+    Refused unless `shape` is one dimension, the last."""
     if len(tuple(shape)) != 1:
         raise Refused("layer_norm over several dimensions")
     centred = x - x.mean(-1, keepdim=True)

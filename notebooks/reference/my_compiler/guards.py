@@ -98,6 +98,8 @@ class Guards:
         self.add(f"type({source}) is {self.name(type(value))}")
 
     def tensor(self, source: str, tensor: torch.Tensor, shape: tuple[int | None, ...]) -> None:
+        """Add the check that `tensor_fits` says yes for what this tensor is; of its sizes `shape`
+        counts.  Refused for a tensor that does not fit itself: it is not plain."""
         flags = tensor.requires_grad, tensor.is_contiguous()
         if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), *flags):
             raise Refused(f"a tensor that is not plain: {type(tensor).__name__}, {tensor.device}")

@@ -168,7 +168,9 @@ class Lowering:
 
     # --- inlined nodes ----------------------------------------------------------------------------
     def element(self, value: Any, index: Index) -> Expression:
-        """The element of a node, or of a number, that a result needs at `index`."""
+        """The element of a node, or of a number, that a result needs at `index`.  Broadcast from
+        the right, it has only the last places of the index, `at` its own shape.  Of a stored node
+        it is a Load; of an inlined one, what its function says."""
         if not isinstance(value, Node):
             return value
         own = at(index[len(index) - value.ndim :], value.shape)

@@ -321,6 +321,7 @@ class Machine:
         journal.set_item(journal.items_of(container), plain(key), value)
 
     def BUILD_TUPLE(self, count: int) -> None:
+        """Pop so many values, push them as one tuple, the top last (`pop` keeps their order)."""
         self.stack.append(tuple(self.pop(count)))
 
     def BUILD_LIST(self, count: int) -> None:
@@ -360,6 +361,8 @@ class Machine:
             raise Refused(f"the operator {symbol}")
 
     def COMPARE_OP(self, symbol: str) -> None:
+        """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
+        nodes and objects from outside; sizes stay symbols."""
         left, right = self.pop(2)
         if any(isinstance(value, (Node, Outside)) for value in (left, right)):
             raise Refused("a comparison of tensors or objects")
@@ -398,6 +401,8 @@ class Machine:
             self.pc = target
 
     def GET_ITER(self, _: Any) -> None:
+        """Pop a sequence, push a `Loop` over a list of its items (`capture.items`).  Refused for a
+        tensor."""
         value = self.stack.pop()
         if isinstance(value, Node):
             raise Refused("a loop over a tensor")
@@ -420,13 +425,17 @@ class Machine:
         self._call_with(self.pop(count), {})
 
     def CALL_KW(self, count: int) -> None:
+        """On top lies a tuple of names, below it `count` arguments, of which the last ones have
+        those names.  `_call_with` does the rest."""
         names = self.stack.pop()
         values = self.pop(count)
         first = len(values) - len(names)
         self._call_with(values[:first], dict(zip(names, values[first:], strict=True)))
 
     def _call_with(self, args: list, kwargs: dict[str, Any]) -> None:
-        below, above = self.pop(2)  # NULL and callee in either order, or a method and its object
+        """Pop the two values below the arguments: NULL and the callee, in either order, or a
+        function and, above it, its first argument.  Push what `call` returns."""
+        below, above = self.pop(2)
         if below is NULL:
             self.stack.append(self.call(above, args, kwargs))
         elif above is NULL:

@@ -59,6 +59,8 @@ class Program:
             return self.function(*plain, *(sizes[name] for name in self.symbols))
 
     def wrapper(self) -> str:
+        """The text of `call(in0, in1, ..., s0, ...)`: for each unit its call, then a `del` for each
+        name that is dead after it.  It returns a list; an output that has a base is a view."""
         names = [f"in{number}" for number in range(len(self.graph.inputs))]
         lines = [f"def call({', '.join([*names, *self.symbols])}):"]
         for number, unit in enumerate(self.units):
@@ -102,6 +104,7 @@ class Memory:
         self.free: list[Buffer] = []
 
     def read_elsewhere(self, kernel: Kernel) -> set[Buffer]:
+        """What other units read, and the outputs."""
         others = (unit.reads for unit in self.units if unit is not kernel)
         return {buffer for reads in others for buffer in reads} | self.outputs
 
@@ -169,6 +172,8 @@ class Boundary(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the backward half on what was saved and the tangents.  A gradient for each argument
+        of `forward` behind ctx: `halves.places` says which tensors have one, the rest is None."""
         found = ctx.halves.backward([*ctx.saved_tensors, *tangents], ctx.sizes)
         gradients: list[Any] = [None] * ctx.number
         for place, gradient in zip(ctx.halves.places, found, strict=True):
