@@ -44,8 +44,8 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "not a function"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
-    if code.co_flags & GENERATORS:
-        return "a generator or coroutine"
+    if code.co_flags & GENERATORS or ".0" in code.co_varnames:  # whose loop began before it
+        return "a generator, coroutine or comprehension"
     return None
 
 

@@ -10,11 +10,14 @@ import itertools
 import logging
 import math
 import random
+import threading
 import typing
 import weakref
 
+import numpy
 import pytest
 import torch
+import torch.utils._pytree as pytree
 import torch.utils.checkpoint
 from test_capture_language import fresh, make_test, same  # noqa: F401
 
@@ -829,3 +832,162 @@ def test_what_is_no_heap_is_left_to_python():
         compiled = minidynamo.compile(lambda x, heap: (x + 1, heapq.heappop(heap)), backend="eager")
         with pytest.raises((IndexError, TypeError), match="index out of range|must be (a )?list"):
             compiled(X(), wrong)
+
+
+# ---- what torch.compile captures whole
+LINEAR = torch.nn.Linear(3, 3)
+STATE = threading.local()
+
+
+class Word(str):
+    pass
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor, self.act = factor, torch.nn.ReLU()
+        self.register_buffer("one", torch.ones(3))
+
+    def forward(self, x):
+        return self.act(x) * self.factor + self.one
+
+
+def new_modules(x):
+    head = torch.nn.Sequential(torch.nn.ModuleList([LINEAR, torch.nn.Tanh()])[0], Scale(x.shape[0]))
+    head.eval()
+    both = [head(x), head[1:](x), torch.nn.TripletMarginWithDistanceLoss()(x, x + 1, x * 2)]
+    return both, [name for name, _ in head.named_parameters()], len([*head.modules()])
+
+
+def a_module_cast_to_what_it_is(x):
+    return LINEAR.to(torch.float32)(x) + LINEAR.cpu()(x)
+
+
+def numbers_of_tensors(x):
+    seen, total = {id(LINEAR): 3}, x
+    for value in (x, total, x + 1):
+        if id(value) not in seen:
+            seen[id(value)] = len(seen)
+            total = total + value
+    return total * seen[id(x)]
+
+
+def limits_of_numpy(x):
+    return x.clamp(max=float(numpy.finfo(numpy.float32).max))
+
+
+def trees_of_one_kind(x):
+    return pytree.tree_map_only(torch.Tensor, lambda value: value * 2, [x, 3, {"k": x}])
+
+
+def a_class_made_by_a_call(x):
+    kind = type("Kind", (Point,), {"scale": 3})
+    return x * kind.scale * kind().step, kind.__name__
+
+
+class Point:
+    step = 2
+
+    def __init__(self):
+        self.x = 4
+
+
+def references_to_what_lives(x):
+    point = Point()
+    first, second = weakref.ref(point), weakref.ref(x)
+    return second() * first().x
+
+
+def state_of_a_thread(x):
+    STATE.depth = getattr(STATE, "depth", 0) + 1
+    STATE.last = x
+    y = STATE.last * STATE.depth
+    del STATE.depth, STATE.last
+    return y, hasattr(STATE, "depth")
+
+
+def a_generator_in_its_handler(x):
+    def numbers():
+        try:
+            yield 1
+        except ValueError:
+            yield 2
+
+    steps = numbers()
+    next(steps)
+    return x * steps.throw(ValueError("stop"))
+
+
+def words(x):
+    word = Word("ab")
+    return x * len(word), word.upper(), {word: 1}["ab"], WORD.title()
+
+
+WORD = Word("cd")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(new_modules, a_module_cast_to_what_it_is, numbers_of_tensors, limits_of_numpy),
+        *(trees_of_one_kind, a_class_made_by_a_call, references_to_what_lives),
+        *(state_of_a_thread, a_generator_in_its_handler, words),
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_one_graph(function):
+    compiled = minidynamo.compile(function, backend="eager", fullgraph=True)
+    for _ in range(2):
+        same(compiled(X()), function(X()))
+    assert counts() == (1, 0)
+
+
+def test_modules_made_in_a_frame_live_on():
+    """Each call makes its own, a gradient reaches what it was made of, a graph break keeps it."""
+
+    def function(x):
+        scale = Scale(3)
+        minidynamo.graph_break()
+        return scale(x), torch.nn.Sequential(LINEAR, scale)
+
+    compiled = minidynamo.compile(function, backend="eager")
+    (first, module), (_, other) = compiled(X()), compiled(X())
+    same(first, function(X())[0])
+    same(module(X()), function(X())[1](X()))
+    assert module[0] is LINEAR and module[1] is not other[1] and module[1].factor == 3
+    assert str(module) == str(function(X())[1]) and [*module.state_dict()][-1] == "1.one"
+
+
+def test_a_module_assigned_in_forward():
+    class Lazy(torch.nn.Module):
+        def forward(self, x):
+            if not hasattr(self, "pool"):
+                self.pool = torch.nn.AvgPool1d(2) if x.shape[0] == 2 else torch.nn.Identity()
+            return self.pool(x)
+
+    for rows in (2, 3):
+        ours, plain = Lazy(), Lazy()
+        compiled = minidynamo.compile(ours, backend="eager", fullgraph=True)
+        for _ in range(2):
+            same(compiled(torch.ones(rows, 4)), plain(torch.ones(rows, 4)))
+        assert str(ours) == str(plain)
+
+
+def test_state_of_a_thread_is_set_behind_the_graph():
+    def function(x):
+        STATE.kept = x + 1
+        return STATE.kept * 2
+
+    same(minidynamo.compile(function, backend="eager", fullgraph=True)(X()), function(X()))
+    same(STATE.kept, X() + 1)
+    del STATE.kept
+
+
+def test_frames_without_a_graph_leave_comprehensions_alone():
+    """The frame of a comprehension, whose loop began before it, is not compiled for itself."""
+
+    def function(x):
+        return [(n, [*rest]) for n, rest in zip([1, 2], ["ab", "c"])], x
+
+    same(minidynamo.compile(function, backend="eager", fullgraph=True)(X()), function(X()))

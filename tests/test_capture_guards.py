@@ -515,3 +515,35 @@ def test_the_limit_message_says_what_failed():
             r"Last guard that failed: .*n == ",
         ):
             compiled(A, 3)
+
+
+HELD = torch.full((3,), 3.0)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda x, y: x is y,
+        lambda x, y: x is HELD,
+        lambda x, y: id(x) == id(y),
+        lambda x, y: id(x) in {id(y): 1},
+        lambda x, y: x in {y: 1, HELD: 2},
+        lambda x, y: any(x is other for other in [y]),
+    ],
+)
+def test_which_tensor_it_is(same):
+    """Also of one that the graph does not need, and that was another one in the first call."""
+    a, b = torch.full((3,), 3.0), torch.full((3,), 3.0)
+    calls = [(a, b), (a, a), (HELD, b), (b, HELD), (HELD, HELD), (b, a)]
+    check(lambda x, y: x * 2 if same(x, y) else x + 1, *calls)
+    minidynamo.reset()
+    check(lambda x, y: x * 2 if same(x, y) else x + 1, *calls[::-1])
+
+
+def test_the_id_of_a_parameter_and_of_an_argument():
+    layer = torch.nn.Linear(3, 3)
+
+    def function(x):
+        return x * 2 if id(x) in {id(p) for p in layer.parameters()} else x + 1
+
+    check(function, (torch.ones(3) * 3,), (layer.bias,), (torch.ones(3) * 3,))

@@ -333,7 +333,7 @@ def test_a_function_that_is_left_alone_is_told_when_it_is_given(told):
 
     minidynamo.compile(generator)
     ((_, text),) = told()
-    assert "a generator or coroutine" in text and __file__ in text
+    assert "a generator, coroutine" in text and __file__ in text
 
 
 def test_what_costs_nothing_is_not_told(told):

@@ -131,7 +131,7 @@ def child(name, hooked):
         "miniinductor's own code",
         "torch's own code",
         "not a function",
-        "a generator or coroutine",
+        "a generator, coroutine or comprehension",
     )
     reason = convert_frame.skip_reason
     convert_frame.skip_reason = lambda code: (

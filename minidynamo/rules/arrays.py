@@ -57,6 +57,10 @@ def called(real: Any, place: str, name: str, tx: Frame, *args: Any, **kwargs: An
     return compute(tx, function, f"{place}_{name}".strip("_"), list(args), kwargs, real)
 
 
+if numpy is not None:
+    rule(numpy.finfo)(lambda tx, kind: tx.fold_pinned(on_host(numpy.finfo, [kind], {})))
+
+
 def holds(value: Any, kind: type) -> bool:
     if isinstance(value, SequenceVar):
         return any(holds(item, kind) for item in value.items)

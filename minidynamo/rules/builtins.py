@@ -40,6 +40,7 @@ from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
+from .class_statements import made_class
 from .unary_operators import UNARY
 
 EMPTY = TupleVar([])
@@ -330,7 +331,7 @@ def _defaultdict(tx, factory=None, /, *args, **kwargs):
 
 def _type(tx, value, *more, **kwargs):
     if more:
-        raise Break("class", "making a class in a compiled frame")
+        return made_class(tx, value, *more, **kwargs)
     return tx.output.wrap_pinned(value.python_type())
 
 
@@ -372,12 +373,6 @@ rules(
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
-        ),
-        torch.nn.Module.__setattr__: lambda tx, self, name, value, /: self.module_setattr(
-            tx, name.as_constant(), value
-        ),
-        torch.nn.Module.__getattr__: lambda tx, self, name, /: self.module_getattr(
-            tx, name.as_constant()
         ),
         abs: _abs,
         divmod: _divmod,

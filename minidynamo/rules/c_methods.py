@@ -38,6 +38,7 @@ from .text import text
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()
 IMMUTABLE = {object, bytes, slice, range, types.GenericAlias, types.UnionType, types.CodeType}
+VALUES = {str, bytes, int, float, complex}  # also of subclasses, whose objects may have fields
 CONTAINERS = (dict, list, tuple, set)
 OF_CLASSES = {  # methods of `type` that look at a class, and at nothing else
     "__subclasscheck__",
@@ -120,7 +121,7 @@ def _of_object(tx, descriptor, self, rest, kwargs):
     if owner is str and type(self.value) is TorchVersion:
         return of_version(tx, name, self.value, rest, kwargs)
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
-    if immutable and self.value is not None and self.fields is None:
+    if owner in VALUES or immutable and self.value is not None and self.fields is None:
         return tx.fold(on_host(descriptor, [self, *rest], kwargs))
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 

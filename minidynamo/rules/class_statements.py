@@ -50,7 +50,7 @@ def _build_class(tx: Frame, body: Any, name: Any, /, *bases: Any, **options: Any
         raise Break("class", "a class statement with a metaclass or unusual bases", HINT)
     kinds = [base.value for base in bases]
     for kind in kinds:
-        if type(kind) not in METACLASSES or hasattr(kind.__init_subclass__, "__func__"):
+        if type(kind) not in METACLASSES or told_of_subclasses(kind):
             raise Break(
                 "class", f"a class statement whose base {kind.__name__} is told of it", HINT
             )
@@ -97,9 +97,35 @@ def only_defines(tx: Frame, body: FunctionVar) -> bool:
     return known and all(step.opname in DEFINES for step in instructions)
 
 
+def told_of_subclasses(kind: type) -> bool:
+    """Does it have an `__init_subclass__` of Python?"""
+    return hasattr(kind.__init_subclass__, "__func__")
+
+
 def content_of(tx: Frame, cell: CellVar) -> Any:
     """The real object in a variable of the frame that a method of the class reads."""
-    found = cell.load(tx)
+    return fixed(tx, cell.load(tx))
+
+
+def fixed(tx: Frame, value: Variable) -> Any:
+    """A real object that is the same in each call."""
+    found = value.realize(tx)
     if isinstance(found, FIXED) or isinstance(found, FunctionVar) and found.fn is not None:
         return found.real()
     raise Break("class", "a class statement whose methods read the frame's variables", HINT)
+
+
+def made_class(tx: Frame, name: Any, bases: Any, contents: Any, /, **options: Any) -> Variable:
+    """type(name, bases, contents): its functions are the program's, the rest are constants."""
+    kinds = [base.identity() for base in bases.iterate(tx)]
+    if options or any(type(kind) is not type or told_of_subclasses(kind) for kind in kinds):
+        raise Break("class", "type() with a metaclass or unusual bases", HINT)
+    known = {key.as_constant(): fixed(tx, value) for key, value in contents.pairs(tx)}
+    known.setdefault("__module__", tx.globals.values.get("__name__"))
+
+    def make() -> type:
+        return type(name.as_constant(), tuple(kinds), dict(known))
+
+    made = tx.run_now(make)
+    tx.output.noted(Makers)[id(made)] = make
+    return tx.output.wrap_pinned(made)

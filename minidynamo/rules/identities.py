@@ -4,7 +4,8 @@
 
 In, out: see `symbolic_eval.registry`.  Of what the entry holds, or guards by its identity anyway,
 the number is a constant.  Of a tensor that is an argument it differs from call to call, as it does
-of an object that the frame makes: such numbers may be compared with each other alone.
+of an object that the frame makes: such numbers may be compared with each other alone, and those of
+tensors be kept in sets and as keys.
 Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..exceptions import Break
 from ..symbolic_eval.operators import comparison
 from ..symbolic_eval.registry import rule
 from ..variables.base import Codegen, Frame, Variable
@@ -25,11 +27,29 @@ from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 
 
+class Ids(dict[type, set[str]]):
+    """Types of the objects that were asked -> "constant" and "key": what their numbers became."""
+
+
+def note(tx: Frame, value: Variable, became: str) -> None:
+    """A constant and a key may be numbers of one object, where neither knows of the other."""
+    known = tx.output.noted(Ids).setdefault(value.python_type(), set())
+    known.add(became)
+    if len(known) > 1:
+        raise Break("hash", f"the id of {value} beside those of objects that the entry holds")
+
+
 class IdVar(Variable):
     """id() of an object that is another one in each call."""
 
     of: Variable
     cls = int
+
+    def hash_key(self, tx: Frame) -> Any:
+        if not isinstance(self.of, TensorVar):
+            raise Break("hash", f"the id of {self.of} as a key")
+        note(tx, self.of, "key")
+        return "id", self.of.hash_key(tx)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(id, self.of)
@@ -45,7 +65,11 @@ def _compare(tx: Frame, symbol: str, a: Any, b: Any) -> Variable | None:
 @rule(id)
 def _id(tx: Frame, value: Variable, /) -> Variable:
     found = fixed_object(tx, value)
-    return IdVar(value) if found is None else ConstantVar(id(found))
+    if found is None:
+        return IdVar(value)
+    if isinstance(value, TensorVar):
+        note(tx, value, "constant")
+    return ConstantVar(id(found))
 
 
 def fixed_object(tx: Frame, value: Variable) -> Any:

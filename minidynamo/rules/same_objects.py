@@ -16,6 +16,7 @@ from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
 from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
+from ..variables.more.asked_identity import note_asked
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
@@ -38,6 +39,7 @@ class Sameness(Operations):
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
         `a` and `b` do where they differ."""
+        note_asked(self, a, b)
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
             return

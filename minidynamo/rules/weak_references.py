@@ -17,10 +17,12 @@ import torch
 
 from ..exceptions import Break
 from ..symbolic_eval.registry import rule
-from ..variables.base import Args, Codegen, Frame, Named, RealVar, Variable
+from ..variables.base import Args, Codegen, Frame, Named, RealVar, Variable, peek
 from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar
 from ..variables.more.weak_references import WeakRefVar, hashed_by_identity, lets_go
 from ..variables.objects import ObjectVar
+from ..variables.tensor import TensorVar
 from .identities import fixed_object
 
 
@@ -48,8 +50,39 @@ class NewWeakRefVar(WeakRefVar):
         cg.call_object(weakref.ref, self.of, self.callback)
 
 
+class LocalWeakRefVar(Variable):
+    """One to an object of this call: a tensor that it was given, or what the frame made."""
+
+    shared = True
+    of: Variable
+    cls = weakref.ref
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        frame: Any = tx
+        while frame is not None and not args and not kwargs:
+            if any(peek(value) is self.of for value in frame.locals.values()):
+                return self.of
+            frame = frame.parent
+        raise Break("object", "what a weak reference refers to, which no local variable holds")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(weakref.ref, self.of)
+
+
+def is_of_this_call(tx: Frame, value: Variable) -> bool:
+    """May a weak reference to it be made, and is it another object in each call?"""
+    if isinstance(value, TensorVar):
+        return value.source is None or value.source.kind == "local"
+    if type(value) is DictVar and value.source is None:
+        return bool(value.cls.__weakrefoffset__)
+    made_here = type(value) is ObjectVar and value.value is None and value.payload is None
+    return made_here and bool(value.cls.__weakrefoffset__)
+
+
 @rule(weakref.ref)
 def _ref(tx: Frame, value: Variable, callback: Variable = ConstantVar(None), /) -> Variable:
+    if is_of_this_call(tx, value) and callback.identity() is None:
+        return LocalWeakRefVar(value)
     real = object_at_hand(tx, value)
     if real is None or not hashed_by_identity(type(real)):
         raise Break("object", f"a weak reference to {value}", "make it outside of f")

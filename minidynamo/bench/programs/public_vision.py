@@ -2,7 +2,8 @@
 
 In:   names of models (default: all below), and a file that takes the results as they come.
 Out:  per model and compiler the CPU seconds of the three calls, and how many graphs were compiled;
-      `wrong` where a result is not eager's, `unfinished` where a call takes more than `--limit`.
+      `wrong` where a result is not eager's, `raises` where the compiler does, `unfinished` where a
+      call takes more than `--limit`.
 
     python -m minidynamo.bench.programs.public_vision --json rows.json      # goes on where it ended
 
@@ -102,6 +103,8 @@ def measured(model: torch.nn.Module, compiler: Callable, limit: float) -> dict[s
                 found = compiled(x)
         except TimeoutError:
             return dict(seconds=seconds, unfinished=size)
+        except Exception as error:
+            return dict(seconds=seconds, raises=f"{type(error).__name__} at {size}")
         seconds.append(round(time.process_time() - start, 2))
         if not agrees(expected, found):
             return dict(seconds=seconds, graphs=len(graphs), wrong=size)
@@ -115,10 +118,10 @@ def summary(rows: dict[str, Any]) -> str:
     ]
     lines = [f"{len(rows)} models, {len(whole)} finished by both"]
     for side in ("ours", "torch.compile"):
-        bad = [name for name, row in rows.items() if {"wrong", "unfinished"} & row[side].keys()]
+        bad = [name for name, row in rows.items() if {"wrong", "unfinished", "raises"} & row[side].keys()]
         medians = [statistics.median(row[side]["seconds"][n] for row in whole) for n in range(3)]
         graphs = sum(row[side]["graphs"] for row in whole)
-        lines.append(f"{side}: medians {medians} s, {graphs} graphs, wrong or unfinished: {bad}")
+        lines.append(f"{side}: medians {medians} s, {graphs} graphs, without results: {bad}")
     return "\n".join(lines)
 
 

@@ -401,5 +401,15 @@ def pinned_class_method(builder: OutputGraph, value: Any) -> Variable:
     return BoundMethodVar(function, builder.wrap_pinned(value.__self__))
 
 
-PINNED.rule(test=is_typing, order=40)(pinned_callable)
+class TypingVar(CallableVar):
+    """It is an index of others: Callable[[T], int]."""
+
+    as_constant = CallableVar.real
+
+
+@PINNED.rule(test=is_typing, order=40)
+def pinned_typing(builder: OutputGraph, value: Any) -> Variable:
+    return TypingVar(value)
+
+
 PINNED.rule(test=is_fixed_callable, order=60)(pinned_callable)

@@ -99,8 +99,10 @@ class GeneratorMethods(GeneratorVar):
         """Would closing it run more of its body?"""
         if not self.started or self.done:
             return False
-        operations = self.frame.info.operations
-        entry = self.frame.info.ops[self.frame.pc - 1][2]
+        operations, entries = self.frame.info.operations, self.frame.info.ops
+        entry = entries[self.frame.pc - 1][2]
+        while entry is not None and is_end_of_handler(operations, entry[0]):
+            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
         if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
             return False
         return not self.passes_by(operations, entry[0])
@@ -131,6 +133,12 @@ class GeneratorMethods(GeneratorVar):
             "consume it before",
             *self.made,
         )
+
+
+def is_end_of_handler(operations: list, place: int) -> bool:
+    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
+    steps = [operation.op for operation in operations[place : place + 3]]
+    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
 
 
 def check_generators(cg: Codegen) -> None:

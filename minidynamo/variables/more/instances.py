@@ -10,13 +10,14 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable.call_f
 from __future__ import annotations
 
 import collections
+import functools
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 
 from ...exceptions import Break
+from ...extras.made_anew import Makers
 from ...symbolic_eval.registry import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
@@ -30,7 +31,7 @@ CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass
     dict: lambda: DictVar({}),
     list: lambda: ListVar([]),
 }
-
+VALUES = {kind.__new__ for kind in (str, bytes, int, float, complex)}  # of subclasses of these
 
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
@@ -89,6 +90,8 @@ def initialise(
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
         initialise_exception(cls, made, args, kwargs)
+    elif made.value is not None and init is object.__init__:  # of text or a number
+        return
     elif init is object.__init__ and (args or kwargs) and not own_new and made.payload is None:
         tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
     elif init is not object.__init__:
@@ -101,10 +104,6 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     new = new or lookup(cls, "__new__")[1]
     fields = DictVar({}) if cls.__dictoffset__ else None
     if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
-        if issubclass(cls, torch.nn.Module):
-            raise Break(
-                "module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__"
-            )
         return ObjectVar(cls, fields=fields)
     for base, make in CONTENTS.items():
         if issubclass(cls, base) and new is base.__new__:
@@ -112,6 +111,11 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     if new is tuple.__new__ and issubclass(cls, tuple):
         items = [item for values in args for item in tx.listed(values)]
         return ObjectVar(cls, fields=fields, payload=TupleVar(items))
+    if new in VALUES and issubclass(cls, new.__self__):
+        make = functools.partial(new, cls, *[value.as_constant() for value in args])
+        value = tx.run_now(make)
+        tx.output.noted(Makers)[id(value)] = make
+        return tx.output.wrap_pinned(value)
     if issubclass(cls, BaseException):
         made = ExceptionVar(cls, fields=fields)
         initialise_exception(cls, made, list(args), {})

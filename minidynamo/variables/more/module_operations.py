@@ -112,14 +112,18 @@ class ModuleOperations(ModuleVar):
     def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         """nn.Module.__setattr__, where it only stores."""
         kind = value.python_type()
-        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+        if issubclass(kind, torch.nn.Parameter):
             raise Break(
                 "module",
-                f"assigning a {kind.__name__} to self.{name} in forward",
+                f"assigning a Parameter to self.{name} in forward",
                 "assign it in __init__",
             )
         if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
             raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
+        if issubclass(kind, torch.nn.Module):
+            torchs = tx.output.wrap_pinned(NN_MODULE["__setattr__"])
+            tx.inline(torchs, [self, ConstantVar(name), value], {})
+            return
         buffers = self.table(tx, "_buffers")
         if name in buffers.items:
             self.become_input(tx, buffers.source.item(name))

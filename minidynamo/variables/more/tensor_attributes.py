@@ -31,6 +31,8 @@ plain_metadata = Metadata._metadata
 @extends(TensorVar)
 class TensorAttributes(Metadata):
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if name == "data" and value is self:  # module.to(...) that changes nothing
+            return
         replaced = is_replaced(self, tx)
         if name == "requires_grad" and not replaced and sets_what_is(self, tx, value):
             return

@@ -18,6 +18,7 @@ from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
 from ..tensor import TensorVar
+from .asked_identity import note_asked
 from .tensor_metadata import Metadata
 
 
@@ -48,6 +49,7 @@ class TensorMethods(Metadata):
         raise Break("constant", "a tensor where a constant is needed")
 
     def hash_key(self, tx: Frame) -> Any:
+        note_asked(tx, self)
         return self
 
     def truth(self, tx: Frame) -> bool:
