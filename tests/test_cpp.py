@@ -1046,12 +1046,53 @@ def source_of(function, *inputs) -> str:
 
 def test_sums_of_what_is_rounded_to_bfloat16_overlap():
     """A few instructions that round do not fill the time of an addition; those of float16 do."""
-    for dtype, overlap in ((torch.bfloat16, True), (torch.float16, False)):
+    for dtype, lanes in ((torch.bfloat16, 64), (torch.float16, 32)):
         x, row = torch.randn(64, 1024).to(dtype), torch.randn(1024).to(dtype)
         source = source_of(lambda x, row: (x * row).sum(-1), x, row)
         assert "mini::round_" in source
-        assert ("lane0[" in source) == overlap, source
+        assert f"lane0[{lanes}]" in source, source
         assert "simdlen" not in source  # vectors as wide as they get
+
+
+OF_ROWS = {
+    "sum": lambda x: x.sum(-1),
+    "max": lambda x: x.amax(-1),
+    "min": lambda x: x.amin(-1),
+    "any": lambda x: (x > 2.5).any(-1),
+    "prod": lambda x: (x.float() * 0.01 + 1).prod(-1),
+    "exp": lambda x: torch.exp(x).sum(-1),
+    "centred": lambda x: x - x.amax(-1, keepdim=True),
+    "count": lambda x: (x > 0).sum(-1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("width", [15, 16, 31, 32, 100, 128, 333, 1030])
+def test_rows_are_reduced_in_lanes_that_are_put_together(width, dtype):
+    """Whole groups of lanes and what is left of them; a NaN in any lane is the largest."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(width + 3, width).to(dtype)
+    x[torch.arange(width), torch.arange(width)] = torch.nan
+    tolerance = {"rtol": 2e-2, "atol": 5e-2} if dtype is torch.bfloat16 else {}
+    function = lambda x: [reduced(x) for reduced in OF_ROWS.values()]  # noqa: E731
+    found = minidynamo.compile(function, fullgraph=True)(x)
+    torch.testing.assert_close(found, function(x), equal_nan=True, **tolerance)
+
+
+def test_a_row_that_fills_a_vector_has_lanes():
+    """gcc would end `reduction(+:acc0)` with one addition after the other."""
+    for dtype, width, lanes in (
+        (torch.float32, 32, 32),
+        (torch.float32, 96, 32),
+        (torch.bfloat16, 32, 32),
+        (torch.float64, 24, 16),
+        (torch.float32, 15, 0),
+    ):
+        minidynamo.reset()
+        x = torch.randn(40, width).to(dtype)
+        source = source_of(lambda x: x - x.mean(-1, keepdim=True), x)
+        assert ("mini::sum_of(lane0)" in source) == bool(lanes), source
+        assert not lanes or f"lane0[{lanes}]" in source, source
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

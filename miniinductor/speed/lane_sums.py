@@ -1,4 +1,4 @@
-"""Sums whose additions need not wait for one another: many partial sums, in vector registers.
+"""Reductions into an array of lanes, put together at the end: no addition waits for another.
 
     float lane0[64];                            64 sums: several vectors, whose additions overlap
     int64_t r0_group = 0;
@@ -8,28 +8,38 @@
             const int64_t r0 = r0_group + k;
             const float tmp0 = in0[r0];
             lane0[k] = lane0[k] + tmp0;
+        }
+    }
+    acc0 = acc0 + mini::sum_of(lane0);
 
 In:   a reduction's innermost loop.  Out: the loop over groups of lanes, and what is left of it.
+
+Where functions fill the time there are as many lanes as one vector has.
 """
 
 import re
+from pathlib import Path
 
 import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, Sums
+from ..codegen.cpp_reductions import CHUNK, Sums, fence
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
 from ..dependencies import Access, stride_of
+from ..runtime.build import PRELUDES
 from .arrays import LANES, array_declarations
 from .spread import Spread
+from .whole_vectors import whole_vectors
 
 
-# what takes longer than an addition that waits; bfloat16 is rounded by a few instructions
-SLOW = re.compile(r"mini::(?!to_float|round_bfloat16)")
+# what takes longer than an addition that waits, not these few instructions
+SLOW = re.compile(r"mini::(?!to_float|round_bfloat16|abs|maximum|minimum)")
 GROUP = "where a group of lanes begins"
+VECTOR_BYTES = 64
+PRELUDES.append(Path(__file__).with_name("lane_sums.h"))
 
 
 @strategy(order=20)
@@ -41,60 +51,87 @@ class LaneSums(Strategy):
         return CHUNK * 4 if self.are_bound_by_latency(body, accumulators) else None
 
     def are_bound_by_latency(self, body: Statements, accumulators: Sums) -> bool:
-        """Would a loop with one vector of partial sums wait for each addition?  Not where functions
-        fill the time."""
-        writer = self.writer
-        if not accumulators or not all(a.loses_bits for a in accumulators):
+        """Would a loop with one vector of partial results wait for each of them?  Not where
+        functions fill the time."""
+        if not self.may_have_lanes(accumulators):
             return False
-        if not writer.lanes_are_free() or estimate(writer.plan.inner[-1:]) < 4 * LANES:
+        if estimate(self.writer.plan.inner[-1:]) < 4 * LANES:
             return False
         lines = printed(body)
         return len(lines) <= 16 and not any(SLOW.search(line) for line in lines)
+
+    def may_have_lanes(self, accumulators: Sums) -> bool:
+        """Not places, nor bools, of which there are no vectors."""
+        are_plain = all(not a.is_arg and a.c_type != "bool" for a in accumulators)
+        return bool(accumulators) and are_plain and self.writer.lanes_are_free()
 
     def only_reads(self) -> bool:
         """Does the kernel store nothing per element?"""
         plan = self.writer.plan
         return all(n.is_reduction for n in plan.nodes if plan.is_inner[n.name])
 
+    def count(self, body: Statements, accumulators: Sums, start: str, end: str) -> int:
+        """How many lanes; 0: the row fills none."""
+        if not self.may_have_lanes(accumulators):
+            return 0
+        if self.are_bound_by_latency(body, accumulators):
+            are_sums = all(a.loses_bits for a in accumulators)
+            return LANES if are_sums and self.only_reads() else LANES // 2
+        fewest = self.lanes_of_a_vector()
+        if start != "0" or not end.isdigit():
+            return fewest if estimate(self.writer.plan.inner[-1:]) >= 2 * fewest else 0
+        is_cheap = not any(SLOW.search(line) for line in printed(body))
+        counts = [LANES, LANES // 2] if is_cheap else []
+        fitting = [n for n in counts if n >= fewest and int(end) % n == 0]
+        return max([n for n in (*fitting, fewest) if n <= int(end)], default=0)
+
+    def lanes_of_a_vector(self) -> int:
+        """Of which all elements that the kernel reads or writes fill whole vectors."""
+        writer = self.writer
+        names = {a.name for b in writer.plan.bodies.values() for a in (*b.reads(), *b.writes())}
+        narrowest = min((writer.buffers[n].layout.dtype.itemsize for n in names), default=4)
+        return VECTOR_BYTES // min(max(narrowest, 1), 4)
+
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
-        """Sums in LANES parts (half as many where elements are stored, too), which the compiler
-        keeps in registers; what is left of the loop follows."""
-        if not self.are_bound_by_latency(body, accumulators):
+        """Results of lanes, which the compiler keeps in registers; what is left of the loop
+        follows."""
+        lanes = self.count(body, accumulators, start, end)
+        if not lanes:
             return None
-        writer, lane = self.writer, self.writer.plan.r[-1]
-        group, only_reads = f"{lane}_group", self.only_reads()
-        lanes = LANES if only_reads else LANES // 2
+        lane = self.writer.plan.r[-1]
+        group = f"{lane}_group"
         parts = [a.renamed("lane") for a in accumulators]
-        added = [Line(f"const int64_t {lane} = {group} + k;", origin=GROUP), *body]
-        added += [p.update(p.term, "[k]") for p in parts]
-        pragma = Pragma(simd=True, clauses=self.width(body, accumulators) if only_reads else "")
-        together = nest(added, [("k", "0", lanes)], pragma)
+        updates = [p.update(p.term, "[k]") for p in parts]
+
+        def gathered(first: str | int, count: str | int, clauses: str = "") -> list[Statement]:
+            """From `first` on, by as many lanes."""
+            lines = [Line(f"const int64_t {lane} = {first} + k;", origin=GROUP), *body, *updates]
+            known = count if isinstance(count, int) else None
+            pragma = Pragma(simd=True, clauses=clauses)
+            return [*fence(lines, known), *nest(lines, [("k", "0", count)], pragma)]
+
+        together = gathered(group, lanes, self.width(body, accumulators, lanes))
         groups = [*self.prefetches(group, lanes), *together]
-        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
         lines = [
             *array_declarations(parts, lanes),
             Line(f"int64_t {group} = {start};", origin=GROUP),
             Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
-            *nest(put_together, [("k", "0", lanes)], writer.simd(accumulators)),
         ]
-        if start != "0" or not end.isdigit() or int(end) % lanes:
-            lines += self.rest(body, accumulators, group, end)
+        if start == "0" and end.isdigit():
+            done = int(end) // lanes * lanes
+            for first, stop in whole_vectors(int(end) - done):
+                lines += gathered(done + first, stop - first)
+        else:  # setting up a vector loop over nothing would cost a tenth of a row of 768
+            left = gathered(group, f"{end} - {group}")
+            lines.append(Branch(f"__builtin_expect({group} < {end}, 0)", left))
+        lines += [a.update(f"mini::{a.kind}_of({p.name})") for a, p in zip(accumulators, parts)]
         return [Block(lines)]
 
-    def rest(self, body: Statements, accumulators: Sums, group: str, end: str) -> list[Statement]:
-        """The lanes that fill no group, one by one."""
-        one_by_one = [*body, *[a.update(a.term) for a in accumulators]]
-        loop = [(self.writer.plan.r[-1], group, end)]
-        lines = nest(one_by_one, loop, self.writer.simd(accumulators))
-        if end.isdigit():
-            return lines
-        # setting up a vector loop over nothing would cost a tenth of a row of 768
-        return [Branch(f"__builtin_expect({group} < {end}, 0)", lines)]
-
-    def width(self, body: Statements, accumulators: Sums) -> str:
+    def width(self, body: Statements, accumulators: Sums, lanes: int) -> str:
         """Vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
         are under way.  Not where it rounds, too: that would take twice as many instructions."""
-        if self.writer.plan.last_stage or torch.get_num_threads() > 1:
+        is_alone = torch.get_num_threads() == 1 and not self.writer.plan.last_stage
+        if lanes < LANES or not is_alone or not self.only_reads():
             return ""
         if any("mini::round_" in line for line in printed(body)):
             return ""
@@ -107,7 +144,7 @@ class LaneSums(Strategy):
         writer, plan = self.writer, self.writer.plan
         only_reads = self.only_reads()
         last = plan.last_stage if only_reads else plan.last_stage - 1
-        if last <= 0 or writer.current_stage != last or not plan.outer:
+        if lanes < LANES // 2 or last <= 0 or writer.current_stage != last or not plan.outer:
             return []
         if any(isinstance(one, Spread) for one in writer.strategies):
             return []

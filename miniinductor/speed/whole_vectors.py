@@ -23,15 +23,16 @@ class WholeVectors(Strategy):
             return None
         if not accumulators and not any(re.search(r"mini::|/ ", line) for line in printed(body)):
             return None  # a few moves of memory
-        return self.writer.plain_loops(body, accumulators, whole_vectors(int(end)))
+        parts = [(str(a), str(b)) for a, b in whole_vectors(int(end))]
+        return self.writer.plain_loops(body, accumulators, parts)
 
 
-def whole_vectors(size: int) -> list[tuple[str, str]]:
+def whole_vectors(size: int) -> list[tuple[int, int]]:
     """[(start, end)] of the parts of a loop over `size` lanes."""
     parts, at = [], 0
     for lanes in (16, 8, 4, 1):
         stop = size // lanes * lanes
         if stop > at:
-            parts.append((str(at), str(stop)))
+            parts.append((at, stop))
         at = stop
     return parts
