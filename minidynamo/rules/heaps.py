@@ -7,8 +7,6 @@ by `<` alone; what is no list, and an empty one, is left to plain Python, which 
 Mirrors torch/_dynamo/polyfills/heapq.py.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ of an object that the frame makes: such numbers may be compared with each other 
 Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

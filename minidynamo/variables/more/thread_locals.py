@@ -5,8 +5,6 @@ In:   a name.   Out: what this thread has under it, guarded there; a break for w
     >>> getattr(STATE, "depth", 0)      # guard: not hasattr(STATE, 'depth')
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
