@@ -11,7 +11,7 @@ in which buffers whose lives do not overlap share bytes.  (Where sizes are symbo
 of its own, unless speed/slots.py has slots for them.)  A workspace is kept between calls, because a
 fresh page costs more than a pass over it; a call takes one from a list and puts it back, so that
 threads and recursive calls never share one.  Memory that an extern kernel's result may alias is
-never taken from the arena, nor (gpu/single_buffers.py) large buffers in training on a GPU.
+never taken from the arena, nor (gpu/stored.py) large buffers in training on a GPU.
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.

@@ -172,7 +172,7 @@ def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
 
 
-# --- variances of parts (lowerings/statistics.py), values of rows (gpu/row_values.py) -------------
+# --- variances of parts (lowerings/statistics.py), values of rows (gpu/stored.py) -------------
 STATISTICS = {  # shape, memory format, dimensions
     "planes": ((40, 12, 19, 21), False, (0, 2, 3)),
     "channels last": ((32, 24, 16, 14), True, (0, 2, 3)),

@@ -15,8 +15,6 @@ only if they ask.)  A frame that begins inside of a mode is left to plain Python
 Mirrors torch/_dynamo/variables/torch_function.py.
 """
 
-from __future__ import annotations
-
 import functools
 import types
 from collections.abc import Callable

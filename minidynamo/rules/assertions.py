@@ -6,8 +6,6 @@ On a GPU such a check would end the process: there the assertion is a graph brea
 Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_statement`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -10,8 +10,6 @@ graph, as do functions that choose what to keep.
 Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

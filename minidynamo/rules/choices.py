@@ -5,8 +5,6 @@ gradients flow (the other one gets none at all, not zeros), or one of them is wr
 result leaves the frame beside the tensor that it is: all these are graph breaks.
 """
 
-from __future__ import annotations
-
 import functools
 import weakref
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@
 In, out: as `Operations.method_of`, of which this is the end.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Callable
 from typing import Any

@@ -11,8 +11,6 @@ variables of the frame which are no constants are graph breaks.
 Mirrors torch/_dynamo/variables/builtin.py (`__build_class__`).
 """
 
-from __future__ import annotations
-
 import builtins
 import dis
 import functools

@@ -11,8 +11,6 @@ All else (a tensor, a storage, an array) is a graph break: the new tensor shares
 Mirrors torch/_dynamo/variables/builtin.py and torch.py (`_call_legacy_tensor...`).
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -5,8 +5,6 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -13,8 +13,6 @@ stay there after the call.
 Mirrors torch/_dynamo/variables/tensor.py (`method_register_hook`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

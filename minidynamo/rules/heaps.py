@@ -7,8 +7,6 @@ by `<` alone; what is no list, and an empty one, is left to plain Python, which 
 Mirrors torch/_dynamo/polyfills/heapq.py.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import Any
@@ -24,90 +22,82 @@ def swap(heap: list, one: int, other: int) -> None:
     heap[one], heap[other] = heap[other], heap[one]
 
 
-def rise(heap: list, top: int, place: int) -> None:
-    """Let the element at `place` rise, at most to `top`, above those that it is smaller than."""
+def rise(heap: list, top: int, place: int, is_max: bool = False) -> None:
+    """Let the element at `place` rise, at most to `top`, above those that it is smaller than; with
+    `is_max`, larger than."""
     while place > top:
         parent = (place - 1) // 2
-        if not heap[place] < heap[parent]:
+        first, second = (parent, place) if is_max else (place, parent)
+        if not heap[first] < heap[second]:
             break
         swap(heap, place, parent)
         place = parent
 
 
-def sink(heap: list, top: int) -> None:
-    """Let the element at `top` sink to a leaf below the smaller children, and rise from there."""
+def sink(heap: list, top: int, is_max: bool = False) -> None:
+    """Let the element at `top` sink to a leaf below the smaller (larger) children, and rise from
+    there."""
     place, count = top, len(heap)
     while 2 * place + 1 < count:
         child = 2 * place + 1
-        if child + 1 < count and not heap[child] < heap[child + 1]:
+        first, second = (child + 1, child) if is_max else (child, child + 1)
+        if child + 1 < count and not heap[first] < heap[second]:
             child += 1
         swap(heap, place, child)
         place = child
-    rise(heap, top, place)
+    rise(heap, top, place, is_max)
 
 
+def replace(heap: list, item: Any, is_max: bool = False) -> Any:
+    best = heap[0]
+    heap[0] = item
+    sink(heap, 0, is_max)
+    return best
+
+
+def pop(heap: list, is_max: bool = False) -> Any:
+    last = heap.pop()
+    return replace(heap, last, is_max) if heap else last
+
+
+def arrange(heap: list, is_max: bool = False) -> None:
+    for top in range(len(heap) // 2 - 1, -1, -1):
+        sink(heap, top, is_max)
+
+
+# The functions of C, with their parameters.
 def heappush(heap: list, item: Any) -> None:
     heap.append(item)
     rise(heap, 0, len(heap) - 1)
 
 
 def heappop(heap: list) -> Any:
-    last = heap.pop()
-    return heapreplace(heap, last) if heap else last
+    return pop(heap)
 
 
 def heapreplace(heap: list, item: Any) -> Any:
-    smallest = heap[0]
-    heap[0] = item
-    sink(heap, 0)
-    return smallest
+    return replace(heap, item)
 
 
 def heappushpop(heap: list, item: Any) -> Any:
-    return heapreplace(heap, item) if heap and heap[0] < item else item
+    return replace(heap, item) if heap and heap[0] < item else item
 
 
 def heapify(heap: list) -> None:
-    for top in range(len(heap) // 2 - 1, -1, -1):
-        sink(heap, top)
+    arrange(heap)
 
 
 # The largest element first: what nsmallest() and merge(reverse=True) call.
-def rise_max(heap: list, top: int, place: int) -> None:
-    while place > top:
-        parent = (place - 1) // 2
-        if not heap[parent] < heap[place]:
-            break
-        swap(heap, place, parent)
-        place = parent
-
-
-def sink_max(heap: list, top: int) -> None:
-    place, count = top, len(heap)
-    while 2 * place + 1 < count:
-        child = 2 * place + 1
-        if child + 1 < count and not heap[child + 1] < heap[child]:
-            child += 1
-        swap(heap, place, child)
-        place = child
-    rise_max(heap, top, place)
-
-
 def _heapreplace_max(heap: list, item: Any) -> Any:
-    largest = heap[0]
-    heap[0] = item
-    sink_max(heap, 0)
-    return largest
+    return replace(heap, item, True)
 
 
 def _heappop_max(heap: list) -> Any:
-    last = heap.pop()
-    return _heapreplace_max(heap, last) if heap else last
+    return pop(heap, True)
 
 
 def _heapify_max(heap: list) -> None:
-    for top in range(len(heap) // 2 - 1, -1, -1):
-        sink_max(heap, top)
+    arrange(heap, True)
 
 
 # ---- the rules
@@ -127,8 +117,6 @@ def traced_on_lists(function: Callable) -> Callable:
     return trace
 
 
-for _function in (heappush, heappop, heapreplace, heappushpop, heapify):
-    rule(getattr(heapq, _function.__name__))(traced_on_lists(_function))
-for _function in OF_LARGEST:
+for _function in (heappush, heappop, heapreplace, heappushpop, heapify, *OF_LARGEST):
     if hasattr(heapq, _function.__name__):
         rule(getattr(heapq, _function.__name__))(traced_on_lists(_function))

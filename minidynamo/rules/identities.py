@@ -9,8 +9,6 @@ tensors be kept in sets and as keys.
 Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

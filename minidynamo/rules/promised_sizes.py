@@ -11,8 +11,6 @@ Where a check fails, what the graph has done is undone, and the call runs as pla
 Mirrors the run-time assertions of torch/fx/experimental/symbolic_shapes.py.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 from typing import Any

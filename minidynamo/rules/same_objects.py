@@ -6,8 +6,6 @@ Out:  the answer on the host, guarded where other objects may lie at the same so
     >>> tx.same(a, b), tx.same_or_equal(a, b)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..exceptions import Break

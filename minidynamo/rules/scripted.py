@@ -12,8 +12,6 @@ Mirrors torch/_dynamo/variables/functions.py (`_torchdynamo_inline`).
 # PyTorch: arguments are not converted.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

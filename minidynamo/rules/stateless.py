@@ -8,8 +8,6 @@ them out again: both are traced, and the module is as it was.
 Mirrors torch/_dynamo/variables/torch.py (`handle_functional_call`) and polyfills.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@ In:   the symbol and the operand.   Out: a variable; the program's TypeError; a 
 The operand's class is asked, as in `symbolic_eval.operators`; objects answer in operators.py.
 """
 
-from __future__ import annotations
-
 import operator as host
 from collections.abc import Callable
 

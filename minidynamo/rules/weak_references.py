@@ -8,8 +8,6 @@ and the entry does not hold it.
 Mirrors torch/_dynamo/variables/misc.py (WeakRefVariable).
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -6,8 +6,6 @@
 In:   a FunctionVar and the arguments.   Out: CPython's own words.
 """
 
-from __future__ import annotations
-
 import types
 from typing import NoReturn
 

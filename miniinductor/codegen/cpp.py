@@ -215,7 +215,7 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {array}[{count}];", SCRATCH)
 
     def may_use_stack(self) -> bool:
-        """May values that cross stages wait there?  (speed/symbolic_scratch.py: also those of
+        """May values that cross stages wait there?  (speed/scratch.py: also those of
         symbolic sizes.)"""
         is_known = isinstance(math.prod(self.plan.inner), int)
         return is_known and all(s.keeps_stack for s in self.strategies)
@@ -318,21 +318,16 @@ class CppKernelWriter(CppExpressions):
         return nest(body, [(f"{lane}_chunk", start, end, chunk)])
 
     def plain_innermost(
-        self, lines: Statements, accumulators: Sums, start: str, end: str
+        self, body: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
-        return self.plain_loops(lines, accumulators, [(start, end)])
-
-    def plain_loops(
-        self, body: Statements, accumulators: Sums, parts: Sequence[tuple[str, str]]
-    ) -> list[Statement]:
-        """A loop over the lanes for each (start, end)."""
-        lane, pragma = self.plan.r[-1], self.simd(accumulators)
+        """A loop over the lanes from `start` to `end`."""
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
-        result: list[Statement] = [line for a in accumulators for line in a.before_lanes()]
-        for start, end in parts:
-            result += fence(lines, lanes_of(start, end))
-            result += nest(lines, [(lane, start, end)], pragma)
-        return [*result, *[line for a in accumulators for line in a.after_lanes()]]
+        return [
+            *[line for a in accumulators for line in a.before_lanes()],
+            *fence(lines, lanes_of(start, end)),
+            *nest(lines, [(self.plan.r[-1], start, end)], self.simd(accumulators)),
+            *[line for a in accumulators for line in a.after_lanes()],
+        ]
 
     def simd(self, accumulators: Sums) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""

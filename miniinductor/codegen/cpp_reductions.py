@@ -43,7 +43,7 @@ class Accumulator:
     # the reduction's instruction
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
-    is_arg: ClassVar[bool] = False  # does it look for a place (lowerings/accumulators.py)?
+    is_arg: ClassVar[bool] = False  # does it look for a place (lowerings/extremes.py)?
     of_elements: ClassVar[bool] = False  # is its dtype that of the elements?
 
     def take(self, writer: Any, value: Value, place: sympy.Expr) -> None:
@@ -147,7 +147,7 @@ class Extreme(Accumulator):
         return f"mini::{name}<{self.c_type}>({a}, {b})"
 
 
-# kind of a reduction -> its accumulator; lowerings/accumulators.py adds argmax, argmin and any
+# kind of a reduction -> its accumulator; lowerings/extremes.py adds argmax, argmin and any
 ACCUMULATORS: dict[str, type[Accumulator]] = {
     "sum": Accumulator,
     "prod": Accumulator,

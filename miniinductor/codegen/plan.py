@@ -173,7 +173,7 @@ class Crossings:
     scratch: dict[str, str] = field(default_factory=dict)  # buffer -> its array on the stack
     stored: set[str] = field(default_factory=set)  # too large for that: they lie in memory
     # stored buffer -> a result of the kernel, whose memory it uses until the result is written
-    # (speed/guests.py)
+    # (speed/scratch.py)
     guests: dict[str, str] = field(default_factory=dict)
 
 

@@ -6,8 +6,20 @@ An exception from outside may cut it short.  While an op runs under a mode, C++ 
 and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
 place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
 `__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+
+What torch warns of while it looks at a tensor is no error, where the program has made warnings
+errors:
+
+    warnings.simplefilter("error")
+    compiled(x * 2)             # torch reads the `.grad` of this tensor, which is no leaf
+
+torch hides that warning where it is shown.  A filter raises it before that, and the frame would
+run as plain Python.  The program's filters are looked at again only then: they are the process's,
+and another thread may be changing them.
 """
 
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,3 +72,21 @@ def dispatch(
 
 
 setattr(FakeMode, "__torch_dispatch__", dispatch)  # (none of the wrapping that torch's own has)
+
+
+# --- warnings that are errors ---------------------------------------------------------------------
+NO_LEAF = "The .grad attribute of a Tensor that is not a leaf"
+
+
+def from_tensor(self: FakeMode, tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+    try:
+        return FakeTensorMode.from_tensor(self, tensor, **options)
+    except UserWarning as warning:
+        if not str(warning).startswith(NO_LEAF):
+            raise
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=re.escape(NO_LEAF))
+        return FakeTensorMode.from_tensor(self, tensor, **options)
+
+
+setattr(FakeMode, "from_tensor", from_tensor)

@@ -1,8 +1,15 @@
-"""Operations that do nothing: copies, casts and reshapes whose result is what they were given.
+"""Operations that do nothing: copies, casts and reshapes whose result is what they were given;
+and copies over the whole of a tensor, which do not depend on what was there.
 
-In:   a functional ATen graph, changed in place.  Out: how many nodes have gone.
+In:   a functional ATen graph, changed in place.  Out: how many nodes have gone, or were changed.
 
     x.to(torch.float32).exp()       ->      x.exp()         # of a float32 tensor
+
+    e = empty_like(x)                       e = empty_like(x)       # nobody reads it: dead code
+    m = copy(e, mask)               ->      m = _to_copy(mask, dtype=float32)
+
+Dropout copies its mask over empty_like(x), and x is then needed neither for that nor in the
+backward half.
 
 Mirrors torch/_inductor/fx_passes/post_grad.py (`remove_noop_ops`).
 """
@@ -53,3 +60,25 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
 
 def offset(tensor: torch.Tensor) -> Any:
     return size(tensor.storage_offset())
+
+
+# --- copies over whole tensors --------------------------------------------------------------------
+aten = torch.ops.aten
+
+
+@graph_pass(CLEANING, "copies over whole tensors", order=15)
+def forget_overwritten(gm: fx.GraphModule) -> int:
+    return sum(map(forgets, gm.graph.find_nodes(op="call_function", target=aten.copy.default)))
+
+
+def forgets(node: fx.Node) -> bool:
+    """Make a copy a conversion, if it is over a whole tensor; says whether that was done."""
+    over, source = node.args[:2]
+    if not isinstance(over, fx.Node) or not isinstance(source, fx.Node):
+        return False
+    wanted = over.meta["val"]
+    if not alike(wanted, source.meta["val"].to(wanted.dtype)):
+        return False
+    node.target, node.args = aten._to_copy.default, (source,)
+    node.kwargs = {"dtype": wanted.dtype}
+    return True

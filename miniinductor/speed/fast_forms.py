@@ -6,6 +6,10 @@ Out:  a kernel that runs with the fast forms; if it met an argument that is too 
 
     error |= (int)mini::is_large_angle(tmp0)*mini::NOT_FAST;
     const float tmp1 = mini::sin<exact.v>(tmp0);
+
+Double precision (doubles.h): exp and sigmoid have names of their own, for the prelude's
+exp(double) calls libm, which no vector loop does.  That header's other functions are overloads of
+the prelude's templates.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +24,7 @@ from ..codegen.cpp import CppKernelWriter, ending
 from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
 from ..listings import indent
 from ..runtime.build import PRELUDES
+
 
 IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
@@ -75,3 +80,20 @@ setattr(CppExpressions, "two_forms", 0)  # how many of them a kernel has so far
 for _op in IS_LARGE:
     setattr(CppExpressions, _op, two_forms(_op, getattr(CppExpressions, _op)))
 PRELUDES.append(Path(__file__).with_name("maths.h"))
+
+
+# --- double precision -----------------------------------------------------------------------------
+def of_doubles(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
+    """The writer's method for an op whose form for doubles has a name of its own."""
+
+    def method(self: CppExpressions, x: Value) -> Value:
+        if x.dtype != torch.float64:
+            return plain(self, x)
+        return self.temporary(f"mini::{op}_double({x})", x.dtype, x.inner)
+
+    return method
+
+
+for _op in ("exp", "sigmoid"):
+    setattr(CppExpressions, _op, of_doubles(_op, getattr(CppExpressions, _op)))
+PRELUDES.append(Path(__file__).with_name("doubles.h"))

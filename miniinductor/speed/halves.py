@@ -114,7 +114,7 @@ class Halves(Strategy):
             found = None if method is None else method(body, accumulators, *part)
             if found is not None:
                 return found
-        return self.writer.plain_loops(body, accumulators, [part])
+        return self.writer.plain_innermost(body, accumulators, *part)
 
 
 def run_length(accumulators: Sums) -> int:

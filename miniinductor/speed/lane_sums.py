@@ -32,7 +32,6 @@ from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
 from .arrays import LANES, array_declarations
 from .spread import Spread
-from .whole_vectors import whole_vectors
 
 
 # what takes longer than an addition that waits, not these few instructions
@@ -183,3 +182,14 @@ class LaneSums(Strategy):
             if not n.is_reduction and n.name in writer.keep and n.name not in writer.overwritten
             for access in plan.bodies[n.name].writes()
         ]
+
+
+def whole_vectors(size: int) -> list[tuple[int, int]]:
+    """[(start, end)] of the parts of a loop over `size` lanes."""
+    parts, at = [], 0
+    for lanes in (16, 8, 4, 1):
+        stop = size // lanes * lanes
+        if stop > at:
+            parts.append((at, stop))
+        at = stop
+    return parts

@@ -62,7 +62,7 @@ class Tiles(Strategy):
 
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         lane = self.writer.plan.r[-1]
-        return self.writer.plain_loops(body, accumulators, [(f"{lane}_tile", f"{lane}_end")])
+        return self.writer.plain_innermost(body, accumulators, f"{lane}_tile", f"{lane}_end")
 
     def plan_tile(self) -> int | None:
         """The number of the outer loop along which something is read."""

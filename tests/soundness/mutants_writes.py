@@ -37,7 +37,7 @@ from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
 from miniinductor.speed import foreach, in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import halves, lane_sums, rows, tiles, whole_vectors
+from miniinductor.speed import halves, lane_sums, rows, tiles
 
 from .mutants import mutant
 
@@ -212,8 +212,10 @@ def outside_of_mask() -> None:
 
 @mutant("tail: elements that fill no vector", CPU)
 def tail_of_vectors() -> None:
-    original = whole_vectors.whole_vectors
-    whole_vectors.whole_vectors = lambda *args: original(*args)[:2]
+    original = cpp.CppKernelWriter.plain_innermost
+    cpp.CppKernelWriter.plain_innermost = lambda self, body, accumulators, start, end: original(
+        self, body, accumulators, start, whole(end, 8)
+    )
 
 
 @mutant("tail: of a reduction along memory", CPU)

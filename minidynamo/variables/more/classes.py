@@ -5,8 +5,6 @@ In:   a ClassVar and a name, or operands.   Out: what `type.__getattribute__` fi
     >>> ClassVar(Config).getattr(tx, "hidden_size")
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ Out:  members as constants, once it is guarded that there are these; attributes 
     >>> EnumVar(Color).getitem(tx, ConstantVar("RED")).getattr(tx, "value")
 """
 
-from __future__ import annotations
-
 import enum
 import math
 import struct

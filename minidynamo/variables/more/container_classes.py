@@ -11,8 +11,6 @@ behind the graph must not run.
 Mirrors torch/_dynamo/variables/builder.py (UserDefinedDictVariable, UserDefinedListVariable).
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Callable
 from typing import Any

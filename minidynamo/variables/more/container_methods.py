@@ -5,8 +5,6 @@ In:   the container and the arguments, as variables.   Out: what Python's method
     >>> ListVar([b, a]).call_method(tx, "sort", [], {})
 """
 
-from __future__ import annotations
-
 import collections
 import sys
 import types

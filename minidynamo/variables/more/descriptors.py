@@ -6,8 +6,6 @@ Out:  what reading it gives; what writing it does.
     >>> point.getattr(tx, "x")          # class Point: __slots__ = ("x",)
 """
 
-from __future__ import annotations
-
 import functools
 import types
 import weakref

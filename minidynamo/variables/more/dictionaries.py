@@ -8,8 +8,6 @@ Out:  items, guarded one by one; `keys()`, `values()`, `items()`; instructions b
 Mirrors torch/_dynamo/variables/dicts.py.
 """
 
-from __future__ import annotations
-
 import functools
 import collections
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Out:  its variable, which hashes by its value or as an object.
     optimizer.state[parameter]["step"]          handlers[type(node)](node)
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from typing import Any

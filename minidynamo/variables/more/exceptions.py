@@ -8,8 +8,6 @@ In:   a class of exceptions and its arguments.   Out: an object that can be rais
 Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 import types

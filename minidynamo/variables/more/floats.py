@@ -13,8 +13,6 @@ tracing starts over.  # PyTorch: torch.SymFloat, turned into tensors later
 (torch/fx/passes/_tensorify_python_scalars.py).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

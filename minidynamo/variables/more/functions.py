@@ -6,8 +6,6 @@ Out:  the attribute, guarded if the function is from outside; the function, afte
     >>> function.getattr(tx, "__name__")
 """
 
-from __future__ import annotations
-
 import functools
 import types
 import typing

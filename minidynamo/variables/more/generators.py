@@ -5,8 +5,6 @@
 In, out: variables; the frame of the generator runs on in the evaluator.
 """
 
-from __future__ import annotations
-
 import builtins
 
 from ... import hooks

@@ -7,8 +7,6 @@ In:   a class and the arguments of its call.   Out: an ObjectVar.
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable.call_function).
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import types

@@ -6,8 +6,6 @@ In:   variables.   Out: as in `variables.iterators`.
     >>> RULES[map](tx, [function, values], {}).next(tx)
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Callable, Iterator
 from typing import Any

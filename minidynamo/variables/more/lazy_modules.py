@@ -11,8 +11,6 @@ those with hooks of the program's, break the graph.
 Mirrors torch/_dynamo/variables/nn_module.py (`initialize_lazy_module`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ In:   a container and an item, as variables.   Out: the answer on the host.
     True
 """
 
-from __future__ import annotations
-
 from ...symbolic_eval.opcodes import pushes
 from ..base import Frame, Lazy, Variable, extends
 from ..constant import ConstantVar

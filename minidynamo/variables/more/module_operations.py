@@ -5,8 +5,6 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
     >>> module.setattr(tx, "count", ConstantVar(1))
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

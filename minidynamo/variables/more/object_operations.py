@@ -6,8 +6,6 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
     >>> config.getitem(tx, key)         # type(config).__getitem__(config, key)
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import types

@@ -7,8 +7,6 @@ In:   a real partial and its source.   Out: a PartialVar whose parts are read th
 Mirrors torch/_dynamo/variables/functions.py (FunctoolsPartialVariable).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

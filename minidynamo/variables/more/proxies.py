@@ -5,8 +5,6 @@ In:   types.MappingProxyType({...}).   Out: a ProxyVar of the dictionary behind 
     >>> wrap_mapping_proxy(builder, types.MappingProxyType(table), source).getitem(tx, key)
 """
 
-from __future__ import annotations
-
 import collections
 import gc
 import operator

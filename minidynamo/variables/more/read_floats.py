@@ -15,8 +15,6 @@ guards nothing.  Kernels have no float arguments: the backend cuts its graph at 
 the operation's kernel where torch/_inductor generates one.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable, Iterable

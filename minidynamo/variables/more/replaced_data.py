@@ -12,8 +12,6 @@ was used with gradients before, or is written afterwards, breaks the graph at th
 Mirrors torch/_dynamo/variables/builder.py and tensor.py (`method_attr_data`, `method_set_`).
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -9,8 +9,6 @@ Out:  a constant, or a slice whose parts may be symbolic numbers and tensors.
 Mirrors torch/_dynamo/variables/lists.py (SliceVariable).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ In:   a class and an object.   Out: what the classes after it define, bound to t
 Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 """
 
-from __future__ import annotations
-
 import types
 from typing import Any
 

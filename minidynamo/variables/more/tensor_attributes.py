@@ -10,8 +10,6 @@ of its own, replaced_data.py.
 Mirrors torch/_dynamo/side_effects.py and variables/tensor.py (`method_attr_grad`, `SET_ATTR`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

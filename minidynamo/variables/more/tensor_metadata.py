@@ -7,8 +7,6 @@ In:   a TensorVar and a name.   Out: constants of the fake tensor, no node; view
 `shape` is in the core.  What is not among the guards of every input is guarded when it is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

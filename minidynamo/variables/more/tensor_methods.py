@@ -5,8 +5,6 @@ In:   a TensorVar and arguments.   Out: a node of the graph, a constant, or a br
     >>> tensor.call_method(tx, "requires_grad_", [], {})
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ In:   a formatted value.   Out: a TextVar, which pins its numbers only if the te
     >>> TextVar(["size ", (SymVar(n), "")])         # f"size {n}"
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any

@@ -7,8 +7,6 @@ Out:  what this thread has under it, guarded there; writes, repeated behind the 
     >>> getattr(STATE, "depth", 0)      # guard: not hasattr(STATE, 'depth')
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any, NoReturn
 

@@ -6,8 +6,6 @@ In:   a TupleVar of such a class.   Out: its named items; code that makes it aga
     >>> largest.getattr(tx, "values")       # of torch.return_types.max
 """
 
-from __future__ import annotations
-
 import functools
 
 from ..base import Codegen, Frame, Lazy, Variable, extends, peek

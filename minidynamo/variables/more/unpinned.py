@@ -6,8 +6,6 @@ Out:  what the constant answers that the number is in this run, which is guarded
     >>> SymVar(x.shape[0]).getattr(tx, "bit_length")        # guard: x.shape[0] == 5
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

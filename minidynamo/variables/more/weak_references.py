@@ -11,8 +11,6 @@ something was written.
 Mirrors torch/_dynamo/variables/misc.py (WeakRefVariable).
 """
 
-from __future__ import annotations
-
 import types
 import weakref
 from typing import Any

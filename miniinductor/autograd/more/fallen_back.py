@@ -1,10 +1,19 @@
-"""A backward half that cannot be compiled runs with eager kernels.
+"""A backward half that cannot be compiled runs with eager kernels; where the program's own
+`backward` raises, the graph runs eagerly, and raises when it is asked.
 
 In:   a `Backward`, whose forward half runs already.  Out: the same, which always gives a callable;
       the record of the half, and a warning, say why its kernels are eager ones.
 
 A half may refuse for a reason of its own: its sizes' guards were settled with the forward half.
 Without this file a half that cannot be compiled raises, and nobody looks for such guards.
+
+Autograd calls a custom function's `backward` while the backward half is traced, long before anybody
+asks for gradients:
+
+    y = compiled(x)         # eager: a value, whatever `backward` does
+    y.sum().backward()      # here the error comes
+
+What comes from outside, and TimeoutError and MemoryError of whomever, leaves the call at once.
 """
 
 from collections.abc import Callable
@@ -14,10 +23,11 @@ import torch
 from torch import fx
 
 from ... import config
-from ...exceptions import CannotLower, CompilerError
-from ...foreign import faults
+from ...exceptions import CannotLower, CannotTrace, CompilerError
+from ...foreign import faults, is_fault, ours
 from ...hooks import extends
 from ...records import CompileRecord, first_line, tell
+from ..joint import ProgramTrace
 from ..runtime import Backward
 
 
@@ -55,3 +65,17 @@ def guards_of(graph: fx.GraphModule) -> list[str]:
     values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
     sizes = [value for value in values if isinstance(value, torch.SymInt)]
     return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
+
+
+# --- programs whose own backward raises -----------------------------------------------------------
+@extends(ProgramTrace)
+class RaisingBackward(ProgramTrace):
+    def differentiate(self) -> list[torch.Tensor | None]:
+        try:
+            return super().differentiate()
+        except ours(Exception) as error:
+            needs_data = getattr(error, "needs_data", False)
+            if isinstance(error, CannotTrace) or needs_data or is_fault(error):
+                raise
+            name = type(error).__name__
+            raise CannotTrace(f"backward of the program's own raises {name}") from error
