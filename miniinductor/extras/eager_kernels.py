@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..autograd.joint import Joint
 from ..autograd.runtime import Plan, writable
@@ -70,7 +71,7 @@ class Interpreted:
         self.gm, self.written = gm, written
 
     def start(self) -> Callable:
-        gm = runnable(self.gm)
+        graph = runnable(self.gm)
         weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
         names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
@@ -78,7 +79,7 @@ class Interpreted:
             recording = torch.is_grad_enabled()
             try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
                 torch._C._set_grad_enabled(False)
-                outputs, values = gm(*inputs)
+                outputs, values = graph(*inputs)
                 by_name = dict(zip(names, inputs))
                 for (op, name), value in zip(self.written, values):
                     held = op != "placeholder"
@@ -92,11 +93,13 @@ class Interpreted:
 
 
 def runnable(gm: fx.GraphModule) -> Callable:
-    """`gm`, or an interpreter of it where its Python is none: `torch.ops.aten.random.from`."""
+    """What runs `gm`: its function, or an interpreter where its Python is none
+    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
     overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
     if any(map(keyword.iskeyword, overloads)):
         return fx.Interpreter(gm).run
-    return gm
+    _LazyGraphModule.force_recompile(gm)
+    return gm.forward
 
 
 def forget_text(cls: Any) -> None:
@@ -134,7 +137,7 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -
                 raise
             report = error
         try:
-            # (`gm()` would print the error)
+            # (`gm()` would print the error, and run the program's hooks of all modules)
             again = OnCopies(gm).run if writes else gm.forward
             again(*inputs)
             raise report  # eager has nothing to say: what our kernel has seen is not hidden

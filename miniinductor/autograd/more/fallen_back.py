@@ -15,6 +15,7 @@ from torch import fx
 
 from ... import config
 from ...exceptions import CannotLower, CompilerError
+from ...extras.eager_kernels import runnable
 from ...foreign import faults
 from ...hooks import extends
 from ...records import CompileRecord, first_line, tell
@@ -37,7 +38,8 @@ class FallsBack(Backward):
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph(missing)
         tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
-        return lambda tensors: graph(*tensors)[0]
+        run = runnable(graph)
+        return lambda tensors: run(*tensors)[0]
 
     def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
         before = guards_of(graph)
