@@ -9,7 +9,6 @@ In:   a `Compilation` (compile.py).   Out: of aot_eager, the functional graph ru
 Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
-import keyword
 import linecache
 import operator
 import weakref
@@ -19,9 +18,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..autograd.joint import Joint
+from ..autograd.more.fallen_back import runnable
 from ..autograd.runtime import Plan, writable
 from ..checks import may_raise
 from ..compile import Compilation
@@ -90,16 +89,6 @@ class Interpreted:
                 torch._C._set_grad_enabled(recording)
 
         return run
-
-
-def runnable(gm: fx.GraphModule) -> Callable:
-    """What runs `gm`: its function, or an interpreter where its Python is none
-    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
-    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
-    if any(map(keyword.iskeyword, overloads)):
-        return fx.Interpreter(gm).run
-    _LazyGraphModule.force_recompile(gm)
-    return gm.forward
 
 
 def forget_text(cls: Any) -> None:

@@ -7,15 +7,16 @@ A half may refuse for a reason of its own: its sizes' guards were settled with t
 Without this file a half that cannot be compiled raises, and nobody looks for such guards.
 """
 
+import keyword
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ... import config
 from ...exceptions import CannotLower, CompilerError
-from ...extras.eager_kernels import runnable
 from ...foreign import faults
 from ...hooks import extends
 from ...records import CompileRecord, first_line, tell
@@ -50,6 +51,16 @@ class FallsBack(Backward):
                 "settled with the forward half"
             )
         return program
+
+
+def runnable(gm: fx.GraphModule) -> Callable:
+    """What runs `gm`: its function, or an interpreter where its Python is none
+    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
+    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
+    if any(map(keyword.iskeyword, overloads)):
+        return fx.Interpreter(gm).run
+    _LazyGraphModule.force_recompile(gm)
+    return gm.forward
 
 
 def guards_of(graph: fx.GraphModule) -> list[str]:
