@@ -432,6 +432,156 @@ def test_an_enumerations_member_whose_attribute_was_removed():
     assert str(compiled(x)) == str(f(x))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor", lambda gm, _: gm])
+def test_hooks_of_all_modules_see_the_programs_modules_alone(backend):
+    """A graph is kept in a module, too, of which the program knows nothing."""
+    registry, layer, x = nn.modules.module, nn.Linear(2, 2), torch.ones(1, 2)
+    seen, compiled = [], minidynamo.compile(layer, backend=backend)
+    hooks = [
+        registry.register_module_forward_pre_hook(lambda module, _: seen.append(module)),
+        registry.register_module_forward_hook(lambda module, *_: seen.append(module)),
+    ]
+    try:
+        for _ in range(2):
+            compiled(x).sum().backward()
+        assert seen == [layer] * 4
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Got:
+    """A descriptor that answers for the class, too."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __get__(self, instance, owner=None):
+        return self.factor * owner.base
+
+
+class Meta(type):
+    base = 2
+
+    def __add__(cls, other):
+        return cls.base + other
+
+    __radd__ = __mul__ = __or__ = __add__
+
+    def __neg__(cls):
+        return -cls.base
+
+    def __lt__(cls, other):
+        return cls.base < other
+
+    def __getitem__(cls, key):
+        return cls.base * key
+
+    __hash__ = __len__ = lambda cls: cls.base
+
+    def __str__(cls):
+        return "of " + str(cls.base)
+
+
+class Plain(metaclass=Meta):
+    got = Got(3)
+
+
+class Items:
+    base = 2
+    level = 5
+    got = Got(3)
+
+    def __class_getitem__(cls, key):
+        return cls.base * key
+
+    @classmethod
+    def of_class(cls):
+        return cls.base
+
+
+class MoreItems(Items):
+    base = 7
+
+    @classmethod
+    def behind(cls):
+        return super().level, super().got, super().of_class()
+
+    @staticmethod
+    def behind_static():
+        return super(MoreItems, MoreItems).level
+
+
+READ_OF_CLASSES = {
+    "descriptor": lambda: (Items.got, MoreItems.got, Plain.got),
+    "class item": lambda: (Items[3], MoreItems[3]),
+    "item": lambda: Plain[3],
+    "operators": lambda: (Plain + 1, 1 + Plain, Plain * 2, Plain | 1, -Plain, Plain < 3),
+    "hash and text": lambda: (hash(Plain), {Plain: 1}.get(3), len(Plain), str(Plain), f"{Plain}"),
+    "super of a class": MoreItems.behind,
+    "super in a static method": MoreItems.behind_static,
+}
+
+
+@pytest.mark.parametrize("name", READ_OF_CLASSES)
+def test_what_a_class_answers_by_code_of_the_program(name, monkeypatch):
+    """By a descriptor, a metaclass, `__class_getitem__`, `super()`: what that reads may change."""
+
+    def f(x):
+        return x * 2, READ_OF_CLASSES[name]()
+
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    assert str(compiled(x)) == str(f(x))
+    for owner, attribute in [(Meta, "base"), (Items, "base"), (Items, "level")]:
+        monkeypatch.setattr(owner, attribute, 11)
+        assert str(compiled(x)) == str(f(x))
+    monkeypatch.setattr(Plain.__dict__["got"], "factor", 13)
+    monkeypatch.setattr(Items.__dict__["got"], "factor", 13)
+    assert str(compiled(x)) == str(f(x))
+
+
+outside = torch.ones(1)
+ASKED_OF_TENSORS = {
+    "is": lambda a, b: a is b,
+    "is not": lambda a, b: a is not b,
+    "of a global": lambda a, b: (b is outside, a is outside),
+    "id": lambda a, b: (id(a) == id(b), id(a) == id(outside)),
+    "among": lambda a, b: any(a is item for item in [b, outside]),
+    "keys": lambda a, b: ({b: 1}.get(a), {outside: 2}.get(b)),
+    "set": lambda a, b: (len({a, b}), len({a, b, outside})),
+    "of a parameter": lambda a, b: (a is LAYER.weight, {LAYER.weight: 1}.get(b)),
+}
+LAYER = nn.Linear(1, 1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", ASKED_OF_TENSORS)
+def test_whether_two_tensors_are_one_is_guarded(name, backend):
+    """Also of a tensor of which nothing else is asked, so that the graph does not read it."""
+    question = ASKED_OF_TENSORS[name]
+
+    def f(a, b):
+        return a.detach() + 1, question(a, b)
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend=backend)
+    first, second = torch.ones(1), torch.ones(1)
+    weight = LAYER.weight
+    for a, b in [
+        (first, second),
+        (first, first),
+        (second, first),
+        (outside, second),
+        (first, outside),
+        (outside, outside),
+        (weight, second),
+        (first, weight),
+        (weight, weight),
+    ]:
+        assert str(compiled(a, b)) == str(f(a, b))
+
+
 # ---- names and modules that are not there
 def reads(text):
     """A function of x in a module of its own, and that module's globals."""

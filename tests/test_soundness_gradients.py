@@ -141,6 +141,94 @@ def test_what_inference_mode_has_made_cannot_be_saved(backend, f):
         compiled(x, made)
 
 
+READ_BY_FUNCTIONS = """
+import torch
+from torch.autograd import Function
+
+number, table, row, seen, weight = 2, {"k": 2}, [2], [], torch.ones(2)
+
+class Holder:
+    k = 2
+    def scale(self, g): return g * self.k
+
+holder = Holder()
+def helper(): return number
+
+def with_closure(k):
+    class Scaled(Function):
+        forward = staticmethod(lambda ctx, x: x * k)
+        backward = staticmethod(lambda ctx, g: g * k)
+    def change(new):
+        nonlocal k
+        k = new
+    return Scaled, change
+
+class Mine(Function):
+    k = 2
+    @staticmethod
+    def forward(ctx, x, default=(2,)): return FORWARD
+    @staticmethod
+    def backward(ctx, g): return BACKWARD, None
+
+Scaled, change_closure = with_closure(2)
+Chosen = Scaled if "FORWARD" == "closure" else Mine
+def f(x): return Chosen.apply(x)
+"""
+READS_OF_FUNCTIONS = {  # name -> (what forward gives, what backward gives, how that is changed)
+    "global": ("x * 2", "g * number", "number = 7"),
+    "global's helper": ("x * 2", "g * helper()", "number = 7"),
+    "helper's code": ("x * 2", "g * helper()", "helper.__code__ = (lambda: 7).__code__"),
+    "table": ("x * table['k']", "g * table['k']", "table['k'] = 7"),
+    "list": ("x * 2", "g * row[0]", "row[0] = 7"),
+    "attribute": ("x * holder.k", "g * holder.k", "holder.k = 7"),
+    "class attribute": ("x * Mine.k", "g * Mine.k", "Mine.k = 7"),
+    "method": ("x * 2", "holder.scale(g)", "Holder.k = 7"),
+    "absent": ("x * 2", "g * getattr(Mine, 'late', 1)", "Mine.late = 7"),
+    "default": ("x * default[0]", "g * 2", "Mine.forward.__defaults__ = ((7,),)"),
+    "tensor": ("x * 2", "g * weight", "weight = torch.ones(2) * 7"),
+    "closure": ("closure", "g", "change_closure(7)"),
+    "effect": ("x * (seen.append(1) or 2)", "g * (seen.append(2) or 2)", "pass"),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", READS_OF_FUNCTIONS)
+def test_what_a_custom_function_reads_and_does(name, backend):
+    """Its methods are Python that a backend runs while it traces, and then no more."""
+    forward, backward, change = READS_OF_FUNCTIONS[name]
+    text = READ_BY_FUNCTIONS.replace("FORWARD", forward).replace("BACKWARD", backward)
+
+    def outcome(wrap):
+        minidynamo.reset()
+        space = {"__name__": "program"}
+        exec(text, space)
+        function, found = wrap(space["f"]), []
+        for call in range(4):
+            if call == 2:
+                exec(change, space)
+            x = torch.ones(2, requires_grad=True)
+            y = function(x)
+            y.sum().backward()
+            found.append((y.tolist(), x.grad.tolist(), len(space["seen"])))
+        return found
+
+    compiled = outcome(lambda function: minidynamo.compile(function, backend=backend))
+    assert compiled == outcome(lambda function: function)
+
+
+@BACKENDS
+def test_a_custom_function_that_reads_constants_is_part_of_the_graph(backend):
+    space = {"__name__": "program"}
+    exec(
+        READ_BY_FUNCTIONS.replace("FORWARD", "x * Mine.k").replace("BACKWARD", "g * number"), space
+    )
+    minidynamo.reset()
+    mine = space["Mine"]
+    compiled = minidynamo.compile(lambda x: mine.apply(x).sin(), backend=backend)
+    compiled(torch.ones(2, requires_grad=True)).sum().backward()
+    assert not minidynamo.counters["graph_breaks"]
+
+
 @BACKENDS
 def test_a_write_to_a_view_reaches_the_input(backend):
     x, w = torch.ones(4), torch.full((2, 2), 3.0, requires_grad=True)

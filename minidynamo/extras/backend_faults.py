@@ -48,7 +48,9 @@ def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[...
         is_known = isinstance(compiled, Handed) or hasattr(compiled, "record")
         if is_known or is_own(conversion.compiler.backend):
             return compiled
-        if getattr(compiled, "__self__", compiled) is gm:
+        if compiled is gm:
+            return gm.forward  # which runs no hooks that the program has set for all modules
+        if getattr(compiled, "__self__", None) is gm:
             return compiled
         return with_results(compiled, count, conversion)
 

@@ -27,7 +27,8 @@ def watch(conversion: Conversion, entry: CacheEntry) -> None:
     code, check = weakref.ref(conversion.code), weakref.ref(entry.check)
 
     def died(_: object) -> None:
-        drop_entry(code(), check())
+        if drop_entry is not None:  # at the end of the process nothing is left of this file
+            drop_entry(code(), check())
 
     modules = conversion.attempts[-1].modules
     entry.watching.extend(weakref.ref(module, died) for module in modules)

@@ -23,6 +23,7 @@ from ..symbolic_eval.operators import COMPARISONS, OPERATORS
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable, extends
+from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
@@ -78,6 +79,8 @@ def _hash(tx, value, /):
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             return method.call(tx, [], {})
         raise Break("C function", "hash() of an object")
+    if isinstance(value, ClassVar):
+        value.hash_key(tx)
     return tx.fold(hash, value.as_constant())
 
 

@@ -324,7 +324,22 @@ def _classes(tx, operator, a, b):
         return None
     if isinstance(first, Variable) or isinstance(second, Variable):
         return None
+    for operand in (a, b):
+        if isinstance(operand, ClassVar):
+            operand.refuse_own_operator(*(f"__{kind}{operator.name}__" for kind in ("", "r", "i")))
     return tx.fold_pinned(operator.function, first, second)
+
+
+@unary_operand(ClassVar)
+def _class_alone(tx, symbol, a):
+    a.refuse_own_operator(f"__{UNARY[symbol].__name__}__")
+
+
+@comparison(ClassVar)
+def _compare_classes(tx, symbol, a, b):
+    for operand in (a, b):
+        if isinstance(operand, ClassVar):
+            operand.refuse_own_operator(*(f"__{f.__name__}__" for f in COMPARISONS.values()))
 
 
 # ---- objects of Python classes: their special methods

@@ -14,7 +14,6 @@ from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
 from ..variables.base import Variable, extends
 from ..variables.constant import ConstantVar
-from ..variables.more.asked_identity import note_asked
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
@@ -37,18 +36,22 @@ class Sameness(Operations):
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
         `a` and `b` do where they differ."""
-        note_asked(self, a, b)
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
-        if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
+        if a is b or not sources or isinstance(a, ConstantVar):
             return
         if a.python_type() is not b.python_type():
+            return
+        if len(sources) == 2 and all("ID" in source.guards for source in sources):
             return
         word = "is" if first is second else "is not"
         if len(sources) == 2:
             self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
             return
         other = second if a.source is sources[0] else first
-        if not isinstance(other, Variable):  # an object made in this frame is never the one outside
+        if isinstance(other, TensorVar):
+            other = other.value
+        # an object made in this frame is never the one outside
+        if other is not None and not isinstance(other, Variable):
             self.output.guard(sources[0], ("SAME", id(other)), f"{{0}} {word} {{pin}}", other)
 
     def equal(self: Any, a: Variable, b: Variable) -> bool:

@@ -14,15 +14,12 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.more.alike import is_contiguous
 
 from ..exceptions import Break
-from ..extras.rare_nodes import Untold
 from ..extras.thread_state import call_state
-from ..guards import constant_check
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..symbolic_eval.torch_rules import call_leaf
-from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.lookup import MISSING, lookup
 from ..variables.more.floats import beside, is_float
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -64,51 +61,6 @@ def _pad(function, tx, input, pad, *args, **kwargs):
 
 for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
     rule(_function)(functools.partial(_pad, _function))
-
-
-def _guard_globals(output, function):
-    """A backend will trace `function`, and take what its globals are now for constants."""
-    source = output.globals_of(function.__globals__).source
-    for name in function.__code__.co_names:
-        if name not in function.__globals__:
-            continue
-        value = function.__globals__[name]
-        if is_constant_value(value):
-            output.guard(source.item(name), "GLOBAL", *constant_check(value))
-        elif callable(value):
-            output.guard(source.item(name), "GLOBAL", "{0} is {pin}", value)
-
-
-def is_of_inference(tx: Any, value: Any) -> bool:
-    """Is it a tensor that inference mode has made, or a view from there?  Whether autograd takes
-    those into its graph is told by tensors, and not by their fakes."""
-    if type(value) is not TensorVar:
-        return False
-    return value.fake.is_inference() or id(value.fake) in tx.output.noted(Untold)
-
-
-@rule(torch.autograd.Function.apply.__func__)
-def _autograd_function(tx, function, *args, **kwargs):
-    """The user's forward and backward are one node: run with fake tensors now, traced again by a
-    backend that looks inside."""
-    cls = function.as_constant()
-    if any(is_of_inference(tx, arg) for arg in args):
-        raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
-    for name in ("forward", "backward", "setup_context"):
-        owner, found = lookup(cls, name)
-        if found is MISSING or owner is torch.autograd.Function:
-            continue
-        source = tx.output.tree.pinned(owner).child("class_item", name)
-        tx.output.guard(source, "ID", "{0} is {pin}", found)
-        found = getattr(found, "__func__", found)
-        if tx.output.generates_code and hasattr(found, "__code__"):
-            _guard_globals(tx.output, found)
-
-    def apply(*values, **named):
-        return cls.apply(*values, **named)
-
-    apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
-    return tx.node(apply, args, kwargs)
 
 
 def _foreach(foreach, each):

@@ -9,7 +9,6 @@ In:   a `Compilation` (compile.py).   Out: of aot_eager, the functional graph ru
 Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
-import keyword
 import linecache
 import operator
 import weakref
@@ -21,6 +20,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.joint import Joint
+from ..autograd.more.fallen_back import runnable
 from ..autograd.runtime import Plan, writable
 from ..checks import may_raise
 from ..compile import Compilation
@@ -70,7 +70,7 @@ class Interpreted:
         self.gm, self.written = gm, written
 
     def start(self) -> Callable:
-        gm = runnable(self.gm)
+        graph = runnable(self.gm)
         weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
         names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
@@ -78,7 +78,7 @@ class Interpreted:
             recording = torch.is_grad_enabled()
             try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
                 torch._C._set_grad_enabled(False)
-                outputs, values = gm(*inputs)
+                outputs, values = graph(*inputs)
                 by_name = dict(zip(names, inputs))
                 for (op, name), value in zip(self.written, values):
                     held = op != "placeholder"
@@ -89,14 +89,6 @@ class Interpreted:
                 torch._C._set_grad_enabled(recording)
 
         return run
-
-
-def runnable(gm: fx.GraphModule) -> Callable:
-    """`gm`, or an interpreter of it where its Python is none: `torch.ops.aten.random.from`."""
-    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
-    if any(map(keyword.iskeyword, overloads)):
-        return fx.Interpreter(gm).run
-    return gm
 
 
 def forget_text(cls: Any) -> None:
@@ -134,7 +126,7 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -
                 raise
             report = error
         try:
-            # (`gm()` would print the error)
+            # (`gm()` would print the error, and run the program's hooks of all modules)
             again = OnCopies(gm).run if writes else gm.forward
             again(*inputs)
             raise report  # eager has nothing to say: what our kernel has seen is not hidden

@@ -7,13 +7,14 @@ In:   a ClassVar and a name, or operands.   Out: what `type.__getattribute__` fi
 
 import types
 from collections.abc import Iterator
+from typing import Any
 
 from ...exceptions import Break
 from ..base import Frame, Variable, extends
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
-from ..lookup import METHODS, MISSING, WALKED, can_change, lookup
+from ..lookup import METHODS, MISSING, WALKED, can_change, is_programs, lookup
 from ..objects import method_of_class
 from .functions import bound_descriptor
 from .object_operations import truth_by_methods
@@ -54,9 +55,21 @@ class ClassAttributes(ClassVar):
             return self.fallback(tx, name)
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
-        if isinstance(found, property) or hasattr(type(found), "__get__"):
+        if is_programs(lookup(type(found), "__get__")[1]):
+            return self.got(tx, found)
+        if hasattr(type(found), "__get__"):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
+
+    def got(self, tx: Frame, found: Any) -> Variable:
+        """What the `__get__` of a descriptor of the program's gives, for the class itself."""
+        return tx.output.wrap_pinned(found).call_method(tx, "__get__", [tx.NONE, self], {})
+
+    def refuse_own_operator(self, *names: str) -> None:
+        """What a metaclass of the program's computes is not what it computes later."""
+        for name in names:
+            if is_programs(lookup(type(self.value), name)[1]):
+                raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
 
     def refuse_own_lookup(self) -> None:
         kind = type(self.value)
@@ -84,6 +97,10 @@ class ClassAttributes(ClassVar):
     def truth(self, tx: Frame) -> bool:
         return truth_by_methods(tx, self)
 
+    def hash_key(self, tx: Frame) -> Any:
+        self.refuse_own_operator("__hash__")
+        return self.value
+
     def own_attribute(self, tx: Frame, name: str) -> Variable:
         """What `type` itself answers: a name, the bases, a docstring..."""
         cls = self.value
@@ -99,6 +116,10 @@ class ClassAttributes(ClassVar):
         raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
+        self.refuse_own_operator("__getitem__")
+        is_class = isinstance(self.value, type)
+        if is_class and is_programs(lookup(self.value, "__class_getitem__")[1]):
+            return self.getattr(tx, "__class_getitem__").call(tx, [key], {})
         if hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
         return Variable.getitem(self, tx, key)

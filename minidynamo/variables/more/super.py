@@ -14,7 +14,7 @@ from ...exceptions import Break
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..functions import BoundMethodVar
-from ..lookup import METHODS, MISSING, lookup_in
+from ..lookup import METHODS, MISSING, is_programs, lookup, lookup_in
 from ..objects import ObjectVar, method_of_class
 from .functions import BOUND, bound_descriptor
 
@@ -49,6 +49,10 @@ class SuperVar(Variable):
         if isinstance(found, METHODS):
             instance = None if bound_to_class else self.object
             return method_of_class(tx, owner, found, name, instance, tx.output.wrap_pinned(kind))
+        if not hasattr(type(found), "__get__"):
+            return tx.output.wrap_class_attribute(owner, found, name)
+        if bound_to_class and is_programs(lookup(type(found), "__get__")[1]):
+            return self.object.got(tx, found)
         if bound_to_class:
             return tx.output.wrap_pinned(found)
         if type(found) in BOUND:

@@ -16,7 +16,6 @@ from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
 from ..tensor import TensorVar
-from .asked_identity import note_asked
 from .tensor_metadata import Metadata
 
 
@@ -41,13 +40,22 @@ BREAKING_METHODS = frozenset(
 )
 
 
+class Keys(dict[int, TensorVar]):
+    """Tensors from outside that were looked up in dictionaries and sets, by id."""
+
+
 @extends(TensorVar)
 class TensorMethods(Metadata):
     def real(self) -> Any:
         raise Break("constant", "a tensor where a constant is needed")
 
     def hash_key(self, tx: Frame) -> Any:
-        note_asked(tx, self)
+        """Itself: which keys of the frame are the same tensor is guarded."""
+        known = tx.output.noted(Keys)
+        if self.source is not None and id(self) not in known:
+            for other in known.values():
+                tx.same(self, other)
+            known[id(self)] = self
         return self
 
     def truth(self, tx: Frame) -> bool:

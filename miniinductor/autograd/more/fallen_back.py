@@ -16,11 +16,13 @@ asks for gradients:
 What comes from outside, and TimeoutError and MemoryError of whomever, leaves the call at once.
 """
 
+import keyword
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ... import config
 from ...exceptions import CannotLower, CannotTrace, CompilerError
@@ -47,7 +49,8 @@ class FallsBack(Backward):
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph(missing)
         tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
-        return lambda tensors: graph(*tensors)[0]
+        run = runnable(graph)
+        return lambda tensors: run(*tensors)[0]
 
     def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
         before = guards_of(graph)
@@ -58,6 +61,16 @@ class FallsBack(Backward):
                 "settled with the forward half"
             )
         return program
+
+
+def runnable(gm: fx.GraphModule) -> Callable:
+    """What runs `gm`: its function, or an interpreter where its Python is none
+    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
+    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
+    if any(map(keyword.iskeyword, overloads)):
+        return fx.Interpreter(gm).run
+    _LazyGraphModule.force_recompile(gm)
+    return gm.forward
 
 
 def guards_of(graph: fx.GraphModule) -> list[str]:

@@ -1,0 +1,199 @@
+"""Custom autograd functions: each is one node, whose Python the backend's trace runs, and no call.
+
+In:   a class and the arguments of its `apply`.
+Out:  the node; guards on all that its methods read from outside; a break where that cannot be
+      guarded, or where they write there.
+
+    class Scaled(torch.autograd.Function):
+        factor = 2.0                                # guarded
+        def backward(ctx, gradient):
+            return gradient * Scaled.factor         # (of OPTIONS["factor"]: a break)
+
+What is read is found in the bytecode: a global or a closure's variable, and the attributes that are
+asked of it at once.
+Mirrors torch/_dynamo/variables/higher_order_ops.py (AutogradFunctionApplyVariable), which traces
+both methods.
+"""
+
+import dis
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..exceptions import Break
+from ..extras.rare_nodes import Untold
+from ..symbolic_eval.operators import pinned
+from ..symbolic_eval.registry import rule
+from ..variables.base import Frame, Variable
+from ..variables.classes import ClassVar
+from ..variables.containers import TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.lookup import MISSING, is_programs, lookup, trusted
+from ..variables.modules import PyModuleVar
+from ..variables.tensor import TensorVar
+
+METHODS = ("forward", "backward", "setup_context")
+LOADS = {"LOAD_GLOBAL", "LOAD_NAME"}
+LOADS_OF_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
+WRITES_TO_CELLS = {"STORE_DEREF", "DELETE_DEREF"}
+# what has effects, or reads what this file does not see
+REFUSED = (print, input, open, exec, eval, compile, __import__, next, iter, id)
+REFUSED += (getattr, hasattr, setattr, delattr, vars, dir, globals, locals)
+
+
+class Reads:
+    """What the methods of one custom function read from outside, guarded.
+
+    seen: functions that were looked at."""
+
+    def __init__(self, tx: Frame, cls: type) -> None:
+        self.tx, self.cls = tx, cls
+        self.seen: set[types.FunctionType] = set()
+
+    def refuse(self, what: str) -> Break:
+        hint = "give apply() what changes as an argument"
+        return Break("autograd function", f"{self.cls.__name__}: {what}", hint)
+
+    def methods(self, cls: type) -> None:
+        for name in METHODS:
+            owner, found = lookup(cls, name)
+            if found is MISSING or owner is torch.autograd.Function:
+                continue
+            source = self.tx.output.tree.pinned(owner).child("class_item", name)
+            self.tx.output.guard(source, "ID", "{0} is {pin}", found)
+            found = getattr(found, "__func__", found)
+            if isinstance(found, types.FunctionType):
+                self.function(found)
+
+    def function(self, function: types.FunctionType) -> None:
+        if function in self.seen:
+            return
+        self.seen.add(function)
+        output = self.tx.output
+        whole: Any = output.wrap_pinned(function)  # guards its code and its defaults
+        for default in (*whole.defaults, *whole.kwdefaults.values()):
+            self.value(default.realize(self.tx), "a default")
+        cells = dict(zip(function.__code__.co_freevars, whole.closure))
+        reads = output.globals_of(function.__globals__)
+        for name, path, is_cell in reads_of(function.__code__):
+            if name is None:
+                raise self.refuse(f"{function.__name__} writes {path[0]}")
+            if is_cell:
+                found = cells[name].load(self.tx)
+            elif name in reads.written:
+                raise self.refuse(f"it reads {name}, which this frame has written")
+            else:
+                found = reads.load(self.tx, name)
+            self.read(found, ".".join([name, *path]), path)
+
+    def read(self, found: Variable, text: str, path: list[str]) -> None:
+        """`found` and its attributes, one of the other."""
+        for name in path:
+            if is_written(found):
+                raise self.refuse(f"it reads {text}, which this frame has written")
+            if isinstance(found, PyModuleVar) and trusted(found.value.__name__):
+                return
+            if isinstance(found, TensorVar) or found.is_constant() and not is_class(found):
+                break
+            found = found.getattr(self.tx, name)
+        self.value(found, text)
+
+    def value(self, found: Variable, text: str) -> None:
+        """What is read must be the same later, and so must all that it reads itself."""
+        found = pinned(found)
+        if isinstance(found, TensorVar) and found.source is not None:
+            self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.value)
+        elif isinstance(found, FunctionVar) and found.fn is not None:
+            if found.source is not None:
+                self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.fn)
+            if is_programs(found.fn):
+                self.function(found.fn)
+        elif isinstance(found, BoundMethodVar) and is_function_class(found.instance):
+            self.methods(found.instance.value)
+        elif isinstance(found, CallableVar) and found.value not in REFUSED:
+            pass  # C code: an operation
+        elif isinstance(found, ClassVar) and trusted(found.value.__module__):
+            pass
+        elif isinstance(found, PyModuleVar):
+            pass
+        elif isinstance(found, TupleVar):
+            for item in found.iterate(self.tx):
+                self.value(item, text)
+        elif found.is_constant() and not is_class(found):
+            pass
+        else:
+            raise self.refuse(f"it reads {text}, which may change or be changed")
+
+
+def is_class(variable: Variable) -> bool:
+    return isinstance(variable, (ClassVar, CallableVar, FunctionVar, PyModuleVar))
+
+
+def is_function_class(variable: Variable) -> bool:
+    """A custom function, whose `apply` is meant?"""
+    return isinstance(variable, ClassVar) and issubclass(variable.value, torch.autograd.Function)
+
+
+def is_written(variable: Any) -> bool:
+    """Has the frame changed it?  The real object is as it was."""
+    fields = getattr(variable, "fields", None)
+    return variable.mutated or fields is not None and fields.mutated
+
+
+def reads_of(code: types.CodeType) -> Iterator[tuple[str | None, list[str], bool]]:
+    """(name, attributes asked of it, is it a closure's variable?) of what the code loads from
+    outside; name None: it writes there."""
+    for inner in codes(code):
+        own = set(code.co_freevars) & set(inner.co_freevars)
+        steps = [step for step in dis.get_instructions(inner) if step.opname != "PUSH_NULL"]
+        for place, step in enumerate(steps):
+            is_cell = step.argval in own
+            if step.opname in WRITES or step.opname in WRITES_TO_CELLS and is_cell:
+                yield None, [str(step.argval)], is_cell
+            elif step.opname == "IMPORT_NAME" and not trusted(step.argval):
+                yield None, [f"what importing {step.argval} gives"], False
+            elif step.opname in LOADS or step.opname in LOADS_OF_CELLS and is_cell:
+                yield step.argval, attributes_behind(steps[place + 1 :]), is_cell
+
+
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code and those of the functions that it makes."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from codes(constant)
+
+
+def attributes_behind(steps: list[dis.Instruction]) -> list[str]:
+    path = []
+    for step in steps:
+        if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            break
+        path.append(step.argval)
+    return path
+
+
+def is_of_inference(tx: Frame, value: Any) -> bool:
+    """Is it a tensor that inference mode has made, or a view from there?  Whether autograd takes
+    those into its graph is told by tensors, and not by their fakes."""
+    if type(value) is not TensorVar:
+        return False
+    return value.fake.is_inference() or id(value.fake) in tx.output.noted(Untold)
+
+
+@rule(torch.autograd.Function.apply.__func__)
+def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
+    """Run with fake tensors now, traced again by a backend that looks inside."""
+    cls = function.as_constant()
+    if any(is_of_inference(tx, arg) for arg in args):
+        raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
+    Reads(tx, cls).methods(cls)
+
+    def apply(*values: Any, **named: Any) -> Any:
+        return cls.apply(*values, **named)
+
+    apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
+    return tx.node(apply, args, kwargs)
