@@ -117,12 +117,7 @@ class Source:
         return node
 
     def __repr__(self) -> str:
-        return f"Source({self.name()})"
-
-
-def name_of(source: object) -> str:
-    """How a source is written.  Some tests use texts in the place of sources."""
-    return source.name() if hasattr(source, "name") else str(source)
+        return self.name()
 
 
 def module_path(source: "Source | None") -> str:

@@ -51,8 +51,6 @@ class Builder:
         try:
             variable = self.wrap_shared(value, source)
         except Break as broken:
-            if broken.kind == "restart":
-                raise
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
             variable = OpaqueVar(value, broken, source=source)
         self.memo[id(value)] = (variable, value)
