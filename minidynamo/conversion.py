@@ -29,9 +29,8 @@ from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
 from .foreign import ours
 from .graph_capture import OutputGraph
 from .guards import Guard
-from .reconstruct import Codegen
 from .records import BreakRecord, FrameRecord
-from .replacement import rebuild, replacement
+from .replacement import Tail, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar, FunctionVar
@@ -87,7 +86,7 @@ class Conversion:
             output.forget()
 
     # ---- attempts
-    def traced(self) -> tuple[RootFrame, Codegen]:
+    def traced(self) -> tuple[RootFrame, Tail]:
         """The frame, traced with all that had to be learned, and the code that runs behind its
         graph (`tail`)."""
         for _ in range(config.attempt_limit):
@@ -98,7 +97,7 @@ class Conversion:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
-    def attempt(self) -> tuple[RootFrame, Codegen] | None:
+    def attempt(self) -> tuple[RootFrame, Tail] | None:
         """One try.  None: something was learned by which the next one will come further."""
         frame = None
         try:

@@ -262,13 +262,13 @@ class Continuations:
         if last.op == "FOR_ITER" and VERSION >= (3, 12):
             # its exit must reach END_FOR; the loop's continuation stands behind it
             place = self.index[id(target)] + (1 if VERSION < (3, 13) else 2)
-            out[place:place] = self.after(place, exhausted=True) or []
+            out[place:place] = self.after(place, exhausted=True)
             target = None
-        out[self.end + 1 : self.end + 1] = falls_through or []
+        out[self.end + 1 : self.end + 1] = falls_through
         appended = self.passed
         if isinstance(target, Instruction):
             jumps = self.after(self.index[id(target)], jump=True)
-            if jumps is not None:  # a call that stands at the end: jump forward to it
+            if jumps:  # a call that stands at the end: jump forward to it
                 last.op = last.op.replace("BACKWARD", "FORWARD")
                 last.arg = jumps[0]
                 appended = jumps + appended
@@ -291,17 +291,15 @@ class Continuations:
             raise SkipFrame("a graph break inside of a try or with")
         return []
 
-    def after(
-        self, where: int, jump: bool = False, exhausted: bool = False
-    ) -> list[Instruction] | None:
+    def after(self, where: int, jump: bool = False, exhausted: bool = False) -> list[Instruction]:
         """A call of the resume function for instruction `where`, which is reached when the
-        instruction that was not traced falls through or jumps.  None to go on in this frame.
+        instruction that was not traced falls through or jumps.  Nothing: to go on in this frame.
 
         exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped
         END_FOR itself.
         """
         if not self.goes_on_elsewhere(where):
-            return None
+            return []
         kinds = self.kinds[:-1] if exhausted else self.kinds_behind(jump)
         return self.call(where, kinds, self.natives[where].pos)
 
@@ -329,13 +327,13 @@ class Continuations:
             kinds[-2] = VALUE
         return kinds
 
-    def call(self, where: int, kinds: list[str], pos: Any) -> list[Instruction] | None:
+    def call(self, where: int, kinds: list[str], pos: Any) -> list[Instruction]:
         """Instructions that empty the stack and return what the resume function for native
         instruction `where` returns."""
         code, info = self.code, self.frame.info
         position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
         if position is None:
-            return None
+            return []
         live = info.live_before(position).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]

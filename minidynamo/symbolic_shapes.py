@@ -40,6 +40,7 @@ from miniinductor.sizes.expressions import as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
+from . import config
 from .exceptions import DataDependentDecision
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
@@ -100,6 +101,8 @@ class ShapeEnv(Facts):
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -146,6 +149,9 @@ class ShapeEnv(Facts):
     def canonical(self, fact: sympy.Expr) -> sympy.Expr:
         """The fact as it is shown and guarded; extras/size_decisions.py makes it shorter."""
         return fact
+
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much, see extras/size_budget.py."""
 
     def _origin(self, expr: sympy.Expr) -> str:
         """What the symbols that only the run knows are, see extras/unbacked_sizes.py."""

@@ -10,7 +10,6 @@ import sympy
 
 from .. import config, records
 from ..symbolic_shapes import ShapeEnv
-from ..variables.base import extends
 
 
 def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
@@ -29,12 +28,4 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
         records.counters["sizes"][text] += 1
 
 
-decide_at_any_price = ShapeEnv.decide
-
-
-@extends(ShapeEnv)
-class Budget(ShapeEnv):
-    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
-        if self.steps > config.size_steps:
-            give_up(self, expr)
-        return decide_at_any_price(self, expr, line)
+ShapeEnv.give_up = give_up
