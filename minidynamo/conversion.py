@@ -29,9 +29,8 @@ from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
 from .foreign import ours
 from .graph_capture import OutputGraph
 from .guards import Guard
-from .reconstruct import Codegen
 from .records import BreakRecord, FrameRecord
-from .replacement import GraphCall, rebuild, replacement
+from .replacement import Tail, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
 from .variables.functions import CellVar, FunctionVar
@@ -87,7 +86,7 @@ class Conversion:
             output.forget()
 
     # ---- attempts
-    def traced(self) -> tuple[RootFrame, Codegen]:
+    def traced(self) -> tuple[RootFrame, Tail]:
         """The frame, traced with all that had to be learned, and the code that runs behind its
         graph (`tail`)."""
         for _ in range(config.attempt_limit):
@@ -98,7 +97,7 @@ class Conversion:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
-    def attempt(self) -> tuple[RootFrame, Codegen] | None:
+    def attempt(self) -> tuple[RootFrame, Tail] | None:
         """One try.  None: something was learned by which the next one will come further."""
         frame = None
         try:
@@ -156,15 +155,14 @@ class Conversion:
             return True
         raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
 
-    def compile_graph(self, output: OutputGraph, results: list[Variable]) -> GraphCall:
-        """The backend's work on the captured graph."""
+    def compile_graph(self, output: OutputGraph, results: list[Variable]) -> Callable | None:
+        """The backend's work on the captured graph; None if there is no graph."""
         if not output.calls:
-            return GraphCall()
+            return None
         record = self.record
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        recovery = hooks.RECOVERIES[-1](output, gm, record.function)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs)
@@ -174,8 +172,7 @@ class Conversion:
             compiled = getattr(compiled, "function", compiled)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
-        function = frame_hook.disabled(recovery.around(compiled))
-        return GraphCall(function, output.inputs, recovery)
+        return frame_hook.disabled(compiled)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any]

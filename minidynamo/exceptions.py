@@ -5,7 +5,7 @@ SpecializationError  for the user: `mark_dynamic` could not be kept, with the li
 BackendError       for the user: the backend that they gave has raised
 Break              the evaluator met something it cannot trace: the root frame is split there
 DataDependentDecision  a `Break`: the program decides by what only the run knows
-Restart            analysis starts over, knowing the places where it must split
+Restart            analysis starts over, knowing more: where it must split, what is an input
 SkipFrame          this frame cannot be split: run it as plain Python
 ObservedException  the *traced program* raised; handlers of the traced program see it
 """
@@ -55,7 +55,7 @@ class DataDependentDecision(Break, RuntimeError):
 
 
 class Restart(Exception):
-    """Trace again from the start."""
+    """Trace again from the start: something was learned by which this attempt cannot go on."""
 
 
 class SkipFrame(Exception):

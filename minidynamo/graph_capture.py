@@ -1,5 +1,5 @@
 """The FX graph under construction, with everything one attempt at a frame collects: inputs,
-attributes, guards.
+attributes, and (variables/builder.py) values and guards.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
       arguments.
@@ -32,8 +32,7 @@ from .exceptions import Break
 from .foreign import ours
 from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
-from .guards import Guard, has_long_text, literal
-from .sources import Source, SourceTree, module_path, numbered
+from .sources import module_path, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
@@ -43,7 +42,6 @@ GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 Note = TypeVar("Note")
-LITERALS = (str, int, bool, type(None))  # classes of what is written into a guard
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -86,6 +84,7 @@ class OutputGraph(Builder):
     before the tensors that have it as a size."""
 
     def __init__(self, input_sources: set[str], generates_code: bool, policy: SizePolicy) -> None:
+        super().__init__()
         # names of tensors that must be placeholders (replaced buffers); shared by all attempts
         self.input_sources = input_sources
         # does the backend rely on parameters' shapes and devices?
@@ -110,19 +109,9 @@ class OutputGraph(Builder):
         self.unbacked: dict[Any, Any] = {}  # symbol that only the run knows -> its SymVar
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)
-        # values, and what is assumed of them
-        self.tree = SourceTree()
-        self.pair_guards: list[Guard] = []
-        # source of a dictionary -> {name that must stay absent: line that asked}
-        self.absent: dict[Source, dict[str, str]] = {}
-        self.memo = {}
-        self.pinned_memo = {}
-        self.sourced = []
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
-        # the frames
-        self.frame: Any = None  # the innermost one
-        self.root: Any = None
+        self.root: Any = None  # the outermost frame
         self.steps = 0  # instructions traced so far
         self.generators: list[Any] = []  # made while tracing
         self.notes: dict[type, Any] = {}  # of coverage, see `noted`
@@ -132,10 +121,6 @@ class OutputGraph(Builder):
         if kind not in self.notes:
             self.notes[kind] = kind()
         return self.notes[kind]
-
-    def line(self) -> str:
-        """Where the program is."""
-        return self.frame.user_line() if self.frame is not None else ""
 
     def count_step(self) -> None:
         """One instruction, or one step of something that walks: an analysis has so many."""
@@ -161,35 +146,6 @@ class OutputGraph(Builder):
     finish = graph_module.finish
 
     # ---- guards
-    def guard(self, source: Source, kind: Any, check: str, value: Any = None) -> None:
-        """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
-        others of that name).  `{pin}` in the check stands for `value`."""
-        if kind in source.guards:
-            return
-        pins: dict[str, Any] = {}
-        if "{pin}" in check:
-            if type(value) in LITERALS and not has_long_text(value):
-                text = literal(value)
-            else:
-                text = self.tree.pinned(value).key
-                pins = {text: value}
-            check = check.replace("{pin}", text)
-        name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(name, source, check, pins, self.line())
-
-    def guard_absent(self, source: Source, name: str) -> None:
-        """The dictionary at `source` has no `name`, and must have none later."""
-        self.absent.setdefault(source, {}).setdefault(name, self.line())
-
-    def guard_absences(self) -> None:
-        """One guard for all the names that a dictionary must not have: modules are asked for
-        many."""
-        for source, names in self.absent.items():
-            if "KEYS" not in source.guards:
-                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
-                line = next(iter(names.values()))
-                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
-
     def guard_no_global_hooks(self) -> None:
         """No hooks are installed for all modules, and none must be later."""
         table = torch.nn.modules.module
@@ -202,12 +158,6 @@ class OutputGraph(Builder):
         """Does torch's `function`, which the graph would call whole, find something of the
         program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""
         return False
-
-    def guard_pair(self, check: str, *sources: Source) -> None:
-        """A guard on several sources, `{0}`, `{1}`... in the check."""
-        alike = check == "{0} is {1}"
-        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
-        self.pair_guards.append(guard)
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))

@@ -40,11 +40,12 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     output.inputs = drop_unused_inputs(output)
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
-        look(made)
-    if not any(type(variable) is SymVar for variable in output.inputs):
-        return made, [variable.value for variable in output.inputs]
+        look(output, made)
+    has_symbols = any(type(variable) is SymVar for variable in output.inputs)
     return made, [
-        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        output.unwritten_fake(variable)
+        if has_symbols and type(variable) is not SymVar
+        else variable.value
         for variable in output.inputs
     ]
 

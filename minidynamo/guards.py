@@ -38,7 +38,7 @@ from typing import Any
 from . import config
 from .exceptions import SkipFrame
 from .foreign import is_foreign, ours
-from .sources import KINDS, Source, SourceTree, identifier, name_of
+from .sources import KINDS, Source, SourceTree, identifier
 
 # What the accesses and checks call by name; coverage adds some.
 NAMES: dict[str, Any] = {"get_referents": gc.get_referents, "math": math}
@@ -71,7 +71,7 @@ class Guard:
 
     @property
     def code(self) -> str:
-        return self.text(name_of)
+        return self.text(str)
 
     def __str__(self) -> str:
         line = f"    # {self.line}" if self.line else ""

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from .bytecode import Instruction
     from .conversion import Conversion
     from .convert_frame import FrameCompiler
     from .entries import CacheEntry
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
     from .records import FrameRecord
-    from .symbolic_eval.evaluator import RootFrame
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
@@ -54,28 +52,10 @@ AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]"
 # (frame, op, target, args, kwargs, result, tensors that were written) -> the variable of a result
 # that holds no tensor; the last one is used
 ANSWERS: list[Callable[..., Any]] = []
-# what torch.fx has made of the graph
-GRAPH_MODULES: "list[Callable[[torch.fx.GraphModule], None]]" = []
+# (output, what torch.fx has made of its graph), before a backend sees that
+GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]
 # (conversion, backend) -> the same backend, as a graph is given to it; the last one is outermost
 BACKENDS: "list[Callable[[Conversion, Any], Any]]" = []
-# (compiled graph, output, its results) -> what is called instead
+# (compiled graph, output, its results) -> what is called instead; the last one is outermost
 ADAPTERS: "list[Callable[[Compiled, OutputGraph, list[Variable]], Compiled]]" = []
-
-
-class Recovery:
-    """What happens when the compiled graph of a frame raises: the error leaves the frame."""
-
-    def __init__(self, output: "OutputGraph", gm: "torch.fx.GraphModule", function: str) -> None:
-        """Before the backend sees `gm`."""
-
-    def around(self, compiled: Compiled) -> Compiled:
-        """The compiled graph, prepared for an error."""
-        return compiled
-
-    def handler(self, frame: "RootFrame", call: "list[Instruction]") -> "list[Instruction]":
-        """Code in front of the frame's original body, where these instructions go if they raise."""
-        return []
-
-
-RECOVERIES: list[type[Recovery]] = [Recovery]  # the last one is used

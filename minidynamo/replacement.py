@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
@@ -56,68 +56,64 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     return tail
 
 
-class GraphCall(NamedTuple):
-    """How the replacement code calls the compiled graph: nothing to call, if there is no graph."""
-
-    function: Callable[..., Any] | None = None
-    inputs: Sequence[Any] = ()  # variables
-    recovery: hooks.Recovery | None = None
-
-
 def replacement(
     frame: "evaluator.RootFrame",
-    tail: Codegen,
-    graph: GraphCall,
+    tail: "Tail",
+    graph: Callable[..., Any] | None,
     tick: Callable[[], Any] | None = None,
 ) -> types.CodeType:
-    """The code object: a call of `tick`, which counts; the graph's inputs and its call (`head`);
-    what comes behind it (`tail`)."""
-    head = Codegen(frame)
-    head.temps, head.prefix = tail.temps, tail.prefix
+    """The code object: a call of `tick`, which counts; the graph's inputs and its call (`Head`);
+    what comes behind it (`Tail`).  No graph: nothing to call."""
+    head = Head(tail)
     if tick is not None:
         head.call_object(tick)
         head.emit("POP_TOP")
+    inputs = frame.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
-    sizes = read_sizes(head, tail, graph.inputs)
-    handler = call_graph(frame, head, graph, results) if graph.function is not None else []
+    sizes = head.read_sizes(tail.symbols, inputs)
+    if graph is not None:
+        head.call_graph(graph, inputs)
+        head.emit("UNPACK_SEQUENCE", len(results))
+        for name in results:
+            head.store_fast(name)
     names = tail.temps + results + sizes
     if frame.split is not None:  # nothing that was made here may outlive the graph break
         for name in names:
             tail.emit("DELETE_FAST", name)
     prefix = head.instructions + tail.instructions
-    return assembled(frame, prefix, handler, names, max(head.max_depth, tail.max_depth))
+    return assembled(frame, prefix, head.handler, names, max(head.max_depth, tail.max_depth))
 
 
-def read_sizes(head: Codegen, tail: Codegen, inputs: Sequence[Any]) -> list[str]:
-    """Read the symbols that are used from the frame's arguments, into locals of these names."""
-    exprs = [variable.expr for variable in inputs if hasattr(variable, "expr")]
-    of_inputs = [symbol for expr in exprs for symbol in sorted(expr.free_symbols, key=str)]
-    names = []
-    for symbol in dict.fromkeys(tail.symbols + of_inputs):
-        head.load_source(head.output.shape_env.table[symbol].sources[0])
-        names.append(head.prefix + symbol.name)
-        head.store_fast(names[-1])
-    return names
+class Head(Codegen):
+    """What runs up to the call of the graph.  An error of the graph leaves the frame; where
+    extras/undo.py is, it goes to the `handler`, which stands in front of the original body."""
 
+    def __init__(self, tail: "Tail") -> None:
+        super().__init__(tail.frame)
+        self.temps, self.prefix = tail.temps, tail.prefix
+        self.handler: list[Instruction] = []
 
-def call_graph(
-    frame: "evaluator.RootFrame", head: Codegen, graph: GraphCall, results: list[str]
-) -> list[Instruction]:
-    """Call the compiled graph and store its results.  Gives the handler of its errors."""
-    start = len(head.instructions)
-    arguments = [
-        functools.partial(head.symbolic, variable.expr)
-        if hasattr(variable, "expr")
-        else functools.partial(head.load_source, variable.source)
-        for variable in graph.inputs
-    ]
-    head.call_object(graph.function, *arguments)
-    assert graph.recovery is not None
-    handler = graph.recovery.handler(frame, head.instructions[start:])
-    head.emit("UNPACK_SEQUENCE", len(results))
-    for name in results:
-        head.store_fast(name)
-    return handler
+    def read_sizes(self, symbols: list[Any], inputs: Sequence[Any]) -> list[str]:
+        """Read these symbols, and those of the inputs, from the frame's arguments, into locals of
+        these names."""
+        exprs = [variable.expr for variable in inputs if hasattr(variable, "expr")]
+        of_inputs = [symbol for expr in exprs for symbol in sorted(expr.free_symbols, key=str)]
+        names = []
+        for symbol in dict.fromkeys(symbols + of_inputs):
+            self.load_source(self.output.shape_env.table[symbol].sources[0])
+            names.append(self.prefix + symbol.name)
+            self.store_fast(names[-1])
+        return names
+
+    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        """Call the compiled graph: its results lie on the stack, as a tuple or list."""
+        arguments = [
+            functools.partial(self.symbolic, variable.expr)
+            if hasattr(variable, "expr")
+            else functools.partial(self.load_source, variable.source)
+            for variable in inputs
+        ]
+        self.call_object(graph, *arguments)
 
 
 class Tail(Codegen):
@@ -266,13 +262,13 @@ class Continuations:
         if last.op == "FOR_ITER" and VERSION >= (3, 12):
             # its exit must reach END_FOR; the loop's continuation stands behind it
             place = self.index[id(target)] + (1 if VERSION < (3, 13) else 2)
-            out[place:place] = self.after(place, exhausted=True) or []
+            out[place:place] = self.after(place, exhausted=True)
             target = None
-        out[self.end + 1 : self.end + 1] = falls_through or []
+        out[self.end + 1 : self.end + 1] = falls_through
         appended = self.passed
         if isinstance(target, Instruction):
             jumps = self.after(self.index[id(target)], jump=True)
-            if jumps is not None:  # a call that stands at the end: jump forward to it
+            if jumps:  # a call that stands at the end: jump forward to it
                 last.op = last.op.replace("BACKWARD", "FORWARD")
                 last.arg = jumps[0]
                 appended = jumps + appended
@@ -295,17 +291,15 @@ class Continuations:
             raise SkipFrame("a graph break inside of a try or with")
         return []
 
-    def after(
-        self, where: int, jump: bool = False, exhausted: bool = False
-    ) -> list[Instruction] | None:
+    def after(self, where: int, jump: bool = False, exhausted: bool = False) -> list[Instruction]:
         """A call of the resume function for instruction `where`, which is reached when the
-        instruction that was not traced falls through or jumps.  None to go on in this frame.
+        instruction that was not traced falls through or jumps.  Nothing: to go on in this frame.
 
         exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped
         END_FOR itself.
         """
         if not self.goes_on_elsewhere(where):
-            return None
+            return []
         kinds = self.kinds[:-1] if exhausted else self.kinds_behind(jump)
         return self.call(where, kinds, self.natives[where].pos)
 
@@ -333,13 +327,13 @@ class Continuations:
             kinds[-2] = VALUE
         return kinds
 
-    def call(self, where: int, kinds: list[str], pos: Any) -> list[Instruction] | None:
+    def call(self, where: int, kinds: list[str], pos: Any) -> list[Instruction]:
         """Instructions that empty the stack and return what the resume function for native
         instruction `where` returns."""
         code, info = self.code, self.frame.info
         position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
         if position is None:
-            return None
+            return []
         live = info.live_before(position).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]

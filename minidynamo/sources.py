@@ -2,7 +2,7 @@
 
 In:   the evaluator asks for children: `tree.local("x").attr("config").item("hidden")`.
 Out:  guards hang on the nodes (`guards.py` prints the tree as one Python function, every prefix
-      evaluated once) and `reconstruct.py` loads the value again with bytecode.
+      evaluated once) and `reconstruct.py` loads the value again.
 
     >>> tree = SourceTree()
     >>> tree.local("self").instance_dict().item("training").name()
@@ -16,7 +16,9 @@ import keyword
 import re
 from typing import Any
 
-KINDS = {  # kind -> how the access is written, given the parent's name and the key
+# kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
+# the code that loads the value again is compiled from it
+KINDS = {
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
     "pinned": "{k}",
@@ -117,12 +119,7 @@ class Source:
         return node
 
     def __repr__(self) -> str:
-        return f"Source({self.name()})"
-
-
-def name_of(source: object) -> str:
-    """How a source is written.  Some tests use texts in the place of sources."""
-    return source.name() if hasattr(source, "name") else str(source)
+        return self.name()
 
 
 def module_path(source: "Source | None") -> str:

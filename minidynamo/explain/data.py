@@ -28,7 +28,6 @@ import miniinductor
 
 from .. import config
 from ..extras.guard_values import shown
-from ..sources import name_of
 from ..symbolic_eval.code_info import CALL_PREFIXES
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of
@@ -154,7 +153,7 @@ def graph_arguments(record: Any) -> list[dict[str, Any]]:
     found = {}
     placeholders = record.graph.graph.find_nodes(op="placeholder")
     for source, node in zip(record.input_sources, placeholders):
-        value, path = node.meta.get("val", node.meta.get("example_value")), name_of(source)
+        value, path = node.meta.get("val", node.meta.get("example_value")), str(source)
         if path.isidentifier() and isinstance(value, torch.Tensor):
             sizes = [[*map(in_this_call, numbers)] for numbers in (value.shape, value.stride())]
             example = torch.empty_strided(
@@ -330,7 +329,7 @@ def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[s
         "id": f"{name}/guard{number}",
         "kind": one.kind,
         "code": one.code,
-        "path": name_of(source) if source is not None else "",
+        "path": str(source) if source is not None else "",
         "expected": expected_value(one),
         "actual": "",  # the call that the entry was compiled for: what is expected
         "line": line,
@@ -366,7 +365,7 @@ def symbols(record: Any) -> list[dict[str, Any]]:
         {
             "name": str(row.name),
             "value": None if row.hint is None else int(row.hint),
-            "sources": list(map(name_of, row.sources)) or [str(row.created_by)],
+            "sources": list(map(str, row.sources)) or [str(row.created_by)],
             "range": str(row.range),
         }
         for row in table.values()

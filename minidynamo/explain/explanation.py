@@ -17,7 +17,6 @@ import re
 from miniinductor.sizes.printing import python_code
 
 from .. import records
-from ..sources import name_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Several, Table, folded, many
@@ -88,7 +87,7 @@ def symbols(record: Any) -> Table:
             (
                 row.name,
                 "unbacked" if row.hint is None else row.hint,
-                " = ".join(map(name_of, row.sources)) or row.created_by,
+                " = ".join(map(str, row.sources)) or row.created_by,
                 row.range,
                 pinned_to(env, row),
                 row.bounded_at or row.line,

@@ -85,7 +85,7 @@ def described(value: Any) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 3] + "..."
 
 
-def remember(graph: fx.GraphModule) -> None:
+def remember(_: object, graph: fx.GraphModule) -> None:
     """What `hooks.GRAPH_MODULES` calls with the graph of the frame that was traced last."""
     if LAST[0]:
         WALKS[id(graph)] = LAST[0]

@@ -35,7 +35,6 @@ class HandledContinuations(Continuations):
         handler, depth, lasti = exc
         kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
         call = self.call(self.index[id(handler)], kinds, self.natives[self.end].pos)
-        assert call is not None
         for instruction in self.natives[self.begin : self.end + 1]:
             instruction.exc = call[0], depth, lasti
         return call

@@ -20,5 +20,5 @@ def forget_source(file: str) -> None:
 
 
 @hooks.GRAPH_MODULES.append
-def forget_at_its_end(made: torch.fx.GraphModule) -> None:
+def forget_at_its_end(_: object, made: torch.fx.GraphModule) -> None:
     weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False

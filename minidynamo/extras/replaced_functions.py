@@ -185,7 +185,7 @@ class Torch:
         return getattr(self._module, name)
 
 
-def call_by_object(made: torch.fx.GraphModule) -> None:
+def call_by_object(_: object, made: torch.fx.GraphModule) -> None:
     """torch.fx writes torch's functions by their names: the text must mean those of the nodes
     (`F.relu = mine` may come later)."""
     root = Torch(torch)

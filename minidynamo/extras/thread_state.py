@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from miniinductor.foreign import STATES as THREAD_STATES
+from miniinductor.foreign import STATES as REMEMBERED
 
 from .. import hooks
 from ..graph_capture import OutputGraph
@@ -205,7 +205,7 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
 
 
 # what compiling has entered is left
-THREAD_STATES.insert(0, lambda state: functools.partial(unwind, depth()))
+REMEMBERED.insert(0, lambda state: functools.partial(unwind, depth()))
 hooks.TRACING.append(put_back)
 hooks.BEFORE_VALUES.append(enter_again)
 hooks.AFTER_WRITES.append(leave_as_the_frame)

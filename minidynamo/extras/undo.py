@@ -25,7 +25,7 @@ what it has written, whatever `try` or `with` stands around the operation.
 import linecache
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,10 @@ from ..exceptions import BackendError
 from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
+from ..replacement import Head
+from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
+from ..variables.base import Variable, extends
 from .thread_state import StateChanges, push_state, restoring
 
 # Names of operations that look at data and may refuse them.
@@ -62,7 +65,7 @@ STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 INPUTS = ("placeholder", "get_attr")
 
 
-class Undo(hooks.Recovery):
+class Undo:
     """What is known of one graph.
 
     `places`, `attributes`: its inputs (by number) and parameters that it writes to, perhaps through
@@ -71,8 +74,9 @@ class Undo(hooks.Recovery):
     before the next run?  `always_copying`: before each?  `eager`: the graph in PyTorch's own
     kernels, with `raise_internal_errors` on: it is asked whether an error is the program's."""
 
-    def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule, function: str) -> None:
-        self.function = function
+    def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule) -> None:
+        root = output.root
+        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
         self.errors = 0  # that plain Python ran the frame for
         self.in_order = not output.generates_code
         before = output.noted(StateChanges).before
@@ -197,7 +201,27 @@ class Undo(hooks.Recovery):
         )
 
 
-hooks.RECOVERIES.append(Undo)
+def look(output: OutputGraph, gm: torch.fx.GraphModule) -> None:
+    output.notes[Undo] = Undo(output, gm)
+
+
+def recovering(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
+    """`compiled`, prepared for an error."""
+    return output.notes[Undo].around(compiled)
+
+
+hooks.GRAPH_MODULES.append(look)
+hooks.ADAPTERS.append(recovering)
+call_plainly = Head.call_graph
+
+
+@extends(Head)
+class Recovering(Head):
+    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        start = len(self.instructions)
+        call_plainly(self, graph, inputs)
+        undo: Undo = self.output.notes[Undo]
+        self.handler = undo.handler(self.output.root, self.instructions[start:])
 
 
 def refusal() -> RuntimeError:

@@ -78,7 +78,7 @@ def LOAD_METHOD(frame: Any, name: str) -> None:
     try:
         found = owner.getattr(frame, name)
     except Break as broken:
-        if broken.kind == "restart" or not is_read_in_silence(owner, name):
+        if not is_read_in_silence(owner, name):
             raise
         broken.stack = broken.stack or frame.user_stack()
         found = DeferredVar(owner, name, broken)

@@ -20,7 +20,7 @@ from ..exceptions import Break
 from ..variables.base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar
-from ..variables.registry import BY_VALUE, PINNED, SHARED
+from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
 SCRIPTED = torch._C.ScriptFunction
 HINT = "compile the Python function instead"
@@ -62,16 +62,8 @@ def converted(tx: Frame, kind: Any, value: Variable) -> Variable:
     return value
 
 
-@PINNED.rule(SCRIPTED)
-def pinned_scripted(builder: OutputGraph, value: Any) -> Variable:
-    return ScriptedVar(value)
-
-
-@BY_VALUE.rule(SCRIPTED)
-def wrap_scripted(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """Guarded by its identity: what is read of it does not change."""
-    builder.guard(source, "ID", "{0} is {pin}", value)
-    return builder.wrap_pinned(value)
+PINNED.rule(SCRIPTED)(lambda builder, value: ScriptedVar(value))
+BY_VALUE.rule(SCRIPTED)(by_identity)  # what is read of it does not change
 
 
 def is_scripted_module(value: Any) -> bool:

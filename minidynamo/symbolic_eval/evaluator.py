@@ -143,9 +143,6 @@ class Frame(Operations):
             if torch_rules.is_leaf(fn):
                 return torch_rules.call_leaf(self, fn, args, kwargs)
             torch_rules.refuse(fn)
-            if getattr(fn, "_torchdynamo_disable", False):
-                # torch.compile, once used, wraps methods of torch's optimizers
-                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
     def inline(self, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -221,8 +218,6 @@ class RootFrame(Frame):
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, splitting at `step`, or at this native instruction."""
-        if reason.kind == "restart":
-            raise Restart()
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
         step = self.split_step(step or self.group_step)

@@ -72,8 +72,6 @@ def refuse(fn: Any) -> None:
     """Torch code that must not be traced: break at the call."""
     module = fn.__module__ or ""
     name = f"{module}.{fn.__qualname__}"
-    if getattr(fn, "_torchdynamo_disable", False) and not module.startswith("torch."):
-        raise Break("disabled", f"{fn.__qualname__} is disabled by torch.compiler.disable")
     if name.startswith(REFUSED) and not name.startswith(TRACED):
         raise Break("torch", f"the call of {name}()")
 

@@ -10,13 +10,12 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..exceptions import Break
-from ..guards import FUNCTION_FIELDS, constant_check
+from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
 from .base import Lazy, OpaqueVar, Variable
@@ -26,19 +25,64 @@ from .lookup import can_change, trusted
 from .objects import wrap_object
 from .registry import BY_VALUE, PINNED, SHARED, Rule
 
+WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
 
 
 class Builder:
-    """The wrapping half of `OutputGraph`, which brings the fields below."""
+    """The half of `OutputGraph` that knows values, and what is assumed of them."""
 
-    memo: dict[int, tuple[Variable, Any]]  # id of an object met at a source -> its variable
-    pinned_memo: dict[int, tuple[Variable, Any]]
-    sourced: list[Variable]  # those whose writes are replayed
-    tree: SourceTree
-    guard: Callable[..., None]
-    guard_pair: Callable[..., None]
+    def __init__(self) -> None:
+        self.tree = SourceTree()
+        self.pair_guards: list[Guard] = []
+        # source of a dictionary -> {name that must stay absent: line that asked}
+        self.absent: dict[Source, dict[str, str]] = {}
+        self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object met at a source
+        self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
+        self.sourced: list[Variable] = []  # those whose writes are replayed
+        self.frame: Any = None  # the innermost one
 
+    def line(self) -> str:
+        """Where the program is."""
+        return self.frame.user_line() if self.frame is not None else ""
+
+    # ---- guards
+    def guard(self, source: Source, kind: Any, check: str, value: Any = None) -> None:
+        """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
+        others of that name).  `{pin}` in the check stands for `value`."""
+        if kind in source.guards:
+            return
+        pins: dict[str, Any] = {}
+        if "{pin}" in check:
+            if type(value) in WRITTEN and not has_long_text(value):
+                text = literal(value)
+            else:
+                text = self.tree.pinned(value).key
+                pins = {text: value}
+            check = check.replace("{pin}", text)
+        name = kind if isinstance(kind, str) else kind[0]
+        source.guards[kind] = Guard(name, source, check, pins, self.line())
+
+    def guard_absent(self, source: Source, name: str) -> None:
+        """The dictionary at `source` has no `name`, and must have none later."""
+        self.absent.setdefault(source, {}).setdefault(name, self.line())
+
+    def guard_absences(self) -> None:
+        """One guard for all the names that a dictionary must not have: modules are asked for
+        many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
+
+    def guard_pair(self, check: str, *sources: Source) -> None:
+        """A guard on several sources, `{0}`, `{1}`... in the check."""
+        alike = check == "{0} is {1}"
+        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
+        self.pair_guards.append(guard)
+
+    # ---- variables
     def wrap(self, value: Any, source: Source) -> Variable:
         """The variable of a real value that lies at `source`."""
         rule = BY_VALUE.of(value)
@@ -51,8 +95,6 @@ class Builder:
         try:
             variable = self.wrap_shared(value, source)
         except Break as broken:
-            if broken.kind == "restart":
-                raise
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
             variable = OpaqueVar(value, broken, source=source)
         self.memo[id(value)] = (variable, value)

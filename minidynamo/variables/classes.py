@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing
 from typing import Any
 
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
-from .registry import BY_VALUE, PINNED
+from .base import Args, Frame, Named, RealVar, Variable
+from .registry import BY_VALUE, PINNED, by_identity
 
 
 class ClassVar(RealVar):
@@ -35,13 +35,15 @@ class ClassVar(RealVar):
         return f"the class {self.value.__qualname__}"
 
 
-@BY_VALUE.rule(type, test=lambda value: issubclass(type(value), (type, typing._Final)), order=20)
-def wrap_class(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A class, typing.List and the like."""
-    builder.guard(source, "ID", "{0} is {pin}", value)
-    return builder.wrap_pinned(value)
+def is_class(value: Any) -> bool:
+    return issubclass(type(value), type)
 
 
-@PINNED.rule(test=lambda value: issubclass(type(value), type), order=10)
-def pinned_class(builder: OutputGraph, value: Any) -> Variable:
-    return ClassVar(value)
+def is_of_typing(value: Any) -> bool:
+    """typing.List and the like."""
+    return issubclass(type(value), typing._Final)
+
+
+BY_VALUE.rule(type, test=is_class, order=20)(by_identity)
+BY_VALUE.rule(test=is_of_typing, order=20)(by_identity)
+PINNED.rule(test=is_class, order=10)(lambda builder, value: ClassVar(value))

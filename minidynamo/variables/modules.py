@@ -18,10 +18,10 @@ import types
 from typing import Any
 
 from ..exceptions import Break
-from .base import Codegen, Frame, OutputGraph, RealVar, Source, Variable
+from .base import Codegen, Frame, OutputGraph, RealVar, Variable
 from .constant import ConstantVar
 from .lookup import trusted
-from .registry import BY_VALUE, PINNED
+from .registry import BY_VALUE, PINNED, by_identity
 
 
 class PyModuleVar(RealVar):
@@ -92,14 +92,9 @@ class GlobalsVar:
             cg.commit_item(entries, ConstantVar(name), value)
 
 
-@BY_VALUE.rule(types.ModuleType)
-def wrap_python_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    builder.guard(source, "ID", "{0} is {pin}", value)
-    return builder.wrap_pinned(value)
+def is_module(value: Any) -> bool:
+    return issubclass(type(value), types.ModuleType)
 
 
-@PINNED.rule(
-    types.ModuleType, test=lambda value: issubclass(type(value), types.ModuleType), order=20
-)
-def pinned_python_module(builder: OutputGraph, value: Any) -> Variable:
-    return PyModuleVar(value)
+BY_VALUE.rule(types.ModuleType)(by_identity)
+PINNED.rule(test=is_module, order=20)(lambda builder, value: PyModuleVar(value))

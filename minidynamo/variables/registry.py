@@ -92,3 +92,9 @@ RESULTS = Registry()
 KEYS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()
+
+
+def by_identity(builder: Any, value: Any, source: Any) -> Variable:
+    """The rule for what nobody is expected to replace: its identity is guarded."""
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    return builder.wrap_pinned(value)

@@ -18,7 +18,7 @@ from torch.fx.node import map_arg
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...exceptions import Break
+from ...exceptions import Break, Restart
 from ...foreign import ours
 from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, Source, Variable
 from ..registry import SHARED
@@ -48,7 +48,7 @@ class LazyModuleVar(OpaqueVar):
             module._infer_parameters(module, (example,))
         except ours(Exception):  # the sizes do not fit: plain Python says so
             raise self.broken from None
-        raise Break("restart", "a lazy module has got its parameters")
+        raise Restart()
 
 
 def can_begin(module: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...exceptions import Break
+from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
 from ..base import Codegen, Frame, Source, Variable, current, extends
 from ..constant import ConstantVar
@@ -134,7 +134,7 @@ class ModuleOperations(ModuleVar):
         the graph's state."""
         if source.name() not in tx.output.input_sources:
             tx.output.input_sources.add(source.name())
-            raise Break("restart", "a buffer is replaced in forward")
+            raise Restart()
 
 
 @extends(PyModuleVar)

@@ -122,7 +122,7 @@ def is_in_place(target: Any, args: Any, kwargs: Any) -> bool:
     return flag is not None and not (type(flag) is ConstantVar and flag.value is False)
 
 
-def drop_unread(made: torch.fx.GraphModule) -> None:
+def drop_unread(_: object, made: torch.fx.GraphModule) -> None:
     """Erase the numbers that nothing takes: an operation gave a tensor that is known, or failed."""
     unread = [n for n in made.graph.nodes if n.meta.get("reads_float") and not n.users]
     for node in unread:
