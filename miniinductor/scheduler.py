@@ -155,18 +155,12 @@ class Scheduler:
             )
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[tuple[str, list[Group]]]:
-        """(buffer, the groups that make or read it, in their order), for each buffer.
-
-        One number that many kernels read, such as a learning rate, is no reason to fuse them: of
-        its users only those are given that compute a single number themselves."""
+        """(buffer, the groups that make or read it, in their order), for each buffer."""
         touching: dict[str, list] = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
         for name, users in touching.items():
-            layout = self.buffers[name].layout  # None: of several results
-            if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
-                users = [u for u in users if not (isinstance(u, Group) and u.full)]
             yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(

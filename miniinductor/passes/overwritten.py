@@ -12,7 +12,7 @@ backward half.
 import torch
 from torch import fx
 
-from ..graph_passes.registry import CLEANING, graph_pass
+from ..graph_passes import CLEANING, graph_pass
 from ..more.alike import alike
 
 aten = torch.ops.aten
