@@ -23,7 +23,9 @@ from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
 from ..lowering.graph import GraphLowering, _Cost, dense_strides
+from ..nodes import Group, Refused
 from ..ops import set_handler
+from ..scheduler import Scheduler
 
 aten = torch.ops.aten
 OFTEN = 16  # elements that read one value
@@ -57,6 +59,16 @@ def _note(name: str) -> Any:
 
 for _name in COSTLY:
     setattr(Names, _name, _note(_name))
+
+
+@extends(Scheduler)
+class RowsApart(Scheduler):
+    """Fuses what is stored so into no reduction which reads it."""
+
+    def check_kernel(self, first: Group, second: Group) -> None:
+        super().check_kernel(first, second)
+        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
+            raise Refused("its elements are made where the rows are reduced that they depend on")
 
 
 @extends(GraphLowering)

@@ -9,7 +9,7 @@ Not in a backward half, where the kernels that share a value run over different 
 from ..hooks import extends
 from ..ir import TensorBox
 from ..lowering.graph import GraphLowering
-from ..lowerings.targets import recomputes
+from ..lowerings.targets import is_forward, recomputes
 
 FEW_READS = 2
 
@@ -17,6 +17,6 @@ FEW_READS = 2
 @extends(GraphLowering)
 class FewReads(GraphLowering):
     def many_reads(self, box: TensorBox) -> int:
-        if self.is_forward and recomputes(box.device):
+        if is_forward(self) and recomputes(box.device):
             return FEW_READS
         return super().many_reads(box)
