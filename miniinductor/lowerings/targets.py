@@ -4,6 +4,8 @@
 False
 """
 
+from typing import Any
+
 import torch
 
 from ..devices import language_of
@@ -21,4 +23,5 @@ def recomputes(device: torch.device) -> bool:
 
 def is_forward(lowering: GraphLowering) -> bool:
     """Without training, or the half of a joint graph whose meta says how many results it has?"""
-    return lowering.record.joint_graph is None or "results" in lowering.module.meta
+    graph: Any = lowering.module
+    return lowering.record.joint_graph is None or "results" in graph.meta
