@@ -4,7 +4,7 @@
     >>> compiled(*example_inputs)           # what gm(*example_inputs) gives
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
-Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/,
+Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes,
 lowering/, scheduler, kernels and codegen/, memory, runtime/.  `sizes/` and `foreign` are
 minidynamo's, too: they load nothing else.
 """

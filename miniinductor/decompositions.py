@@ -30,8 +30,6 @@ from .sizes.symbols import same
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
-# functions that give further decompositions, depending on how the switches of `config` stand
-SWITCHED: list[Callable[[], dict[Any, Decomposition]]] = []
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 native_layer_norm elu gelu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm
@@ -68,10 +66,7 @@ def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
 def table() -> dict[Any, Decomposition]:
     """op -> function, for the tracer.  (Made anew for each compilation: OURS may have grown.)"""
     coverage.load()
-    found = table_of_torch() | OURS
-    for more in SWITCHED:
-        found |= more()
-    return found
+    return table_of_torch() | OURS
 
 
 @functools.cache

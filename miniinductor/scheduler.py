@@ -155,18 +155,12 @@ class Scheduler:
             )
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[tuple[str, list[Group]]]:
-        """(buffer, the groups that make or read it, in their order), for each buffer.
-
-        One number that many kernels read, such as a learning rate, is no reason to fuse them: of
-        its users only those are given that compute a single number themselves."""
+        """(buffer, the groups that make or read it, in their order), for each buffer."""
         touching: dict[str, list] = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
         for name, users in touching.items():
-            layout = self.buffers[name].layout  # None: of several results
-            if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
-                users = [u for u in users if not (isinstance(u, Group) and u.full)]
             yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(
@@ -227,9 +221,8 @@ class Scheduler:
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """May both be one kernel, whatever their loops are?"""
-        devices = {n.buffer.layout.device for n in first.nodes + second.nodes}
-        if len(devices) > 1:
-            raise Refused(f"they run on different devices: {', '.join(sorted(map(str, devices)))}")
+        if first.device != second.device:
+            raise Refused(f"they run on different devices: {first.device}, {second.device}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
@@ -239,8 +232,6 @@ class Scheduler:
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
         if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
-        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
-            raise Refused("its elements are made where the rows are reduced that they depend on")
 
     def check_accesses(self, first: Group, second: Group) -> None:
         """Each read of the other's buffer must be of the element written in this iteration."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import coverage
-from miniinductor.graph_passes.registry import CLEANING
+from miniinductor.graph_passes import CLEANING
 from minidynamo.bench.error_bound import assert_near
 
 

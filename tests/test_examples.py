@@ -241,7 +241,7 @@ MORE = {  # file -> what else its example finds
         torch.randn(5),
         torch.randn(7),
     ),
-    "graph_passes/basic": lambda: {
+    "graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
     "extras/memory_record": softmax_steps,

@@ -75,7 +75,7 @@ The driver of miniinductor
 Autograd
     miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py *
 Graph passes
-    miniinductor decompositions.py graph_passes/*
+    miniinductor decompositions.py graph_passes.py
 Loop IR
     miniinductor ops.py ir.py handlers.py
 Sizes and indices

@@ -271,13 +271,16 @@ class Functionalizer:
         if any(isinstance(victim, (list, tuple)) for victim in victims):
             raise CannotFunctionalize(f"{node.target} writes to lists of tensors")
         result = self.emit(node, target, *self.arguments_of(target, given))
-        for victim, new in zip(victims, self.new_values(node, result, len(victims))):
-            self.write(victim, self.as_victim(node, victim, new))
-        if isinstance(node.meta["val"], tuple) and node.meta["val"]:
-            # batch norm writes its statistics, and has results of its own, read by getitem
-            self.own(node, result)
-        elif len(victims) == 1:  # what the call returns is the tensor that it has written
-            node.replace_all_uses_with(victims[0])
+        self.keep_written(node, victims, result)
+
+    def keep_written(self, node: Node, victims: list[Node], result: Node) -> None:
+        """The result of the functional form is what the tensor holds that the call wrote.
+        (more/several_writes.py knows calls that write several, or have results of their own.)"""
+        if len(victims) != 1 or not isinstance(result.meta["val"], torch.Tensor):
+            raise CannotFunctionalize(f"{node.target} writes several tensors")
+        [victim] = victims
+        self.write(victim, self.as_victim(node, victim, result))
+        node.replace_all_uses_with(victim)
 
     def arguments_of(self, target: Any, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the functional form.  given: name -> argument of the call that
@@ -287,14 +290,6 @@ class Functionalizer:
         options = [a.name for a in wanted if a.kwarg_only and given[a.name] is not None]
         kwargs = {name: given[name] for name in options}
         return fx.map_arg((tuple(args), kwargs), self.read)
-
-    def new_values(self, node: Node, result: Node, count: int) -> list[Node]:
-        """The new values of the `count` tensors that the call wrote: its last results."""
-        value = result.meta["val"]
-        if count == 1 and not isinstance(value, (tuple, list)):
-            return [result]
-        results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(value))]
-        return results[-count:]
 
     def as_victim(self, node: Node, victim: Node, new: Node) -> Node:
         """The new value in the dtype and the strides of `victim`, which is written."""

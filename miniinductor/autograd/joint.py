@@ -111,10 +111,9 @@ class Joint:
     @property
     def is_plain(self) -> bool:
         """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
-        results = [("computed", i, None) for i in range(self.count)]
+        results = [Output("computed", i) for i in range(self.count)]
         is_flat = all(child.is_leaf() for child in self.structure.children())
-        outputs = [(o.kind, o.at, o.views) for o in self.outputs]
-        return self.structure.type in (tuple, list) and is_flat and outputs == results
+        return self.structure.type in (tuple, list) and is_flat and self.outputs == results
 
 
 def needs_gradient(value: Any) -> bool:

@@ -149,13 +149,7 @@ class Tracer(TorchDispatchMode):
 
     def module(self, name: str) -> fx.GraphModule:
         """The recorded graph, with the real tensors that it refers to."""
-        root = torch.nn.Module()
-        for key, tensor in self.constants.items():
-            if isinstance(tensor, torch.nn.Parameter):
-                root.register_parameter(key, tensor)
-            else:
-                root.register_buffer(key, tensor)
-        gm = graph_module(root, self.graph, name)
+        gm = graph_module(self.constants, self.graph, name)
         gm.meta["fake_mode"] = self.fake_mode
         return gm
 

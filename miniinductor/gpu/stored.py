@@ -30,9 +30,11 @@ from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
 from ..lowering.graph import GraphLowering, _Cost, dense_strides
-from ..lowerings.targets import recomputes
+from ..lowerings.targets import is_forward, recomputes
 from ..memory import MemoryPlan
+from ..nodes import Group, Refused
 from ..ops import set_handler
+from ..scheduler import Scheduler
 from ..sizes.symbols import Size, hint
 
 FEW_READS = 2
@@ -41,7 +43,7 @@ FEW_READS = 2
 @extends(GraphLowering)
 class FewReads(GraphLowering):
     def many_reads(self, box: TensorBox) -> int:
-        if self.is_forward and recomputes(box.device):
+        if is_forward(self) and recomputes(box.device):
             return FEW_READS
         return super().many_reads(box)
 
@@ -79,6 +81,16 @@ def _note(name: str) -> Any:
 
 for _name in COSTLY:
     setattr(Names, _name, _note(_name))
+
+
+@extends(Scheduler)
+class RowsApart(Scheduler):
+    """Fuses what is stored so into no reduction which reads it."""
+
+    def check_kernel(self, first: Group, second: Group) -> None:
+        super().check_kernel(first, second)
+        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
+            raise Refused("its elements are made where the rows are reduced that they depend on")
 
 
 @extends(GraphLowering)

@@ -127,8 +127,6 @@ class GraphLowering(fx.Interpreter):
         self.written = [target.replace(".", "_") for _, target in written]
         # buffer -> whose memory it is in eager: an input's, a constant's, or a node's (`_maker`)
         self.owners: dict[str, fx.Node | str] = {}
-        # without training, or the half of a joint graph whose meta says how many results it has
-        self.is_forward = record.joint_graph is None or "results" in gm.meta
 
     def settle_base(self, box: TensorBox) -> None:
         """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""

@@ -168,28 +168,18 @@ def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    """start + place * step, rounded once to the result's dtype, as eager's kernel does it:
-
-    in integers where start and step are, and else in float64 (1e38 is none of float32's)."""
-    start = 0 if len(args) == 1 else args[0]
-    step = args[2] if len(args) > 2 else 1
+    """start + place * step, of integers.  (lowerings/float_ranges.py has those of floats.)"""
+    start, step = steps_of(*args)
     dtype = call.value.dtype
+    if dtype.is_floating_point:
+        raise NotLowered("a range of floats")
+    return made(call, lambda index: ops.index_expr(index[0] * whole(step) + whole(start), dtype))
 
-    def is_whole(n: Any) -> bool:
-        return isinstance(n, sympy.Expr) or (abs(n) < 2**31 and float(n).is_integer())
 
-    def whole(n: Any) -> Any:
-        return n if isinstance(n, sympy.Expr) else int(n)
+def steps_of(start: Any, end: Any = None, step: Any = 1) -> tuple[Any, Any]:
+    """(start, step) of the arguments of arange, whose one argument is the end."""
+    return (0 if end is None else start), step
 
-    def body(index: Index) -> Value:
-        if not dtype.is_floating_point:
-            return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
-        if is_whole(start) and is_whole(step):
-            place = ops.index_expr(index[0] * whole(step) + whole(start), torch.int64)
-            return cast(place, torch.int64, dtype)
-        wide = torch.float64
-        value = cast(ops.index_expr(index[0], torch.int64), torch.int64, wide)
-        value = ops.mul(value, number(step, wide))
-        return cast(ops.add(value, number(start, wide)), wide, dtype)
 
-    return made(call, body)
+def whole(n: Any) -> Any:
+    return n if isinstance(n, sympy.Expr) else int(n)

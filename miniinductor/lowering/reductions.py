@@ -188,8 +188,3 @@ def var_mean(
     if keepdim:
         total = with_ones(call, total, dims)
     return [variance, divided(call, total, count, compute, result, x)]
-
-
-@lower(aten.var.correction)
-def var(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> TensorBox:
-    return var_mean(call, x, dims, **how)[0]

@@ -19,6 +19,7 @@ from ..dependencies import MAY_RAISE
 from ..hooks import extends
 from ..ir import ExternKernel, Pointwise, boxes_in
 from ..lowering.graph import GraphLowering, dense_strides
+from .targets import is_forward
 from ..nodes import Group, ScheduledNode
 from ..records import CompileRecord
 from ..scheduler import Scheduler
@@ -35,7 +36,7 @@ class KeepingChecks(GraphLowering):
         super().__init__(gm, record, written)
         self.checks = {n for n in gm.graph.nodes if n.op == "call_function" and may_raise(n)}
         for still_needed in CHECKS:
-            self.checks &= still_needed(gm.graph, self.is_forward)
+            self.checks &= still_needed(gm.graph, is_forward(self))
 
     def run_node(self, node: fx.Node) -> Any:
         """Stores all results of a node that may raise, and marks its buffers: they must run."""

@@ -27,7 +27,8 @@ from torch import Tensor
 from .. import config
 from ..codegen.common import Value as Scalar
 from ..codegen.cpp_expressions import CppExpressions
-from ..decompositions import SWITCHED
+from ..compile import Compilation
+from ..hooks import extends
 from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
 from ..lowering.registry import made as value_of
@@ -162,7 +163,13 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.bernoulli_.float: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
-SWITCHED.append(lambda: {} if config.fallback_random else RULES)
+
+
+@extends(Compilation)
+class FusedRandom(Compilation):
+    def decompositions(self) -> Any:
+        found = super().decompositions()
+        return found if found is None or config.fallback_random else found | RULES
 
 
 PRELUDES.append(Path(__file__).with_name("random.h"))

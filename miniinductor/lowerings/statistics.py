@@ -23,6 +23,9 @@ import torch
 from torch import Tensor
 
 from ..decompositions import decomposition, upcast
+from ..ir import TensorBox
+from ..lowering import reductions
+from ..lowering.registry import Call, lower
 from .targets import recomputes
 from .chunks import nearest_divisor
 
@@ -52,6 +55,11 @@ def var_mean(
         return tuple(results)
     kept = [n for d, n in enumerate(x.shape) if d not in parts[0]]
     return tuple(t.reshape(kept) for t in results)
+
+
+@lower(aten.var.correction)
+def lowered_var(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> TensorBox:
+    return reductions.var_mean(call, x, dims, **how)[0]
 
 
 @decomposition(aten.var.correction)

@@ -22,7 +22,7 @@ import math
 import torch
 from torch import fx
 
-from ..graph_passes.registry import CLEANING, graph_pass
+from ..graph_passes import CLEANING, graph_pass
 from ..sizes.symbols import SYMBOLIC
 
 aten = torch.ops.aten

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_view
-from ..graph_passes.registry import CLEANING, graph_pass
+from ..graph_passes import CLEANING, graph_pass
 from ..ops import exact_key
 from ..sizes.symbols import size
 

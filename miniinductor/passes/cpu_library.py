@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..graph_passes.registry import LAYOUTS, Context, graph_pass
+from ..graph_passes import LAYOUTS, Context, graph_pass
 from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn

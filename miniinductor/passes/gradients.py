@@ -18,7 +18,7 @@ import operator
 import torch
 from torch import fx
 
-from ..graph_passes.registry import CLEANING, graph_pass
+from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..more.alike import alike
 from .common_subexpressions import serves_too

@@ -26,7 +26,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..graph_passes.registry import LAYOUTS, Context, graph_pass
+from ..graph_passes import LAYOUTS, Context, graph_pass
 from ..lowering.extern import EXTERN
 from ..records import CompileRecord
 from .layout import LayoutPass, aten, value_of

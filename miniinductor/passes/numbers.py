@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..foreign import ours
-from ..graph_passes.registry import CLEANING, graph_pass
+from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from .layout import aten, value_of

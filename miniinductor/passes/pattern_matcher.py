@@ -45,7 +45,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
-from ..graph_passes.basic import optimize
+from ..graph_passes import optimize
 from ..hooks import extended
 from ..records import CompileRecord
 from .common_subexpressions import serves_too

@@ -6,8 +6,9 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
 
     >>> facts = Facts({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
     >>> facts.prove(s0 * 2 > 3), facts.prove(s0 > 7)   # (True, None): some are, some are not
-    >>> facts.learn(sympy.Eq(Mod(s0, 8), 0))
-    >>> facts.simplify(8 * FloorDiv(s0, 8)), facts.bounds(s0)   # (s0, (2, oo))
+    >>> facts.learn(s0 >= 6)
+    >>> facts.prove(s0 > 5), facts.bounds(s0 + 1)
+    (True, (7, oo))
 
 The proof is arithmetic of intervals (intervals.py): `a >= b` is `a - b >= 0`, whose lowest value
 follows from those of its symbols.  more/ adds exact bounds of sums (exact_bounds.py), what learnt

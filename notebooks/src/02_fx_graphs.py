@@ -488,7 +488,7 @@ also_here(
     "minidynamo/graph_module.py",
     "minidynamo/symbolic_inputs.py",
     "minidynamo/backends.py",
-    "miniinductor/graph_passes/",
+    "miniinductor/graph_passes.py",
 )
 
 # %% [markdown]

@@ -1,4 +1,8 @@
-"""Which passes run over a functional graph, in which order.
+"""Which passes run over a functional graph, in which order; of the cleaning passes, the core has
+dead code.
+
+In:   a functional ATen graph (an `fx.GraphModule`).  Out: the same, changed in place, and how many
+      nodes each cleaning pass removed; or another in its place.
 
     @graph_pass(CLEANING, "tables of zeros", order=40)
     def accumulate_in_place(gm): ...              # changes gm in place; how many nodes it changed
@@ -6,11 +10,13 @@
     @graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
     def for_cpu(gm, context): ...                 # the graph, or an equal one in its place
 
-    >>> [one.name for one in passes(CLEANING)][:3]
-    ['arithmetic with numbers', 'numbers', 'copies over whole tensors']
+    >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
+    {'arithmetic with numbers': 0, 'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1,
+    'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
 
-The core has the basic ones of the first stage, and lets every device choose layouts; `passes/` adds
-the rest.  A pass with a `switch` runs where that option of `config` is on.
+Every device chooses layouts, and `passes/` adds the rest: equal calls become one in
+passes/common_subexpressions.py.  A pass with a `switch` runs where that option of `config` is on.
+Mirrors torch/_inductor/fx_passes/post_grad.py.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -19,8 +25,9 @@ from typing import Any
 
 from torch import fx
 
-from .. import config, coverage
-from ..records import CompileRecord
+from . import config, coverage
+from .autograd.functionalize import is_needed
+from .records import CompileRecord
 
 
 @dataclass
@@ -77,3 +84,24 @@ def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModul
         gm = one.run(gm, context)
         context.record.keep_step(one.name, gm)
     return gm
+
+
+def optimize(
+    gm: fx.GraphModule, keep_step: Callable[[str, fx.GraphModule], None] | None = None
+) -> dict[str, int]:
+    """Run the cleaning passes; name -> how many nodes each removed or changed.  keep_step(name, gm)
+    is called after each that did."""
+    counts = {}
+    for one in passes(CLEANING):
+        counts[one.name] = one.run(gm)
+        if counts[one.name] and keep_step is not None:
+            keep_step(one.name, gm)
+    gm.recompile()
+    return counts
+
+
+@graph_pass(CLEANING, "dead code", order=100)
+def remove_dead_code(gm: fx.GraphModule) -> int:
+    before = len(gm.graph.nodes)
+    gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+    return before - len(gm.graph.nodes)
