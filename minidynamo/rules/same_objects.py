@@ -1,19 +1,38 @@
-"""`a is b`, and whether two items are the same as containers compare them.
+"""Whether two objects are one: `a is b`, `id(a)`.
+
+`a is b`, and whether two items are the same as containers compare them.
 
 In:   two variables.
 Out:  the answer on the host, guarded where other objects may lie at the same sources later.
 
     >>> tx.same(a, b), tx.same_or_equal(a, b)
+
+id(): the address of an object as a number; the classes below a class.
+
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+In, out: see `symbolic_eval.registry`.  Of what the entry holds, or guards by its identity anyway,
+the number is a constant.  Of a tensor that is an argument it differs from call to call, as it does
+of an object that the frame makes: such numbers may be compared with each other alone.
+Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
 from typing import Any
+
+import torch
 
 from ..exceptions import Break
 from ..symbolic_eval import operators
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
-from ..variables.base import Variable, extends
+from ..symbolic_eval.operators import comparison
+from ..symbolic_eval.registry import rule
+from ..variables.base import Codegen, Frame, Variable, extends
+from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
+from ..variables.functions import FunctionVar
+from ..variables.modules import PyModuleVar
+from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
@@ -61,3 +80,48 @@ class Sameness(Operations):
 
 
 pushes({"IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert))})
+
+
+# --- id(a) ----------------------------------------------------------------------------------------
+class IdVar(Variable):
+    """id() of an object that is another one in each call."""
+
+    of: Variable
+    cls = int
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(id, self.of)
+
+
+@comparison(IdVar)
+def _compare(tx: Frame, symbol: str, a: Any, b: Any) -> Variable | None:
+    if symbol not in ("==", "!=") or type(a) is not IdVar or type(b) is not IdVar:
+        return None
+    return ConstantVar(tx.same(a.of, b.of) is (symbol == "=="))
+
+
+@rule(id)
+def _id(tx: Frame, value: Variable, /) -> Variable:
+    found = fixed_object(tx, value)
+    return IdVar(value) if found is None else ConstantVar(id(found))
+
+
+def fixed_object(tx: Frame, value: Variable) -> Any:
+    """The real object, if it is the same one in every call of this entry; else None."""
+    if isinstance(value, (ClassVar, PyModuleVar)):
+        return value.value
+    if isinstance(value, FunctionVar):
+        if value.fn is not None and value.source is not None:
+            tx.output.guard(value.source, "ID", "{0} is {pin}", value.fn)
+        return value.fn
+    real = getattr(value, "value", None)
+    if real is None or not isinstance(value, (ObjectVar, TensorVar)):
+        return None
+    source = value.source
+    if source.kind == "pinned" or "ID" in source.guards:
+        return real
+    if not isinstance(real, torch.nn.Module):
+        return None
+    tx.output.guard(source, "ID", f"id({{0}}) == {id(real)}")
+    tx.output.modules.append(real)  # the entry goes with it
+    return real

@@ -19,7 +19,7 @@ from ..variables.base import Args, Codegen, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.more.weak_references import WeakRefVar, hashed_by_identity, lets_go
 from ..variables.objects import ObjectVar
-from .identities import fixed_object
+from .same_objects import fixed_object
 
 
 class NewWeakRefVar(WeakRefVar):
