@@ -1,4 +1,4 @@
-"""What only the record wants: where buffers lie, what is kept for backward, which pairs are not tried.
+"""What only the record wants: where buffers lie, what is saved, which pairs are not tried.
 
 What the record says of memory: where each buffer lies, how long, and what that sums
 up to.
