@@ -29,7 +29,7 @@ class CacheEntry(NamedTuple):
     compiler: Any  # the `FrameCompiler` whose hook may use it
     record: records.FrameRecord
     owner: int | None  # id of the module whose method it is
-    watching: "list[weakref.ref[Any]]"  # drop the entry of a dead module: extras/dead_modules.py
+    watching: "list[weakref.ref[Any]]"  # drop the entry of a dead module: extras/forgotten.py
 
 
 def owner_of(args: Sequence[Any]) -> int | None:

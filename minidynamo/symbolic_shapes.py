@@ -151,7 +151,7 @@ class ShapeEnv(Facts):
         return fact
 
     def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much, see extras/size_budget.py."""
+        """The questions of this frame have cost too much, see extras/size_decisions.py."""
 
     def _origin(self, expr: sympy.Expr) -> str:
         """What the symbols that only the run knows are, see extras/unbacked_sizes.py."""

@@ -135,7 +135,7 @@ class MemoryPlan:
         return f"reuse of {before}" if before else "new"
 
     def note(self, name: str, position: int, place: str) -> None:
-        """Told where a buffer lies, and from which step on.  (extras/memory_record.py writes it
+        """Told where a buffer lies, and from which step on.  (extras/more_records.py writes it
         down.)"""
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:

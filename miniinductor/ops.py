@@ -47,7 +47,7 @@ LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITWISE = tuple(f"bitwise_{name}" for name in "and or xor left_shift right_shift".split())
 BINARY = (
     *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
-    *("atan2", "copysign", "nextafter", "hypot", *BITWISE, *LOGICAL),
+    *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 SCANS = ("sum", "prod", "logaddexp", "max", "min")  # the last two: in Triton alone

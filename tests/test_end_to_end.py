@@ -18,7 +18,7 @@ from minidynamo import records
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.error_bound import too_far
-from miniinductor.extras.apart import are_apart
+from miniinductor.extras.aliased_inputs import are_apart
 from miniinductor.extras import aliased_inputs
 
 

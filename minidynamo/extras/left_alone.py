@@ -21,7 +21,7 @@ from ..entries import entries_before
 from ..records import FrameRecord
 from ..skipping import TORCH, UNHOOKED
 from ..variables.base import extends
-from .dead_modules import DEATHS
+from .forgotten import DEATHS
 from .told import tell
 
 # (id of a compiler, id of a code object, owner) -> the code object of which there are too many

@@ -1,4 +1,6 @@
-"""Decisions about sizes, put in a shorter way: And and Or part by part, relations without what
+"""Decisions about sizes: in shorter words; and where they cost too much, numbers instead.
+
+Decisions about sizes, put in a shorter way: And and Or part by part, relations without what
 stands on both sides; and floats that are pinned.
 
 In:   a question that the program asks about its sizes (`ShapeEnv.decide`, `.specialize`).
@@ -8,6 +10,13 @@ Out:  the same answer, with fewer and shorter guards.
     >>> env.canonical(2 * s0 + s1 > s1 + 4)         # s0 > 2
 
 Without this file the whole question is guarded as the program has asked it.
+
+A frame that asks too much about sizes: they become numbers, which is told.
+
+In:   a decision of a frame whose questions have cost more than `config.size_steps`.
+Out:  the sizes in it as numbers of this run, guarded; a warning with the user's line, once.
+
+Without this file such a frame is compiled for as long as its questions take.
 """
 
 from typing import Any
@@ -18,6 +27,7 @@ from miniinductor.more.divisors import divisibility
 from miniinductor.sizes.expressions import Mod
 from miniinductor.sizes.facts import reduced
 
+from .. import config, records
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 
@@ -75,3 +85,23 @@ def canonical(fact: sympy.Expr) -> sympy.Expr:
         return fact.reversed.func(-rest, number, evaluate=False)
     left = sympy.Add(*added)
     return fact.func(left, left - rest - number, evaluate=False)
+
+
+# --- frames that ask too much ---------------------------------------------------------------------
+def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
+    """The sizes in `expr` are numbers from now on."""
+    for symbol in sorted(env.simplify(expr).free_symbols, key=str):
+        row = env.table[symbol]
+        if row.hint is None or symbol in env.replacements:
+            continue
+        text = (
+            f"{row.sources[0]} is taken as a number, and not as a symbol, at {env.where()}: what "
+            f"the program asks about sizes is too long to be answered for all of them (more than "
+            f"config.size_steps = {config.size_steps} steps)"
+        )
+        env.specialize(symbol)
+        records.tell(text, text)
+        records.counters["sizes"][text] += 1
+
+
+ShapeEnv.give_up = give_up

@@ -1,19 +1,39 @@
-"""`a is b`, and whether two items are the same as containers compare them.
+"""Whether two objects are one: `a is b`, `id(a)`.
+
+`a is b`, and whether two items are the same as containers compare them.
 
 In:   two variables.
 Out:  the answer on the host, guarded where other objects may lie at the same sources later.
 
     >>> tx.same(a, b), tx.same_or_equal(a, b)
+
+id(): the address of an object as a number.
+
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+In, out: see `symbolic_eval.registry`.  Of what the entry holds, or guards by its identity anyway,
+the number is a constant.  Of a tensor that is an argument it differs from call to call, as it does
+of an object that the frame makes: such numbers may be compared with each other alone, and those of
+tensors be kept in sets and as keys.
+Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
 from typing import Any
+
+import torch
 
 from ..exceptions import Break
 from ..symbolic_eval import operators
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
-from ..variables.base import Variable, extends
+from ..symbolic_eval.operators import comparison
+from ..symbolic_eval.registry import rule
+from ..variables.base import Codegen, Frame, Variable, extends
+from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
+from ..variables.functions import FunctionVar
+from ..variables.modules import PyModuleVar
+from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
@@ -66,3 +86,70 @@ class Sameness(Operations):
 
 
 pushes({"IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert))})
+
+
+# --- id(a) ----------------------------------------------------------------------------------------
+class Ids(dict[type, set[str]]):
+    """Types of the objects that were asked -> "constant" and "key": what their numbers became."""
+
+
+def note(tx: Frame, value: Variable, became: str) -> None:
+    """A constant and a key may be numbers of one object, where neither knows of the other."""
+    known = tx.output.noted(Ids).setdefault(value.python_type(), set())
+    known.add(became)
+    if len(known) > 1:
+        raise Break("hash", f"the id of {value} beside those of objects that the entry holds")
+
+
+class IdVar(Variable):
+    """id() of an object that is another one in each call."""
+
+    of: Variable
+    cls = int
+
+    def hash_key(self, tx: Frame) -> Any:
+        if not isinstance(self.of, TensorVar):
+            raise Break("hash", f"the id of {self.of} as a key")
+        note(tx, self.of, "key")
+        return "id", self.of.hash_key(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(id, self.of)
+
+
+@comparison(IdVar)
+def _compare(tx: Frame, symbol: str, a: Any, b: Any) -> Variable | None:
+    if symbol not in ("==", "!=") or type(a) is not IdVar or type(b) is not IdVar:
+        return None
+    return ConstantVar(tx.same(a.of, b.of) is (symbol == "=="))
+
+
+@rule(id)
+def _id(tx: Frame, value: Variable, /) -> Variable:
+    found = fixed_object(tx, value)
+    if found is None:
+        return IdVar(value)
+    if isinstance(value, TensorVar):
+        note(tx, value, "constant")
+    return ConstantVar(id(found))
+
+
+def fixed_object(tx: Frame, value: Variable) -> Any:
+    """The real object, if it is the same one in every call of this entry; else None."""
+    if isinstance(value, (ClassVar, PyModuleVar)):
+        return value.value
+    if isinstance(value, FunctionVar):
+        if value.fn is not None and value.source is not None:
+            tx.output.guard(value.source, "ID", "{0} is {pin}", value.fn)
+        return value.fn
+    real = getattr(value, "value", None)
+    if real is None or not isinstance(value, (ObjectVar, TensorVar)):
+        return None
+    source = value.source
+    if source.kind == "pinned" or "ID" in source.guards:
+        return real
+    if not isinstance(real, torch.nn.Module):
+        return None
+    tx.output.guard(source, "ID", f"id({{0}}) == {id(real)}")
+    tx.output.modules.append(real)  # the entry goes with it
+    return real

@@ -21,7 +21,7 @@ from ..variables.containers import DictVar
 from ..variables.more.weak_references import WeakRefVar, hashed_by_identity, lets_go
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
-from .identities import fixed_object
+from .same_objects import fixed_object
 
 
 class NewWeakRefVar(WeakRefVar):

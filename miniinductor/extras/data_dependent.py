@@ -15,15 +15,30 @@ A piece that must know a size (to choose between two kernels, say) runs eagerly,
 names the decision. Mirrors what torch/_inductor does with unbacked symbols in one wrapper
 (`codegen_unbacked_symbol_defs`).  # PyTorch: kernels on both sides of such an op can be fused, and
 it is not run by an interpreter.
+
+Which sizes and numbers of a captured graph only the run knows.
+
+In:   an `fx.GraphModule` whose nodes carry fake values (`node.meta["example_value"]`).  Out: the
+      symbols among them that have no hint.
+
+    y = x[x > 0]            # y has u0 rows: so many as there are positive numbers
+    return y * 2
+
+    >>> unknown_symbols(gm)         # of a graph without such an op; of this one, {u0}
+    set()
+
+A graph that has some, and does not get them as inputs, is cut where they are made
+(data_dependent.py), or runs eagerly.  Mirrors the unbacked symbols of torch's ShapeEnv.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.functionalize import Graph
@@ -33,7 +48,6 @@ from ..foreign import ThreadState
 from ..hooks import extends
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC
-from .unknown_sizes import symbols_of, unknown_symbols, value_of
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 # Changes of the thread's state: the pieces behind them are compiled in what they make.  (Those of
@@ -252,3 +266,30 @@ class InPieces(Compilation):
 
     def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> Any:
         return type(self)(gm, inputs, self.mode, self.generates).run()
+
+
+# --- which they are -------------------------------------------------------------------------------
+def value_of(node: fx.Node) -> Any:
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def numbers_of(value: Any) -> Iterator[Any]:
+    """The symbolic numbers in a value: itself, or sizes and strides of its tensors."""
+    for leaf in pytree.tree_leaves(value):
+        numbers = (*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,)
+        yield from (n for n in numbers if isinstance(n, SYMBOLIC))
+
+
+def symbols_of(value: Any) -> set[sympy.Symbol]:
+    return {s for n in numbers_of(value) for s in n.node.expr.free_symbols}
+
+
+def unknown_symbols(gm: fx.GraphModule) -> set[sympy.Symbol]:
+    """Symbols of the graph's values that have no hint."""
+    return {
+        s
+        for node in gm.graph.nodes
+        for n in numbers_of(value_of(node))
+        if not n.node.has_hint()
+        for s in n.node.expr.free_symbols
+    }

@@ -29,7 +29,7 @@ from .. import config
 from ..compile import Compilation, needs_gradients
 from ..hooks import extends
 from ..sizes.symbols import SYMBOLIC
-from .unknown_sizes import symbols_of, unknown_symbols, value_of
+from .data_dependent import symbols_of, unknown_symbols, value_of
 from .data_dependent import InPieces, Piece, _number_nodes, _runner, fetch, piece_of
 
 OUTSIDE = ("placeholder", "get_attr", "output")

@@ -27,10 +27,9 @@ from ..codegen.common import INFIX as INFIX_OF_ALL
 from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .printing import index_text
+from .helpers import HELPERS, helpers_of, index_text
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
-from .helpers import HELPERS, helpers_of
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {**INFIX_OF_ALL, "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//"}

@@ -4,9 +4,15 @@ r"""Functions that a kernel carries when it uses them, and the kernel as a compl
     ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
 A line says that it reads the name of a helper, as it does of a value.
+
+Indices as text of Triton kernels; importing this file registers the printer.
+
+`index_text(expr, "triton")` writes x // 3 where C has x / 3.
 """
 
 from collections.abc import Collection, Iterable
+
+from ..sizes.printing import LANGUAGES, IndexPrinter, index_text
 
 HELPERS = {
     "larger": """
@@ -110,3 +116,16 @@ def with_imports(text: str, reads: Collection[str]) -> str:
     if "libdevice." in text + helpers:
         imports.append("from triton.language.extra import libdevice")
     return "\n".join(imports) + f"\n\n\n{helpers}{text}"
+
+
+# --- indices as text ------------------------------------------------------------------------------
+__all__ = ["TritonPrinter", "index_text"]
+
+
+class TritonPrinter(IndexPrinter):
+    language = "triton"
+    divide = "//"
+    functions = "integer_{}"
+
+
+LANGUAGES["triton"] = TritonPrinter()

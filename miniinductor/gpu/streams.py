@@ -11,10 +11,6 @@ A kernel takes the stream as last argument, and each stream has workspaces of it
 stream run in order, so they may share what lies between them.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-
 import torch
 
 from ..hooks import extends
@@ -22,47 +18,26 @@ from ..kernels import KernelStep
 from ..wrapper import WrapperWriter
 
 
-@dataclass(frozen=True)
-class Streams:
-    """Work of a device waits in streams; its kernels take one, as a number, as last argument."""
-
-    current_stream: Callable[[int], int]  # of the device with this number
-    current_device: Callable[[], int]
-    on_device: Callable[[int], AbstractContextManager]
-
-
-def streams() -> Streams:
-    """(A torch without CUDA has no such functions.)"""
-    return Streams(
-        current_stream=torch._C._cuda_getCurrentRawStream,
-        current_device=torch._C._cuda_getDevice,
-        on_device=torch.cuda.device,
-    )
-
-
-STREAMS: dict[str, Callable[[], Streams]] = {"cuda": streams}  # by the type of device
-
-
 @extends(WrapperWriter)
 class OnStream(WrapperWriter):
     @property
     def has_streams(self) -> bool:
-        return self.device.type in STREAMS
+        return self.device.type == "cuda"
 
     def kernel_arguments(self, step: KernelStep) -> list[str]:
         arguments = super().kernel_arguments(step)
-        return [*arguments, "stream"] if step.device.type in STREAMS else arguments
+        return [*arguments, "stream"] if step.device.type == "cuda" else arguments
 
     def with_workspace(self, lines: list[str]) -> list[str]:
         """With the device's stream at hand; called on another device, it changes to its own."""
         body = super().with_workspace(lines)
         if not self.has_streams:
             return body
-        number, found = self.device.index or 0, STREAMS[self.device.type]()
+        number = self.device.index or 0
         self.scope.update(
-            current_stream=found.current_stream,
-            current_device=found.current_device,
-            on_device=found.on_device,
+            current_stream=torch._C._cuda_getCurrentRawStream,
+            current_device=torch._C._cuda_getDevice,
+            on_device=torch.cuda.device,
         )
         return [
             f"if current_device() != {number}:",

@@ -30,7 +30,7 @@ from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
 from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
 from .helpers import helpers_of
-from .printing import index_text
+from .helpers import index_text
 from .tiles import Axes, Line, noted
 
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a

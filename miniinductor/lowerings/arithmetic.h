@@ -8,7 +8,7 @@ LIBM_AS(round, rint)        // ties to even
     if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
     else return __builtin_##name(a, b);                                                                                          \
 }
-LIBM2(copysign) LIBM2(nextafter) LIBM2(atan2) LIBM2(hypot)
+LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
 
 // --- signs, and what a number is -----------------------------------------------------------------------------------------------
 OP float abs(float x) { return __builtin_fabsf(x); }

@@ -18,10 +18,8 @@ from ..lowering.pointwise import UNARY as OF_TRANSFORMERS
 from ..lowering.pointwise import div as plain_div
 from ..lowering.registry import (
     LOWERINGS,
-    NARROW,
     Call,
     NotLowered,
-    Promotion,
     aten,
     broadcast_loader,
     cast,
@@ -73,13 +71,6 @@ def logical(call: Call, *args: Any) -> TensorBox:
     return pointwise(
         call, lambda *values: function(*[truth(v, dtype) for v in values]), *args, promotion=BOOL
     )
-
-
-@lower(aten.nextafter)
-def nextafter(call: Call, a: Any, b: Any) -> TensorBox:
-    if call.value.dtype in NARROW:
-        raise NotLowered("the next number of a narrow type is not float32's")
-    return pointwise(call, ops.nextafter, a, b, promotion=Promotion.NO_OPMATH)
 
 
 @lower(aten.copy.default)

@@ -119,34 +119,6 @@ def mv(x: Tensor, y: Tensor) -> Any:
     return torch.sum(x * y, 1)
 
 
-# --- images at places -----------------------------------------------------------------------------
-BICUBIC, ZEROS, REFLECTION = 2, 0, 2  # ATen's numbers of modes and paddings
-
-
-@decomposition(aten.grid_sampler_2d.default)
-def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Any:
-    """torch's form, and what eager's kernel does with places that are no numbers: the border and
-    reflections begin at pixel 0.
-
-    Where zeros lie around the image eager's kernel does not read it, and torch's form multiplies a
-    pixel by 0, which may be infinite: left to eager."""
-    is_plain = x.dtype in (torch.float32, torch.float64) and not x.is_cuda and padding != ZEROS
-    if not is_plain or is_symbolic(x) or is_symbolic(grid) or 0 in (*x.shape, *grid.shape):
-        return NotImplemented
-    plain = decomposition_table[aten.grid_sampler_2d.default]
-    if mode == BICUBIC:
-        return plain(x, grid, mode, padding, align)
-    starts = []
-    for place, size in zip(grid.unbind(-1), reversed(x.shape[2:])):
-        scaled = (place + 1) * (size - 1) if align else (place + 1) * size - 1
-        is_lost = scaled != scaled
-        if padding == REFLECTION:
-            is_lost = is_lost | (scaled.abs() == math.inf)
-        first = -1.0 if align else 1 / size - 1  # where pixel 0 lies
-        starts.append(torch.where(is_lost, first, place))
-    return plain(x, torch.stack(starts, -1), mode, padding, align)
-
-
 # --- choices --------------------------------------------------------------------------------------
 @decomposition(aten.angle.default)
 def angle(x: Tensor) -> Any:

@@ -38,7 +38,7 @@ def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
 
 
 # --- division -------------------------------------------------------------------------------------
-# (expression, a divisor that is a sum) -> (quotient, rest): more/sum_divisors.py
+# (expression, a divisor that is a sum) -> (quotient, rest): more/sums.py
 Divide = Callable[[sympy.Expr, sympy.Expr], tuple[sympy.Expr, sympy.Expr]]
 BY_SUMS: list[Divide] = []
 

@@ -26,6 +26,7 @@ from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from .arrays import LANES
+from .tiles import is_indirect
 
 RUN = 128  # elements converted at once
 SHORTEST, VECTOR = 32, 16  # shorter runs than RUN: whole vectors, whose number is known
@@ -64,9 +65,7 @@ class Halves(Strategy):
             return None
         if writer.is_tiled:  # (known now: tiles are chosen after this strategy)
             return None
-        if stride_of(index, lane) != 1 or not self.is_long_enough():
-            return None
-        if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
+        if stride_of(index, lane) != 1 or is_indirect(index) or not self.is_long_enough():
             return None
         run = writer.local(f"{lane}_run")
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: run}))}"

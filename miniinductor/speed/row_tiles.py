@@ -36,7 +36,7 @@ from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.symbols import hint
 from .spread import Spread
-from .tiles import transposed
+from .tiles import lies_across, transposed
 
 DEPTH = 16  # iterations of the loop around the lanes in one tile: a line of the cache of floats
 FEWEST = 8  # lanes, or iterations around them, below which tiles are not worth it
@@ -151,13 +151,6 @@ class RowTiles:
     def loop(self, start: str, end: str) -> tuple[str, str, str, int]:
         """The loop over tiles."""
         return (f"{self.row}_tile", start, end, DEPTH)
-
-
-def lies_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:
-    """Does memory run along `row`, and in larger steps along the lanes?"""
-    if any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols):
-        return False
-    return stride_of(index, row) == 1 and stride_of(index, lane) not in (None, 0, 1)
 
 
 @strategy(order=9)

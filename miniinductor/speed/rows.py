@@ -46,6 +46,7 @@ from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, taken_of_rows
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
+from .tiles import is_indirect
 from .wanted_sums import wanted_where
 
 PART = "where a thread's part of the rows lies"
@@ -59,11 +60,6 @@ TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
 MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
 SHORT = 7  # elements of a reduction that fill no vector: windows, which overlap
 FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
-
-
-def is_indirect(index: sympy.Expr) -> bool:
-    """Does it depend on an index that is read?"""
-    return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
 
 
 @dataclass

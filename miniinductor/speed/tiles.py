@@ -82,10 +82,7 @@ class Tiles(Strategy):
 
     def is_transposed(self, index: sympy.Expr, number: int) -> bool:
         """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        plan = self.writer.plan
-        if stride_of(index, plan.r[-1]) in (None, 0, 1) or stride_of(index, plan.x[number]) != 1:
-            return False
-        return not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
+        return lies_across(index, self.writer.plan.x[number], self.writer.plan.r[-1])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
@@ -112,6 +109,18 @@ class Tiles(Strategy):
         if writer.parallel:
             pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
         return nest(tile, loops, pragma)
+
+
+def is_indirect(index: sympy.Expr) -> bool:
+    """Does it depend on an index that is read?"""
+    return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
+
+
+def lies_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:
+    """Does memory run along `row`, and in larger steps along the lanes?"""
+    if is_indirect(index):
+        return False
+    return stride_of(index, row) == 1 and stride_of(index, lane) not in (None, 0, 1)
 
 
 def transposed(given: str, step: str | int, wanted: str, wanted_step: str | int, size: str) -> str:
