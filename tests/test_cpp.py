@@ -1,9 +1,12 @@
 """C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special
 values."""
 
+import ctypes
 import functools
 import math
+import platform
 import re
+import sys
 
 import pytest
 import torch
@@ -1052,6 +1055,21 @@ def test_sums_of_what_is_rounded_to_bfloat16_overlap():
         assert "mini::round_" in source
         assert f"lane0[{lanes}]" in source, source
         assert "simdlen" not in source  # vectors as wide as they get
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="the flag")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [torch.exp, torch.exp2, torch.sigmoid])
+def test_what_is_0_anyway_is_no_product_that_underflows(function, dtype):
+    """Such a product takes a processor ten times as long, and masked softmaxes are full of them."""
+    x = torch.tensor([-1e4, -torch.inf, torch.finfo(dtype).min, 0.0, 1.0] * 20, dtype=dtype)
+    compiled, flags = minidynamo.compile(function, fullgraph=True), ctypes.CDLL("libm.so.6")
+    expected, found = function(x), compiled(x)
+    torch.testing.assert_close(found, expected)
+    underflow = 0x10  # in <fenv.h> of x86
+    flags.feclearexcept(underflow)
+    compiled(x)
+    assert not flags.fetestexcept(underflow)
 
 
 OF_ROWS = {
