@@ -965,6 +965,21 @@ def test_group_norm_in_channels_last_memory(shape, groups):
     torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("channels, groups", [(128, 8), (80, 4), (160, 5)])
+def test_all_groups_of_channels_share_the_lanes(channels, groups, dtype):
+    """What is the same for a group's channels is a table for all pixels, not one number for each
+    pixel's group: also where the channels of one group fill a vector."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(2, channels, 7, 9).to(dtype).to(memory_format=torch.channels_last)
+    weight = torch.randn(channels).to(dtype)
+    function = lambda x, w: F.group_norm(x, groups, w, w)  # noqa: E731
+    found = minidynamo.compile(function, fullgraph=True)(x, weight)
+    torch.testing.assert_close(found, function(x, weight))
+    source = last_compiled().backend_record.kernels[-1].source
+    assert f"float table0[{channels}]" in source, source
+
+
 @pytest.mark.parametrize("shape", [(5, 37), (3, 9000), (70, 4, 30)])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.bool])
 def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
