@@ -1087,6 +1087,19 @@ def test_what_is_0_anyway_is_no_product_that_underflows(function, dtype):
     assert not flags.fetestexcept(underflow)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size, found", [(64, True), (5, False)])
+def test_rows_that_lanes_gather_of_are_converted_before(size, found, dtype):
+    """Where the row is not much longer than the lanes, and something is computed."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(2, 3, 40, 40).to(dtype)
+    resized = lambda x: F.interpolate(x, size=(size, size), mode="nearest")  # noqa: E731
+    for function, is_computed in ((resized, False), (lambda x: resized(x) * 2, True)):
+        torch.testing.assert_close(minidynamo.compile(function)(x), function(x))
+        sources = [k.source for k in last_compiled().backend_record.kernels]
+        assert any("row0[tmp" in s for s in sources) == (found and is_computed), sources
+
+
 OF_ROWS = {
     "sum": lambda x: x.sum(-1),
     "max": lambda x: x.amax(-1),
