@@ -1,9 +1,12 @@
 """C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special
 values."""
 
+import ctypes
 import functools
 import math
+import platform
 import re
+import sys
 
 import pytest
 import torch
@@ -961,6 +964,21 @@ def test_group_norm_in_channels_last_memory(shape, groups):
     torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("channels, groups", [(128, 8), (80, 4), (160, 5)])
+def test_all_groups_of_channels_share_the_lanes(channels, groups, dtype):
+    """What is the same for a group's channels is a table for all pixels, not one number for each
+    pixel's group: also where the channels of one group fill a vector."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(2, channels, 7, 9).to(dtype).to(memory_format=torch.channels_last)
+    weight = torch.randn(channels).to(dtype)
+    function = lambda x, w: F.group_norm(x, groups, w, w)  # noqa: E731
+    found = minidynamo.compile(function, fullgraph=True)(x, weight)
+    torch.testing.assert_close(found, function(x, weight))
+    source = last_compiled().backend_record.kernels[-1].source
+    assert f"float table0[{channels}]" in source, source
+
+
 @pytest.mark.parametrize("shape", [(5, 37), (3, 9000), (70, 4, 30)])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.bool])
 def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
@@ -1051,6 +1069,34 @@ def test_sums_of_what_is_rounded_to_bfloat16_overlap():
         assert "mini::round_" in source
         assert f"lane0[{lanes}]" in source, source
         assert "simdlen" not in source  # vectors as wide as they get
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="the flag")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [torch.exp, torch.exp2, torch.sigmoid])
+def test_what_is_0_anyway_is_no_product_that_underflows(function, dtype):
+    """Such a product takes a processor ten times as long, and masked softmaxes are full of them."""
+    x = torch.tensor([-1e4, -torch.inf, torch.finfo(dtype).min, 0.0, 1.0] * 20, dtype=dtype)
+    compiled, flags = minidynamo.compile(function, fullgraph=True), ctypes.CDLL("libm.so.6")
+    expected, found = function(x), compiled(x)
+    torch.testing.assert_close(found, expected)
+    underflow = 0x10  # in <fenv.h> of x86
+    flags.feclearexcept(underflow)
+    compiled(x)
+    assert not flags.fetestexcept(underflow)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size, found", [(64, True), (5, False)])
+def test_rows_that_lanes_gather_of_are_converted_before(size, found, dtype):
+    """Where the row is not much longer than the lanes, and something is computed."""
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(2, 3, 40, 40).to(dtype)
+    resized = lambda x: F.interpolate(x, size=(size, size), mode="nearest")  # noqa: E731
+    for function, is_computed in ((resized, False), (lambda x: resized(x) * 2, True)):
+        torch.testing.assert_close(minidynamo.compile(function)(x), function(x))
+        sources = [k.source for k in last_compiled().backend_record.kernels]
+        assert any("row0[tmp" in s for s in sources) == (found and is_computed), sources
 
 
 OF_ROWS = {

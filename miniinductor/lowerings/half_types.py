@@ -67,7 +67,8 @@ def loaded(self: Writer, name: str, index: sympy.Expr, element: str, inner: bool
     converted = self.ask("float_place", name, index, dtype, False)
     if converted is not None:
         value = self.temporary(converted, dtype, inner)
-        self.copies[value.text, dtype] = element
+        if not index.free_symbols & self.inner_symbols:  # (16 bits are not gathered in vectors)
+            self.copies[value.text, dtype] = element
         return value
     element = self.ask("element", name, index, dtype, element) or element
     value = self.temporary(f"mini::to_float({element})", dtype, inner)

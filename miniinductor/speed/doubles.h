@@ -24,12 +24,13 @@ OP Power exp_parts(double x) {                  // ln 2 = 0.693145751953125 + 1.
     return {exp_minus_1(fma(n, -1.42860682030941723e-6, fma(n, -0.693145751953125, x))), bits<uint64_t>(shifted)};
 }
 OP double exp_double(double x) {
-    auto [p, n] = exp_parts(within(x, -746., 710.));
+    x = x < -746. ? -1418.18 : x;               // both factors of `scaled` are 0: no product is rounded to 0 (see exp of floats)
+    auto [p, n] = exp_parts(x > 710. ? 710. : x);
     return scaled(1. + p, n);
 }
 OP double sigmoid_double(double x) { return 1. / (1. + exp_double(-x)); }
 OP double exp2(double x0) {
-    double x = within(x0, -1076., 1025.), shifted = x + ROUNDING;
+    double x = x0 < -1076. ? -2046. : x0 > 1025. ? 1025. : x0, shifted = x + ROUNDING;
     return scaled(1. + exp_minus_1((x - (shifted - ROUNDING)) * 0.69314718055994531), bits<uint64_t>(shifted));
 }
 OP double expm1(double x0) {                    // 2^n * (1 + p) - 1

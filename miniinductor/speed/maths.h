@@ -12,7 +12,7 @@ template <class Body> OP int fast_then_exact(Body body) {
     return error & NOT_FAST ? body(Bool<true>()) & ~NOT_FAST : error;
 }
 OP float exp2(float x0) {                       // 2^n * 2^r, |r| <= 1/2; polynomial: our own minimax fit, 2e-9
-    float x = x0 < -151.f ? -151.f : x0;
+    float x = x0 < -151.f ? -254.f : x0;        // to 0, as exp
     int32_t i = at_most_129(x + SHIFT);
     float r = x - (bits<float>(i) - SHIFT);
     float p = horner(r, 1.5353361e-4f, 1.3398875e-3f, 9.6184369e-3f, 5.5503324e-2f, 2.4022648e-1f, 6.9314718e-1f, 1.f);

@@ -135,7 +135,9 @@ def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
     if len(sizes) < 2 or not config.lane_tables:
         return bodies
     rows, lanes = sizes[-2:]
-    if not isinstance(rows, int) or not isinstance(lanes, int) or not 1 < lanes < SHORT_LANES:
+    if not isinstance(rows, int) or not isinstance(lanes, int) or lanes == 1:
+        return bodies
+    if lanes >= SHORT_LANES and not share_tables(bodies, rows * lanes):
         return bodies
     a, b = loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
     writes = [access.index for body in bodies for access in body.writes()]
@@ -143,7 +145,7 @@ def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
         return bodies
     if any(i.op == "masked" for body in bodies for i in body.walk()):
         return bodies  # their conditions may be those of pieces
-    joined = rows_in_a_lane(sizes)
+    joined = rows if lanes >= SHORT_LANES else rows_in_a_lane(sizes)
     if joined * lanes < SHORT_LANES:
         return bodies
     outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
@@ -152,6 +154,20 @@ def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
     if joined < rows:
         row += joined * a
     return [body.substitute(outer, (), {a: row, b: Mod(lane, lanes)}) for body in bodies]
+
+
+def share_tables(bodies: Sequence[LoopBody], joined: int) -> bool:
+    """Is it worth joining lanes that fill vectors with the loop around them?  If that makes one
+    table of what varies with that loop, for all rows, and all else lies side by side: the
+    statistics of groups of channels, of which each pixel has all."""
+    sizes = bodies[0].outer
+    if len(sizes) < 3 or joined > MOST_LANES or hint(sizes[-3], 512) < LEAST_ROWS:
+        return False
+    row, a, b = (loop_variable("x", len(sizes) - n) for n in (3, 2, 1))
+    reads = [access.index for body in bodies for access in body.reads()]
+    shared = [i for i in reads if not mergeable(i, a, b, sizes[-1])]
+    known = {loop_variable("x", n) for n in range(len(sizes))} - {row}
+    return bool(shared) and all(i.free_symbols <= known for i in shared)
 
 
 def rows_in_a_lane(sizes: Sequence[Size]) -> int:
