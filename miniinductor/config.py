@@ -25,8 +25,8 @@ def user_folder() -> str:
 
 
 def chosen_folder() -> str:
-    """Where MINIINDUCTOR_CACHE says: `~` is the home also where no shell has seen it, and a relative
-    path means the folder in which the process begins, also when it goes elsewhere."""
+    """Where MINIINDUCTOR_CACHE says: `~` is the home, though no shell has seen it, and a relative
+    path begins where the process began, though it may go elsewhere."""
     chosen = os.path.expanduser(os.environ.get("MINIINDUCTOR_CACHE", ""))
     return os.path.abspath(chosen) if chosen and chosen[0] != "~" else user_folder()
 
