@@ -158,6 +158,18 @@ def test_a_file_that_others_may_write_is_not_read(cache):
     assert disk().read("a") is None
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])
+def test_what_is_no_file_is_not_waited_for(cache, make):
+    """A pipe in the place of an entry would be waited for, for ever."""
+    cache.mkdir(mode=0o700)
+    make(cache / "a")
+    found = []
+    reader = threading.Thread(target=lambda: found.append(disk().read("a")), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert found == [None]
+
+
 def test_a_planted_file_is_not_read_even_with_its_checksum(cache):
     """Neither with a checksum nor with another user's key."""
     import hashlib
