@@ -134,4 +134,4 @@ docs: $(READY)	# the API page from the docstrings, the figures from their JSON
 	@$(BIN)/python tools/documentation.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so minidynamo/extras/*.so miniinductor/runtime/*.so
+	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so minidynamo/extras/*.so miniinductor/speed/*.so

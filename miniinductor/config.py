@@ -24,6 +24,13 @@ def user_folder() -> str:
     return os.path.join(base, "miniinductor") if os.path.isabs(base) else ""
 
 
+def chosen_folder() -> str:
+    """Where MINIINDUCTOR_CACHE says: `~` is the home, though no shell has seen it, and a relative
+    path begins where the process began, though it may go elsewhere."""
+    chosen = os.path.expanduser(os.environ.get("MINIINDUCTOR_CACHE", ""))
+    return os.path.abspath(chosen) if chosen and chosen[0] != "~" else user_folder()
+
+
 # --- fusion and memory
 fusion = True  # the scheduler merges nodes into one kernel
 inlining = True  # pointwise producers are inlined into their consumers instead of being stored
@@ -87,7 +94,7 @@ debug = int(os.environ.get("MINI_DEBUG", "0"))
 keep_steps = False  # the record has the graph after each pass (`explain` switches it on)
 # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
-cache_dir = os.environ.get("MINIINDUCTOR_CACHE") or user_folder()
+cache_dir = chosen_folder()
 cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
 compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 

@@ -38,7 +38,8 @@ disk()  # loads coverage
 from miniinductor.extras import careful_disk  # noqa: E402
 from miniinductor.speed import launcher  # noqa: E402
 
-NAMES = "open replace mkdir makedirs unlink rmdir stat listdir scandir link chmod utime close"
+NAMES = "open replace mkdir makedirs unlink rmdir stat fstat listdir scandir link chmod utime close"
+NAMES += " kill"
 CALLS = [
     *[(os, name) for name in NAMES.split()],
     (builtins, "open"),

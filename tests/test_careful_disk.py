@@ -75,13 +75,27 @@ def python(code, **environment):
         ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/miniinductor"),
         ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/miniinductor"),
         ({"XDG_CACHE_HOME": "", "HOME": "~"}, ""),  # what expanduser gives a uid without a home
+        ({"MINIINDUCTOR_CACHE": "/mine", "XDG_CACHE_HOME": "/xdg"}, "/mine"),
+        ({"MINIINDUCTOR_CACHE": "~/mine", "HOME": "/home/me"}, "/home/me/mine"),
+        ({"MINIINDUCTOR_CACHE": "~/mine", "XDG_CACHE_HOME": "", "HOME": "~"}, ""),
+        ({"MINIINDUCTOR_CACHE": "relative"}, os.path.abspath("relative")),
     ],
 )
 def test_the_folder_follows_the_system(environment, place, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
-    for name, value in environment.items():
+    for name, value in ({"MINIINDUCTOR_CACHE": ""} | environment).items():
         monkeypatch.setenv(name, value)
-    assert CONFIG.user_folder() == place
+    assert CONFIG.chosen_folder() == place
+
+
+def test_the_folder_is_the_one_of_the_beginning_also_elsewhere(tmp_path):
+    code = (
+        "import os; os.chdir(os.environ['HOME']); os.mkdir('other')\n"
+        "import miniinductor.config; os.chdir('other')\n"
+        "from miniinductor.runtime.disk import disk; disk().write('a', b'b')\n"
+        "print(os.listdir('.'), os.path.isdir('../here'))"
+    )
+    assert python(code, HOME=str(tmp_path), MINIINDUCTOR_CACHE="here") == "[] True"
 
 
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
@@ -142,6 +156,18 @@ def test_a_file_that_others_may_write_is_not_read(cache):
     disk().write("a", b"b")
     (cache / "a").chmod(0o666)
     assert disk().read("a") is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])
+def test_what_is_no_file_is_not_waited_for(cache, make):
+    """A pipe in the place of an entry would be waited for, for ever."""
+    cache.mkdir(mode=0o700)
+    make(cache / "a")
+    found = []
+    reader = threading.Thread(target=lambda: found.append(disk().read("a")), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert found == [None]
 
 
 def test_a_planted_file_is_not_read_even_with_its_checksum(cache):

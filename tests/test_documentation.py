@@ -54,6 +54,29 @@ def test_tests_that_are_named_exist(path: Path):
         assert test in {node.name for node in body if isinstance(node, ast.FunctionDef)}, test
 
 
+def without_test(page: str) -> list[str]:
+    """The rows of its tables of promises that name no test, and no target of the Makefile."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.M))
+    sections = re.split(r"^## ", page, flags=re.M)
+    tables = [text for text in sections if text.startswith(("Each promise", "At home"))]
+    rows = [row for text in tables for row in re.findall(r"^\| (?!promise)\S.*$", text, re.M)]
+    assert len(tables) == 2 and len(rows) > 60
+    return [
+        row
+        for row in rows
+        if not re.search(r"`tests/\w+\.py::\w+`", row)
+        and not targets.intersection(re.findall(r"`make ([\w-]+)`", row))
+    ]
+
+
+def test_each_promise_has_a_test():
+    page = (ROOT / "docs" / "how_it_is_tested.md").read_text()
+    assert not without_test(page)
+    name = "`tests/test_hook.py::test_another_tool_gets_the_frames_too_and_is_there_again`"
+    assert len(without_test(page.replace(name, "`make sure`"))) == 1  # it finds one that has none
+
+
 @pytest.mark.parametrize("path", PAGES, ids=names)
 def test_lines_are_short(path: Path):
     """But for tables, and what is written from docstrings."""

@@ -129,8 +129,9 @@ class CarefulDisk(Disk):
             found = os.stat(path)
         except ours(OSError):
             return None
+        is_file = stat.S_ISREG(found.st_mode)  # a pipe would be waited for
         is_ours = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        content = super().content(path) if is_ours else None
+        content = super().content(path) if is_file and is_ours else None
         if content is not None:
             try:
                 os.utime(path)  # used now: see make_room

@@ -18,6 +18,7 @@ import operator
 import torch
 from torch import fx
 
+from ..foreign import ours
 from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..more.alike import alike
@@ -36,7 +37,10 @@ LIBRARY.define("lazy_zeros(int[] size, ScalarType dtype) -> Tensor")
 def lazy_zeros(size, dtype):
     """torch.zeros on the CPU, whose pages take memory and time when they are first touched."""
     count = math.prod(size) * dtype.itemsize
-    memory = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except ours(OSError):  # so many maps a process may have; or there is no memory, as torch says
+        return torch.zeros(size, dtype=dtype)
     storage = torch.frombuffer(memory, dtype=dtype).untyped_storage()
     return torch.empty(0, dtype=dtype).set_(storage, 0, size)
 
