@@ -110,6 +110,11 @@ MEASURE = """() => {
 }"""
 
 
+# sizes of the headings of a page, the highest level first
+HEADINGS = """() => ['h1', 'h2', 'h3', 'h4'].map(level =>
+    document.querySelector('.bd-article ' + level)).filter(e => e).map(e =>
+    parseFloat(getComputedStyle(e).fontSize))"""
+
 # what scrolls sideways and is neither code nor a picture nor a table (read in its own box)
 SIDEWAYS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
     const style = getComputedStyle(e);
@@ -189,6 +194,9 @@ def problems_in_browser(folder, pictures=None, only=""):
                 said += [f"no picture at {source}" for source in seen["empty"]]
                 if seen["width"] > width:
                     said.append(f"{seen['width']} wide: {', '.join(seen['wide'])}")
+                sizes = page.evaluate(HEADINGS)
+                if sizes != sorted(sizes, reverse=True):
+                    said.append(f"a heading is larger than the one above it: {sizes}")
                 said += [f"scrolls sideways: {what}" for what in page.evaluate(SIDEWAYS)]
                 said += stepper_problems(page)
                 said += serious(checker if width == WIDTHS[0] else None, page)

@@ -13,6 +13,8 @@ from exercises import ExerciseFailed, own_checks, own_compiler  # noqa: E402
 from exercises.own_compiler import EMPTY, PIECES  # noqa: E402
 from exercises.wrong_pieces import WRONG_PIECES  # noqa: E402
 
+from tools import sizes  # noqa: E402
+
 PARTS = [(name, part) for name, piece in PIECES.items() for part in piece.parts]
 
 
@@ -124,6 +126,13 @@ def test_a_plausible_mistake_fails_in_the_row_that_is_written_beside_it(
     own_compiler.forget()
     sys.meta_path.insert(0, Mistaken(tmp_path / "none", name, source.replace(right, wrong)))
     assert label in [row.label for row in own_checks.rows_of(name) if not row.passed]
+
+
+def test_it_stays_small_and_much_of_it_is_the_students():
+    """Lines of code without comments and docstrings; what the student writes of them."""
+    files = sorted(own_compiler.REFERENCE.glob("*.py"))
+    assert sum(sizes.python_size(path, path.name).lines for path in files) <= 1960
+    assert sum(map(own_compiler.lines_to_write, PIECES)) >= 575
 
 
 def test_a_piece_that_there_is_not():

@@ -456,7 +456,7 @@ e.size_guards
 # The same program, compiled for one shape and for all:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave
+from minidynamo.bench.runner import interleave, ratio
 
 def layer(x, w, b):
     return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
@@ -469,11 +469,13 @@ for label, option in (("static", False), ("dynamic", True)):
     compiled(*arguments)
     variants[label] = lambda compiled=compiled: compiled(*arguments)
 timings = interleave(variants, budget=2)
-print(f"the symbol costs a factor of {timings['dynamic'].median / timings['static'].median:.2f}")
+factor, low, high = ratio(timings, "dynamic", "static")
+print(f"the symbol costs a factor of {factor:.2f}  [{low:.2f} to {high:.2f}]")
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# A factor of one means that the symbol is free, as it should be for long rows. Short rows pay: the C++
+# A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
+# quartiles.) Short rows pay: the C++
 # compiler unrolls a short row when it knows its length, and cannot when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels`
 # measures a row of kernels; where a symbol costs much, it prints why:
 
