@@ -39,7 +39,7 @@ class Sameness(Operations):
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
         `a` and `b` do where they differ."""
-        note_asked(self, a, b)
+        note_asked(self, *(value for value in (a, b) if isinstance(value, TensorVar)))
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)):
             return

@@ -118,7 +118,11 @@ def summary(rows: dict[str, Any]) -> str:
     ]
     lines = [f"{len(rows)} models, {len(whole)} finished by both"]
     for side in ("ours", "torch.compile"):
-        bad = [name for name, row in rows.items() if {"wrong", "unfinished", "raises"} & row[side].keys()]
+        bad = [
+            name
+            for name, row in rows.items()
+            if {"wrong", "unfinished", "raises"} & row[side].keys()
+        ]
         medians = [statistics.median(row[side]["seconds"][n] for row in whole) for n in range(3)]
         graphs = sum(row[side]["graphs"] for row in whole)
         lines.append(f"{side}: medians {medians} s, {graphs} graphs, without results: {bad}")

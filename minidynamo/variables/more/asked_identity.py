@@ -1,7 +1,7 @@
-"""Tensors from outside whose identity the program asked for: `x is y`, `id(x)`, `x in {y}`.
+"""Objects from outside whose identity the program asked for: `x is y`, `id(x)`, `x in {y}`.
 
 In:   each of them, when it is asked.
-Out:  one guard: they are different tensors in later calls, too.
+Out:  one guard: they are different objects in later calls, too.
 
     >>> note_asked(tx, x, y)        # guard: len({id(x), id(y)}) == 2
 
@@ -17,13 +17,14 @@ from ..tensor import TensorVar
 
 
 class Asked(dict[int, Source]):
-    """Id of a tensor -> where it lies."""
+    """Id of an object, or of its variable -> where it lies."""
 
 
 def note_asked(tx: Frame, *values: Variable) -> None:
     for value in values:
-        if isinstance(value, TensorVar) and value.value is not None and value.source is not None:
-            tx.output.noted(Asked)[id(value.value)] = value.source
+        if value.source is not None:
+            real = value.value if isinstance(value, TensorVar) else value.identity()
+            tx.output.noted(Asked)[id(real)] = value.source
 
 
 def guard_asked_apart(cg: Codegen) -> None:
@@ -35,7 +36,7 @@ def guard_asked_apart(cg: Codegen) -> None:
 
 
 def is_fixed(source: Source) -> bool:
-    """Is it the same tensor in every call of this entry?"""
+    """Is it the same object in every call of this entry?"""
     return source.kind == "pinned" or "ID" in source.guards
 
 
