@@ -934,10 +934,16 @@ def a_generator_in_its_handler(x):
 
 def words(x):
     word = Word("ab")
-    return x * len(word), word.upper(), {word: 1}["ab"], WORD.title()
+    y = x * len(word) * torch.mul(x, THREE) - Number(2)
+    return y, word.upper(), {word: 1}["ab"], WORD.title(), Number(4).twice(), THREE + 1
 
 
-WORD = Word("cd")
+class Number(int):
+    def twice(self):
+        return self * 2
+
+
+WORD, THREE = Word("cd"), Number(3)
 
 
 @pytest.mark.parametrize(
