@@ -873,6 +873,19 @@ def numbers_of_tensors(x):
     return total * seen[id(x)]
 
 
+def numbers_of_containers(x):
+    seen = {id(LIMITS): 1, id([]): 2}
+    return x * seen[id(LIMITS)] + (id(x) in seen)
+
+
+LIMITS = {"low": 1}
+
+
+def tensors_from_their_end(x):
+    leaf = x.clone().requires_grad_()
+    return [*reversed(x)], reversed(x[0, 0]), leaf.grad
+
+
 def limits_of_numpy(x):
     return x.clamp(max=float(numpy.finfo(numpy.float32).max))
 
@@ -921,16 +934,23 @@ def a_generator_in_its_handler(x):
 
 def words(x):
     word = Word("ab")
-    return x * len(word), word.upper(), {word: 1}["ab"], WORD.title()
+    y = x * len(word) * torch.mul(x, THREE) - Number(2)
+    return y, word.upper(), {word: 1}["ab"], WORD.title(), Number(4).twice(), THREE + 1
 
 
-WORD = Word("cd")
+class Number(int):
+    def twice(self):
+        return self * 2
+
+
+WORD, THREE = Word("cd"), Number(3)
 
 
 @pytest.mark.parametrize(
     "function",
     [
         *(new_modules, a_module_cast_to_what_it_is, numbers_of_tensors, limits_of_numpy),
+        *(numbers_of_containers, tensors_from_their_end),
         *(trees_of_one_kind, a_class_made_by_a_call, references_to_what_lives),
         *(state_of_a_thread, a_generator_in_its_handler, words),
     ],

@@ -396,3 +396,19 @@ def test_a_marked_backend_keeps_its_name_and_can_be_pickled():
     assert pickle.loads(pickle.dumps(own_backend)) is own_backend
     calls = [(torch.randn(n),) for n in (3, 5)]
     check(lambda x: x * 2, functools.partial(minidynamo.compile, backend=own_backend), calls)
+
+
+def test_modules_are_made_in_a_frame_where_torch_compile_was_used():
+    """It puts a function of its own in the place of Module.__init__."""
+
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = torch.nn.ReLU()
+
+        def forward(self, x):
+            return self.act(x) * 2
+
+    torch.compile(Twice(), backend="eager")(torch.ones(2))
+    compiled = minidynamo.compile(lambda x: Twice()(x), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))

@@ -50,6 +50,8 @@ ACTIVATIONS = {
     "rrelu": lambda x, y, v: F.rrelu(x, v / 9, v),
 }
 OTHERS = {
+    "in place": lambda x, y, v: (x.clone().lerp_(y, v), x.clone().pow_(v)),
+    "as a tensor": lambda x, y, v: x * torch.tensor(v),
     "norm": lambda x, y, v: torch.norm(x, v),
     "normalize": lambda x, y, v: F.normalize(x, eps=v),
     "renorm": lambda x, y, v: torch.renorm(x, 2, 0, v),

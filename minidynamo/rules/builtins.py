@@ -192,6 +192,12 @@ def _reversed(tx, value, /):
     return result
 
 
+@reversed_of(TensorVar)
+def _reversed_tensor(tx, value):
+    """Tensor.__reversed__."""
+    return value.call_method(tx, "flip", [ConstantVar(0)], {}) if value.fake.dim() else value
+
+
 @reversed_of(ObjectVar)
 def _reversed_object(tx, value):
     method = value.special(tx, "__reversed__")

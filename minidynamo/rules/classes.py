@@ -37,6 +37,7 @@ from ..variables.lookup import MISSING, lookup, trusted
 from ..variables.more.super import SuperVar
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
+from .new_modules import know_init
 
 LEGACY = type(torch.FloatTensor)
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
@@ -271,6 +272,7 @@ def _enum(tx, cls, args, kwargs):
 @class_with_base(torch.nn.Module)
 def _module(tx, cls, args, kwargs):
     """One of torch's that has neither parameters, nor buffers, nor submodules."""
+    know_init()
     if not lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules."):
         return None
     if not all(value.is_constant() for value in (*args, *kwargs.values())):

@@ -16,15 +16,23 @@ from typing import Any
 import torch
 
 from ..originals import NN_MODULE
-from ..symbolic_eval.registry import rule
+from ..symbolic_eval.registry import RULES, rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.nn_modules import ModuleVar
 
 
-def traced(tx: Frame, name: str, *args: Variable) -> Variable:
+def traced(tx: Frame, name: str, *args: Variable, **kwargs: Variable) -> Variable:
     """torch.nn.Module's own method, as Python."""
-    return tx.inline(tx.output.wrap_pinned(NN_MODULE[name]), list(args), {})
+    return tx.inline(tx.output.wrap_pinned(NN_MODULE[name]), list(args), kwargs)
+
+
+def know_init() -> None:
+    """torch.compile, once used, has put its own function in the place of Module.__init__, which
+    calls that and counts modules."""
+    init = torch.nn.Module.__init__
+    if getattr(init, "__module__", "").startswith("torch._dynamo.") and init not in RULES:
+        rule(init)(lambda tx, *args, **kwargs: traced(tx, "__init__", *args, **kwargs))
 
 
 @rule(torch.nn.Module.__setattr__)

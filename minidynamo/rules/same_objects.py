@@ -56,6 +56,10 @@ class Sameness(Operations):
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
         `a` and `b` do where they differ."""
+<<<<<<< HEAD
+=======
+        note_asked(self, *(value for value in (a, b) if isinstance(value, TensorVar)))
+>>>>>>> cap30
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if a is b or not sources or isinstance(a, ConstantVar):
             return

@@ -183,7 +183,8 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         return clamped(tx, target, args, kwargs)
     if target is torch.tensor and len(args) == 1 and not kwargs:
         dtype = ConstantVar(torch.get_default_dtype())
-        return "to", [tensor_of(tx.output, args[0]), dtype], {}
+        number = [tensor_of(tx.output, args[0]), dtype]
+        return torch.clone, [tx.output.call_graph(tx, "call_method", "to", number, {})], {}
     if target is torch.full and len(args) == 2 and kwargs.keys() <= {"dtype", "device"}:
         ones: Any = tx.node(torch.ones, [args[0]], kwargs)
         if ones.fake.is_floating_point():
@@ -334,6 +335,8 @@ def power(base: Any, exponent: Any) -> list[sympy.Expr]:
         return between(1e-15, base, 1e15)
     if base.expr.is_number and 0 < base.hint <= 1:
         return [sympy.Ge(exponent.expr, 0)]
+    if base.expr.is_number and base.hint > 1:
+        return [sympy.Le(exponent.expr, math.floor(300 / math.log10(base.hint)))]
     raise OutOfDomain
 
 

@@ -113,7 +113,8 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
         make = functools.partial(new, cls, *[value.as_constant() for value in args])
         value = tx.run_now(make)
         tx.output.noted(Makers)[id(value)] = make
-        return tx.output.wrap_pinned(value)
+        known: Any = tx.output.wrap_pinned(value)
+        return known
     if issubclass(cls, BaseException):
         made = ExceptionVar(cls, fields=fields)
         initialise_exception(cls, made, list(args), {})

@@ -62,6 +62,9 @@ def truth_by_methods(tx: Frame, variable: Any) -> bool:
     return True
 
 
+plain_argument = ObjectVar.argument
+
+
 @extends(ObjectVar)
 class ObjectOperations(Descriptors):
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
@@ -135,6 +138,13 @@ class ObjectOperations(Descriptors):
             else:
                 output.guard(self.source, "ID", "{0} is {pin}", self.value)
         return self.value
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        """An object of a subclass of int or float is a number to torch."""
+        for kind in (int, float):
+            if isinstance(self.value, kind):
+                return kind.__pos__(self.real())
+        return plain_argument(self, part)
 
     def immutable(self) -> bool:
         """May C code be called on the real object while tracing?  What C hashes by value does not

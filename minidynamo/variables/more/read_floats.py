@@ -98,11 +98,25 @@ def with_read_numbers(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     if "out" in kwargs or is_in_place(target, args, kwargs):
         return target, args, kwargs
+    if type(target) is str and name.endswith("_") and name[:-1] in TAKING_NUMBERS:
+        return written_in_place(tx, target, args, kwargs)
     if name not in TAKING_NUMBERS and not drops_some(name, (*args, *kwargs.values())):
         return target, args, kwargs
     args = [read(tx, value) if is_float(value) else value for value in args]
     kwargs = {key: read(tx, v) if is_float(v) else v for key, v in kwargs.items()}
     return target, args, kwargs
+
+
+def written_in_place(tx: Frame, name: str, args: Any, kwargs: Any) -> Any:
+    """x.lerp_(y, rate) as x.copy_(x.lerp(y, rate)), where that gives the same."""
+    own = args[0].fake
+    of = args[0]
+    if torch.is_grad_enabled() and own.requires_grad:  # autograd may keep what is written
+        of = tx.output.call_graph(tx, "call_method", "clone", [of], {})
+    made: Any = tx.output.call_graph(tx, "call_method", name[:-1], [of, *args[1:]], kwargs)
+    if isinstance(made, TensorVar) and (made.fake.dtype, made.fake.shape) == (own.dtype, own.shape):
+        return "copy_", [args[0], made], {}
+    return name, args, kwargs
 
 
 def drops_some(name: str, values: Iterable[Any]) -> bool:

@@ -83,9 +83,7 @@ class TensorMethods(Metadata):
             return written(self)["grad"]
         if self.value is not None:
             return tx.output.wrap(self.value.grad, self.source.attr("grad"))
-        if self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf"):
-            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
-        return ConstantVar(None)
+        return ConstantVar(None)  # no graph runs a backward pass
 
     def get_grad_fn(self, tx: Frame) -> Variable:
         if self.of_fake(tx, "grad_fn") is not None:
