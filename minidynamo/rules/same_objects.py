@@ -13,8 +13,8 @@ id(): the address of an object as a number.
 
 In, out: see `symbolic_eval.registry`.  Of what the entry holds, or guards by its identity anyway,
 the number is a constant.  Of a tensor that is an argument it differs from call to call, as it does
-of an object that the frame makes: such numbers may be compared with each other alone, and those of
-tensors be kept in sets and as keys.
+of an object that the frame makes: such numbers may be compared with each other, and kept in sets
+and as keys.
 Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 
@@ -33,6 +33,7 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
+from ..variables.more.asked_identity import note_key
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -56,10 +57,6 @@ class Sameness(Operations):
     def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
         """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
         `a` and `b` do where they differ."""
-<<<<<<< HEAD
-=======
-        note_asked(self, *(value for value in (a, b) if isinstance(value, TensorVar)))
->>>>>>> cap30
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if a is b or not sources or isinstance(a, ConstantVar):
             return
@@ -112,10 +109,9 @@ class IdVar(Variable):
     cls = int
 
     def hash_key(self, tx: Frame) -> Any:
-        if not isinstance(self.of, TensorVar):
-            raise Break("hash", f"the id of {self.of} as a key")
         note(tx, self.of, "key")
-        return "id", self.of.hash_key(tx)
+        note_key(tx, self.of)
+        return "id", id(self.of.identity())
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(id, self.of)
@@ -133,8 +129,7 @@ def _id(tx: Frame, value: Variable, /) -> Variable:
     found = fixed_object(tx, value)
     if found is None:
         return IdVar(value)
-    if isinstance(value, TensorVar):
-        note(tx, value, "constant")
+    note(tx, value, "constant")
     return ConstantVar(id(found))
 
 

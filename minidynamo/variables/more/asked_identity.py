@@ -1,14 +1,12 @@
-"""Objects from outside whose identity the program asked for: `x is y`, `id(x)`, `x in {y}`.
+"""Objects from outside that are keys by their identity: `x in {y}`, `names[id(x)]`.
 
-In:   each of them, when it is asked.
-Out:  one guard: they are different objects in later calls, too.
+In:   each of them, when it is looked up.
+Out:  guards: the same ones are one object in later calls, too, and the others are not.
 
-    >>> note_asked(tx, x, y)        # guard: len({id(x), id(y)}) == 2
+    >>> note_key(tx, x), note_key(tx, y)        # guard: len({id(x), id(y)}) == 2
 
-Inputs of a graph are guarded to be apart anyway; a tensor that is only compared is no input.
+Inputs of a graph are guarded to be apart anyway; a tensor that is only looked up is no input.
 """
-
-from __future__ import annotations
 
 from ... import hooks
 from ...reconstruct import Codegen
@@ -17,19 +15,21 @@ from ..tensor import TensorVar
 
 
 class Asked(dict[int, Source]):
-    """Id of an object, or of its variable -> where it lies."""
+    """Id of an object -> where it lies."""
 
 
-def note_asked(tx: Frame, *values: Variable) -> None:
-    for value in values:
-        if value.source is not None:
-            real = value.value if isinstance(value, TensorVar) else value.identity()
-            tx.output.noted(Asked)[id(real)] = value.source
+def note_key(tx: Frame, value: Variable) -> None:
+    if value.source is None:
+        return
+    real = value.value if isinstance(value, TensorVar) else value.identity()
+    first = tx.output.noted(Asked).setdefault(id(real), value.source)
+    if first is not value.source:
+        tx.output.guard_pair("{0} is {1}", first, value.source)
 
 
 def guard_asked_apart(cg: Codegen) -> None:
     sources = [*cg.output.noted(Asked).values()]
-    if sum(not is_fixed(source) for source in sources) == 0 or len(sources) < 2:
+    if len(sources) < 2 or all(map(is_fixed, sources)):
         return
     ids = ", ".join(f"id({{{n}}})" for n in range(len(sources)))
     cg.output.guard_pair("len({{" + ids + "}}) == " + str(len(sources)), *sources)

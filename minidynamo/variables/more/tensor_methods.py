@@ -16,6 +16,7 @@ from ..base import Frame, Variable, extends
 from ..constant import ConstantVar
 from ..containers import ListVar
 from ..tensor import TensorVar
+from .asked_identity import note_key
 from .tensor_metadata import Metadata
 
 
@@ -40,22 +41,13 @@ BREAKING_METHODS = frozenset(
 )
 
 
-class Keys(dict[int, TensorVar]):
-    """Tensors from outside that were looked up in dictionaries and sets, by id."""
-
-
 @extends(TensorVar)
 class TensorMethods(Metadata):
     def real(self) -> Any:
         raise Break("constant", "a tensor where a constant is needed")
 
     def hash_key(self, tx: Frame) -> Any:
-        """Itself: which keys of the frame are the same tensor is guarded."""
-        known = tx.output.noted(Keys)
-        if self.source is not None and id(self) not in known:
-            for other in known.values():
-                tx.same(self, other)
-            known[id(self)] = self
+        note_key(tx, self)
         return self
 
     def truth(self, tx: Frame) -> bool:
