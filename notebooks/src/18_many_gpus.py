@@ -47,7 +47,7 @@ excerpt(two_ranks.run)
 
 # %% [markdown]
 # The answer is a list of rows, one for each part of this chapter. Everything live below comes from
-# this one run. It takes half a minute:
+# this one run. It takes a while:
 
 # %%
 rows = two_ranks.run()
