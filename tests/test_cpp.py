@@ -1099,6 +1099,31 @@ def test_rows_that_lanes_gather_of_are_converted_before(size, found, dtype):
         assert any("row0[tmp" in s for s in sources) == (found and is_computed), sources
 
 
+def test_truths_are_kept_in_bytes():
+    """Of an array of bools gcc takes one by one, and with it the whole loop."""
+    minidynamo.reset()  # else sizes become symbolic
+    images = torch.randn(8, 32, 9, 9).half().to(memory_format=torch.channels_last)
+    flags = torch.randn(70, 96) > 0
+    for function, x in (
+        (lambda x: torch.var_mean(x, (0, 2, 3)), images),
+        (lambda x: x.amax(0), flags),
+        (lambda x: x.amin((0, 2, 3)), images > 0),
+    ):
+        torch.testing.assert_close(minidynamo.compile(function, fullgraph=True)(x), function(x))
+        for kernel in last_compiled().backend_record.kernels:
+            assert not re.search(r"\bbool \w+\[", kernel.source), kernel.source
+
+
+def test_an_element_of_float16_that_two_sums_read_is_converted_once():
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(8, 32, 7, 7).half().to(memory_format=torch.channels_last)
+    function = lambda x: (x.sum((0, 2, 3)), (x.float() * x).sum((0, 2, 3)))  # noqa: E731
+    torch.testing.assert_close(minidynamo.compile(function)(x), function(x), rtol=2e-3, atol=2e-3)
+    [kernel] = last_compiled().backend_record.kernels
+    converted = re.findall(r"mini::convert\((in0 [^,]*), half", kernel.source)
+    assert len(converted) == len(set(converted)) + 1, kernel.source  # once in the loop that is left
+
+
 OF_ROWS = {
     "sum": lambda x: x.sum(-1),
     "max": lambda x: x.amax(-1),

@@ -46,7 +46,7 @@ from ..sizes.expressions import flatten
 from ..sizes.printing import index_text
 from ..sizes.symbols import Size
 from .common import Kernel, Value, origin_text, summary
-from .cpp_expressions import CppExpressions, CppScope, compute_type, memory_type
+from .cpp_expressions import IN_ARRAYS, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import (
     ACCUMULATORS,
     CHUNK,
@@ -212,7 +212,7 @@ class CppKernelWriter(CppExpressions):
             self.declare_array(array, c_type, math.prod(self.plan.inner))
 
     def declare_array(self, array: str, c_type: str, count: Size) -> None:
-        self.outside.add(f"{c_type} {array}[{count}];", SCRATCH)
+        self.outside.add(f"{IN_ARRAYS.get(c_type, c_type)} {array}[{count}];", SCRATCH)
 
     def may_use_stack(self) -> bool:
         """May values that cross stages wait there?  (speed/scratch.py: also those of

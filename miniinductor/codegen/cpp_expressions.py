@@ -39,6 +39,7 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
 }
+IN_ARRAYS = {"bool": "uint8_t"}  # of values that loops keep: the same
 SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")

@@ -6,7 +6,7 @@ In:   an `Accumulator`.  Out: the declaration of its array, and what one element
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..codegen.cpp_expressions import compute_type, limit_text
+from ..codegen.cpp_expressions import IN_ARRAYS, compute_type, limit_text
 from ..codegen.cpp_reductions import Accumulator
 from ..codegen.tree import Line
 
@@ -19,7 +19,7 @@ def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:
     """(type, name, initial value) of what there is one of for each lane or column.  Of argmax the
     first place is 0: nothing replaces it if all elements are as low as the initial value."""
     if not a.is_arg:
-        return [(a.c_type, a.name, a.initial)]
+        return [(IN_ARRAYS.get(a.c_type, a.c_type), a.name, a.initial)]
     lowest = limit_text(a.dtype, a.kind == "argmax")
     return [(compute_type(a.dtype), f"{a.name}_best", lowest), (place_type(a), f"{a.name}_at", "0")]
 

@@ -22,7 +22,7 @@ import torch
 
 from .. import config
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppExpressions, CppScope
+from ..codegen.cpp_expressions import IN_ARRAYS, CppExpressions, CppScope
 from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest, printed
 from ..dependencies import stride_of
@@ -131,7 +131,8 @@ class RowInvariants(Strategy):
             c_type, expression = self.lazy[name]
             if self.is_table(name):
                 array = self.above.fresh("table")
-                element_type = "int32_t" if name in small_of(self.writer) else c_type
+                kept = IN_ARRAYS.get(c_type, c_type)
+                element_type = "int32_t" if name in small_of(self.writer) else kept
                 self.above.add(f"{element_type} {array}[{self.width}];", "a table for all rows")
                 expression = f"{array}{self.place}"
                 fill.append(Line(f"{expression} = {name};", origin=self.makers[name]))

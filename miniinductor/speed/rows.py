@@ -24,14 +24,14 @@ Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sympy
 import torch
 
 from .. import config
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppScope, compute_type
+from ..codegen.cpp_expressions import IN_ARRAYS, CppScope, compute_type
 from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
@@ -68,6 +68,8 @@ class Halves:
 
     before: list[Statement]
     after: list[Statement]
+    # (where elements begin in memory, are they written?) -> the array of their floats
+    arrays: dict[tuple[str, bool], str] = field(default_factory=dict)
 
 
 def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
@@ -233,7 +235,8 @@ class Rows(RowInvariants):
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
-                declared = f"{compute_type(value.dtype)} {array}[{self.block_width}];"
+                c_type = compute_type(value.dtype)
+                declared = f"{IN_ARRAYS.get(c_type, c_type)} {array}[{self.block_width}];"
                 lines.append(Line(declared, origin=SCRATCH))
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.columns_loop(scope.lines)
@@ -508,8 +511,10 @@ class Rows(RowInvariants):
     def half_place(self, name: str, index: sympy.Expr, written: bool) -> str:
         writer, (column, start, _) = self.writer, self.columns
         index = index.xreplace({column: writer.local(start) if start != "0" else sympy.Integer(0)})
-        array = writer.outside.fresh("half")
         place = f"{writer.pointer(name, written)} + {writer.index(index)}"
+        if (place, written) in self.halves.arrays:
+            return f"{self.halves.arrays[place, written]}{self.at}"
+        array = self.halves.arrays[place, written] = writer.outside.fresh("half")
         given, wanted = (array, place) if written else (place, array)
         convert = Line(f"mini::convert({given}, {wanted}, {self.count});", origin=playing.value)
         declared = Line(f"float {array}[{self.block_width}];", origin=playing.value)
@@ -533,7 +538,8 @@ class Rows(RowInvariants):
                 element = f"mini::to_float({element})"
             copied = Line(f"{array}[{writer.index(place)}] = {element};", origin=playing.value)
             loops = [(v, "0", writer.size(n)) for v, n in zip(plan.r, plan.inner)]
-            declared = f"{c_type} {array}[{math.prod(plan.inner) * width}];"
+            kept = IN_ARRAYS.get(c_type, c_type)
+            declared = f"{kept} {array}[{math.prod(plan.inner) * width}];"
             lines = [
                 Line(declared, origin=playing.value),
                 *nest([copied], [(column, "0", writer.size(width)), *loops]),
