@@ -8,7 +8,6 @@ In:   the two halves of a joint graph (autograd/partition.py).  Out: `record.sav
 """
 
 import operator
-from dataclasses import dataclass
 
 from torch import fx
 
@@ -16,20 +15,7 @@ from ..autograd.joint import Joint
 from ..autograd.partition import Parts, base, element_bytes
 from ..compile import Compilation
 from ..hooks import extends
-
-
-@dataclass
-class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
-    view of one, which costs nothing, since that is in memory anyway."""
-
-    name: str
-    op: str
-    shape: str
-    bytes: int
-    is_input: bool
-    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
-    line: str = ""
+from ..records import SavedActivation
 
 
 @extends(Compilation)
