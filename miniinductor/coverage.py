@@ -17,6 +17,7 @@ from .foreign import ours
 
 FOLDERS = ("more", "fakes", "autograd.more", "passes", "lowerings", "speed", "gpu", "extras")
 absent: list[str] = []  # dotted names
+known: list[str] = []  # the folders of both packages, whose files need each other
 
 
 def load_folders(package: str, folders: tuple[str, ...]) -> None:
@@ -26,22 +27,23 @@ def load_folders(package: str, folders: tuple[str, ...]) -> None:
 
     Raises ModuleNotFoundError if the missing module lies outside of the folders.
     """
-    inside = tuple(f"{package}.{folder}" for folder in folders)
+    inside = [f"{package}.{folder}" for folder in folders]
+    known.extend(inside)
     for folder in inside:
         for name in [folder, *modules_in(folder)]:
             try:
                 importlib.import_module(name)
             except ours(ImportError) as error:
-                if not names_absent_file(error, inside):
+                if not names_absent_file(error):
                     raise
                 absent.append(name)
 
 
-def names_absent_file(error: ImportError, inside: tuple[str, ...]) -> bool:
+def names_absent_file(error: ImportError) -> bool:
     """Did `import a.b`, or `from a import b`, not find a file of these folders?"""
     if isinstance(error, ModuleNotFoundError):
-        return (error.name or "").startswith(inside)
-    return error.name in inside
+        return (error.name or "").startswith(tuple(known))
+    return error.name in known
 
 
 def modules_in(folder: str) -> list[str]:

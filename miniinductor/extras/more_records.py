@@ -31,7 +31,6 @@ In:   the groups of a schedule.  Out: in `record.fusions` one record per node an
 import itertools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import fx
@@ -44,7 +43,7 @@ from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
 from ..memory import MemoryPlan, may_alias, storage_bytes
 from ..nodes import ScheduledNode, buffer_bytes
-from ..records import FusionDecision
+from ..records import FusionDecision, SavedActivation
 from ..scheduler import REACH, Scheduler
 from ..sizes.symbols import hint
 
@@ -94,20 +93,6 @@ def step_name(step: Step) -> str:
 
 
 # --- values that are kept for backward ------------------------------------------------------------
-@dataclass
-class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
-    view of one, which costs nothing, since that is in memory anyway."""
-
-    name: str
-    op: str
-    shape: str
-    bytes: int
-    is_input: bool
-    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
-    line: str = ""
-
-
 @extends(Compilation)
 class RecordsSaved(Compilation):
     def parts_of(self, joint: Joint, primals: int) -> Parts:
