@@ -159,6 +159,10 @@ class Part(torch.nn.Module):
 def test_modules_that_are_made_anew_in_each_call(caplog):
     part = Part
     compiled = minidynamo.compile(lambda x: part()(x), backend="eager")
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert sum(minidynamo.counters["graphs"].values()) == 1  # made by the frame itself
+    part = minidynamo.disable(Part)
     with caplog.at_level(logging.WARNING, "minidynamo"):
         for _ in range(30):
             assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))

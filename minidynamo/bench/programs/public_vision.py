@@ -53,7 +53,7 @@ def build(name: str) -> torch.nn.Module:
     if library == "timm":
         import timm
 
-        sized = dict(dynamic_img_size=True) if "vit" in kind.split("_") else {}
+        sized = dict(dynamic_img_size=True) if "_vit" in f"_{kind}" else {}
         return timm.create_model(kind, **sized).eval()
     from torchvision import models
 
