@@ -97,8 +97,8 @@ def test_pieces_that_are_all_stubs_are_told_in_one_line(tmp_path, capsys):
     own_compiler.own(folder)
     own_checks.module("gpu")
     assert capsys.readouterr().out == (
-        "not begun, the reference stands in: autograd, breaks, cpp, effects, fusion, graph, guards, "
-        "hook, loops, machine, program, sizes\nnot begun, the reference stands in: gpu\n"
+        "not begun, the reference stands in: autograd, breaks, cpp, effects, fusion, graph, "
+        "guards, hook, loops, machine, program, sizes\nnot begun, the reference stands in: gpu\n"
     )
 
 
