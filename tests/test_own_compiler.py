@@ -89,6 +89,19 @@ def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
     assert "without_repetition" in said and "softmax" not in said
 
 
+def test_pieces_that_are_all_stubs_are_told_in_one_line(tmp_path, capsys):
+    folder = tmp_path / "my_compiler"
+    for name in PIECES:
+        own_compiler.begin(name, folder)
+    capsys.readouterr()
+    own_compiler.own(folder)
+    own_checks.module("gpu")
+    assert capsys.readouterr().out == (
+        "not begun, the reference stands in: autograd, breaks, cpp, effects, fusion, graph, "
+        "guards, hook, loops, machine, program, sizes\nnot begun, the reference stands in: gpu\n"
+    )
+
+
 def test_wrong_answers_fail(tmp_path, capsys):
     folder = tmp_path / "my_compiler"
     path = own_compiler.begin("graph", folder)

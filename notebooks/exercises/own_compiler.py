@@ -265,7 +265,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         names: list[str] = []
         if path.parent == self.folder and piece in PIECES:
             source, names = completed(piece, source)
-        elif piece in PIECES:
+        if piece in PIECES and (path.parent != self.folder or names == [*PIECES[piece].parts]):
+            names = []  # told in one line with others that were not begun
             self.whole.append(piece)
         if not self.is_first_import:
             self.tell()

@@ -481,7 +481,9 @@ with torch.no_grad():
         compiled = [function, my_compiler.compile(function), minidynamo.compile(function)]
         turns = interleave({n: (lambda run=run: run(x)) for n, run in enumerate(compiled)}, budget=1.5)
         eager, yours, theirs = (turns[n].median for n in range(3))
-    rows.append((name, *(f"{t * 1e3:.2f}" for t in (eager, yours, theirs)), f"{eager / yours:.2f}", f"{eager / theirs:.2f}"))
+        ratios = f"{eager / yours:.2f}", f"{eager / theirs:.2f}"
+        rows.append((name, *(f"{t * 1e3:.2f}" for t in (eager, yours, theirs)), *ratios))
+assert len(rows) == len(parts)
 Table(["program", "eager ms", "your compiler ms", "minidynamo ms", "eager / yours", "eager / minidynamo"], rows)
 
 # %% [markdown]
