@@ -1149,6 +1149,20 @@ def test_rows_are_reduced_in_lanes_that_are_put_together(width, dtype):
     torch.testing.assert_close(found, function(x), equal_nan=True, **tolerance)
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (64, 2), (65, 3), (70, 130), (7, 16)])
+def test_what_columns_of_float16_store_while_they_are_reduced(shape):
+    """Several rows at a time are converted to float32, and back again where they are stored."""
+    minidynamo.reset()
+    x, mask = torch.randn(*shape).half(), torch.arange(shape[1]) % 2 == 0
+
+    def f(x, mask):
+        chosen = torch.where(mask, x, -x)
+        return chosen, chosen - 1, torch.logsumexp(chosen, 0), torch.tanh(chosen)
+
+    found = minidynamo.compile(f, fullgraph=True)(x, mask)
+    torch.testing.assert_close(found, f(x, mask), rtol=2e-3, atol=2e-3)
+
+
 def test_a_row_that_fills_a_vector_has_lanes():
     """gcc would end `reduction(+:acc0)` with one addition after the other."""
     for dtype, width, lanes in (

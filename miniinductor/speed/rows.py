@@ -447,9 +447,11 @@ class Rows(RowInvariants):
         return [Block([Line(f"int64_t {row} = {start};", origin=PART), *loops])]
 
     def columns_of(self, accumulators: Sums, count: int) -> list[Statement]:
-        """`count` rows, converted and added."""
-        converted = [line for row in self.steps[:count] for line in row.halves.before]
-        return [*converted, *self.columns_loop(self.added(accumulators, count))]
+        """`count` rows, converted, added, and converted back where they are stored, too."""
+        steps = self.steps[:count]
+        before = [line for row in steps for line in row.halves.before]
+        after = [line for row in steps for line in row.halves.after]
+        return [*before, *self.columns_loop(self.added(accumulators, count)), *after]
 
     def added(self, accumulators: Sums, count: int) -> list[Statement]:
         """The lines of `count` rows for one column."""
