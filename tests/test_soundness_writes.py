@@ -84,3 +84,19 @@ def test_a_written_view_lies_in_the_memory_of_which_it_is_a_part(backend):
     got, want = minidynamo.compile(f, backend=backend)(x), f(x)
     assert torch.equal(got, want)
     assert (got.stride(), got.storage_offset()) == (want.stride(), want.storage_offset())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_write_through_as_strided_of_what_a_scatter_has_made(backend):
+    """The second scatter took the memory of the first, which a later kernel read once more: its
+    value was subtracted twice."""
+
+    def f(x, number, row):
+        flat = x.clone().flatten()
+        flat[torch.tensor([4, 8, 0])] = number
+        flat.as_strided((13, 12), (12, 1), 34)[7:13, 0:6] -= row
+        return flat
+
+    x, number, row = torch.randn(15, 13), torch.randn(()), torch.randn(6)
+    found = minidynamo.compile(f, backend=backend)(x, number, row)
+    torch.testing.assert_close(found, f(x, number, row))

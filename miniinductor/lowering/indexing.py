@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..autograd.functionalize import is_view
 from ..ir import (
     ComputedBuffer,
     ExternKernel,
@@ -93,6 +94,7 @@ def scatter_into(
     is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
     base.realize(eager.stride if is_result else None)
     origins, target = call.origins | x.origins, base.data
+    call.node.meta["scatters"] = True
     data = Scatter(
         x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins
     )
@@ -103,8 +105,14 @@ def _is_used_up(call: Call, x: TensorBox) -> bool:
     """Is `x` the fresh, whole result of an eager kernel or a scatter, and read by this call alone?
     Then it need not be copied."""
     node: Any = call.node.args[0]
+    alone = len(node.users) == 1
     fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
-    return (fresh or isinstance(getattr(x.data, "data", None), Scatter)) and len(node.users) == 1
+    if not isinstance(getattr(x.data, "data", None), Scatter):
+        return fresh and alone
+    while alone and is_view(node.target):  # others may read what this is a view of
+        node = node.args[0]
+        alone = len(node.users) == 1
+    return alone and "scatters" in node.meta
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
