@@ -31,7 +31,7 @@ from ..sources import Source, SourceTree
 from ..variables.wrap_tensors import KNOWS_NAMES
 
 # Kinds of guards of identity and of constants.  (NO_HOOKS: the memo looks whether they are empty.)
-FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}
+FIXED = {"ID", "SAME", "EQ", "EQUALS", "MODULE", "NO_HOOKS"}
 # Those that stay true while what they look at is the same object.
 LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 LAYOUT_GUARDS = ("TENSOR", "DTYPE", "DEVICE", "SHAPE", "STRIDE", "VIEW_BITS")

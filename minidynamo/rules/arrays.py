@@ -7,6 +7,8 @@ computes (`variables/more/arrays.py`); one on constants alone is made now, by Nu
 gives is a constant of the graph.  `np.random` and files stay graph breaks.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -105,9 +105,9 @@ def content_of(tx: Frame, cell: CellVar) -> Any:
     return fixed(tx, cell.load(tx))
 
 
-def fixed(tx: Frame, value: Variable) -> Any:
-    """A real object that is the same in each call."""
-    found = value.realize(tx)
+def fixed(tx: Frame, value: Variable | None) -> Any:
+    """A real object that is the same in each call.  (None: of a variable that has no value yet.)"""
+    found = None if value is None else value.realize(tx)
     if isinstance(found, FIXED) or isinstance(found, FunctionVar) and found.fn is not None:
         return found.real()
     raise Break("class", "a class statement whose methods read the frame's variables", HINT)

@@ -96,7 +96,6 @@ ELSEWHERE = {
     "RANGE": "sizes that are symbols: `make fuzz-shapes`",
     "SIZES": "sizes that are symbols: `make fuzz-shapes`",
     "FLAG": "tensors and their metadata are the subject of another generator",
-    "GLOBAL": "globals of functions that a backend traces: the generator of autograd functions",
     "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
     "TRANSFORMS": "inside vmap or grad plain tensors compute the same",
     "TENSOR": "tensors and their metadata are the subject of another generator",

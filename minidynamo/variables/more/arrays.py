@@ -14,6 +14,8 @@ behind it.  Mirrors torch/_dynamo/variables/tensor.py (NumpyNdarrayVariable).
 # PyTorch: differences between torch._numpy and NumPy are the program's.
 """
 
+from __future__ import annotations
+
 import functools
 import operator
 from collections.abc import Callable, Iterator
