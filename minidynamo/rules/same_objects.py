@@ -1,20 +1,15 @@
-"""Whether two objects are one: `a is b`, `id(a)`.
-
-`a is b`, and whether two items are the same as containers compare them.
+"""Whether two objects are one: `a is b`, `id(a)`, and what containers compare items by.
 
 In:   two variables.
 Out:  the answer on the host, guarded where other objects may lie at the same sources later.
 
     >>> tx.same(a, b), tx.same_or_equal(a, b)
 
-id(): the address of an object as a number.
-
     names = {id(parameter): name for name, parameter in model.named_parameters()}
 
-In, out: see `symbolic_eval.registry`.  Of what the entry holds, or guards by its identity anyway,
-the number is a constant.  Of a tensor that is an argument it differs from call to call, as it does
-of an object that the frame makes: such numbers may be compared with each other, and kept in sets
-and as keys.
+id() of what the entry holds, or guards by its identity anyway, is a constant.  Of a tensor that is
+an argument it differs from call to call, as it does of an object that the frame makes: such numbers
+may be compared with each other, and kept in sets and as keys.
 Mirrors torch/_dynamo/variables/builtin.py (`call_id`).
 """
 

@@ -94,7 +94,7 @@ def scatter_into(
     is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
     base.realize(eager.stride if is_result else None)
     origins, target = call.origins | x.origins, base.data
-    call.node.meta["scatters"] = True
+    call.node.meta["scatters"] = True  # `_is_used_up` asks: a view of the result is no scatter
     data = Scatter(
         x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins
     )
