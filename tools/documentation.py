@@ -216,8 +216,7 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "cpu_paper_capture",
         "captures",
         "Captured in eval mode from one batch; then other values in a larger batch, then\n"
-        "`train()`. Seconds are geometric means over the models that a mechanism captures.\n"
-        "Models whose package is missing on that machine (timm's) are left out.",
+        "`train()`. Seconds are geometric means over the models that a mechanism captures.",
     ),
     (
         "Why a mechanism does not work",

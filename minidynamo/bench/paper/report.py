@@ -12,6 +12,7 @@ shown: another GPU (an A100), other versions, larger batches, other models.
 
 import json
 import statistics
+import textwrap
 from collections import Counter
 from typing import Any
 
@@ -41,14 +42,19 @@ def commands_of(run: Row) -> str:
     """The commands of a run's sittings; of many the last, and how many came before."""
     sittings = run.get("sittings", [{"command": run["command"], "GPUs": 1}])
     if len(sittings) > 2:
-        return f"`{sittings[-1]['command']}`,\nthe last of {len(sittings)} sittings"
+        return f"{spanned(sittings[-1]['command'])},\nthe last of {len(sittings)} sittings"
     return ",\nthen\n".join(map(command_of, sittings))
 
 
 def command_of(sitting: Row) -> str:
     several = f"on {sitting['GPUs']} GPUs\n" if sitting["GPUs"] > 1 else ""
     note = f"\n({sitting['note']})" if "note" in sitting else ""
-    return f"{several}`{sitting['command']}`{note}"
+    return f"{several}{spanned(sitting['command'])}{note}"
+
+
+def spanned(command: str, width: int = 96) -> str:
+    """A command as a code span of Markdown, which may go over several lines."""
+    return "`" + textwrap.fill(command, width, break_on_hyphens=False) + "`"
 
 
 def sittings(run: Row) -> tuple[list[str], Cells]:
@@ -138,6 +144,9 @@ def capture_causes(run: Row, most: int = 4) -> tuple[list[str], Cells]:
             if label in row.get("cause", {})
         )
         cells += [[label, cause, str(count)] for cause, count in causes.most_common(most)]
+    for row in run["rows"]:
+        if "failed" in row:
+            cells.append(["(all)", f"{row['name']} is left out: {row['failed']}", "1"])
     return ["mechanism", "what happened", "models"], cells
 
 

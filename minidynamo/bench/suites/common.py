@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import torch
 
@@ -119,16 +119,22 @@ def model_rows(suite, names, measure, show, options):
     memory is its own affair; the models that --only names are run in this process, without
     --jobs."""
     chosen = [name for name in names if wanted(name, options)]
+    for found in rows_of_each(suite, chosen, measure, options):
+        for row in found:
+            missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
+            print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
+            yield row
+
+
+def rows_of_each(suite, names, measure, options):
+    """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
+    are written to the --json file meanwhile."""
+    if options.only and options.jobs == 1:
+        yield from (rows_here(name, measure, options) for name in names)
+        return
     with ThreadPoolExecutor(options.jobs) as pool:
-        for found in (
-            map(lambda name: rows_here(name, measure, options), chosen)
-            if options.only and options.jobs == 1
-            else (pool.map(lambda name: rows_alone(suite, name, options), chosen))
-        ):
-            for row in found:
-                missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
-                print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
-                yield row
+        waiting = [pool.submit(rows_alone, suite, name, options) for name in names]
+        yield from (done.result() for done in as_completed(waiting))
 
 
 def rows_here(name, measure, options):
