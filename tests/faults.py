@@ -2,6 +2,7 @@
 
     python tests/faults.py                  # each call of each stage: 10 minutes on 2 cores
     python tests/faults.py --sample 8       # some of them
+    python tests/faults.py --jobs 8         # all of them, shared out among 8 processes
     python tests/faults.py --processes 8    # so many processes at once, in one folder
 
 Stages: a cold compilation; a warm start, which finds everything on disk; a write that makes others
@@ -187,12 +188,12 @@ def cases(sample, seed):
     return chooser.sample(found, min(sample, len(found))) if sample else found
 
 
-def check(sample=0, seed=0):
-    """(number of runs, what went wrong)."""
+def check(sample=0, seed=0, part=0, parts=1):
+    """(number of runs, what went wrong), of every `parts`-th case from number `part` on."""
     wrong, count = [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_CACHE_HOME"] = home
-        for stage, n, name, error in cases(sample, seed):
+        for stage, n, name, error in cases(sample, seed)[part::parts]:
             count += 1
             try:
                 run(stage, n, error)
@@ -203,6 +204,21 @@ def check(sample=0, seed=0):
             if count % 100 == 0:
                 print(f"{count} runs, {len(wrong)} wrong", flush=True)
     return count, wrong
+
+
+def shared_out(jobs):
+    """All cases, by so many processes, each with folders of its own."""
+    command = [sys.executable, __file__, "--jobs", str(jobs), "--part"]
+    started = [
+        subprocess.Popen([*command, str(part)], stdout=subprocess.PIPE, text=True)
+        for part in range(jobs)
+    ]
+    texts = [process.communicate()[0] for process in started]
+    counts = [
+        int(found[1]) for text in texts if (found := re.search(r"\[faults\] (\d+) runs", text))
+    ]
+    ended = zip(started, texts)
+    return sum(counts), [text for process, text in ended if process.returncode]
 
 
 def in_one_folder(seed, folder, runs):
@@ -246,6 +262,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--part", type=int)
     parser.add_argument("--folder")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -253,8 +271,10 @@ def main():
         count, wrong = in_one_folder(options.seed, options.folder, options.runs)
     elif options.processes:
         count, wrong = several(options.processes, options.runs)
+    elif options.jobs > 1 and options.part is None:
+        count, wrong = shared_out(options.jobs)
     else:
-        count, wrong = check(options.sample, options.seed)
+        count, wrong = check(options.sample, options.seed, options.part or 0, options.jobs)
     kinds = itertools.groupby(sorted(wrong))
     print(f"[faults] {count} runs, {len(wrong)} wrong")
     for text, same in kinds:
