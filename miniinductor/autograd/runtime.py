@@ -33,7 +33,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..foreign import ThreadState
-from ..hooks import RUNNERS, extended
+from ..hooks import extended
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
@@ -190,19 +190,12 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
     return forward
 
 
-def forward_half(joint: Joint, run: Callable) -> Callable:
-    """The compiled forward half as it is to be called."""
-    for wrap in RUNNERS:
-        run = wrap(joint, run)
-    return run
-
-
 def connect(
     plan: Plan, run_forward: Callable, run_backward: Callable, held: Sequence[torch.Tensor]
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
     joint = plan.joint
-    halves = extended(Halves)(plan, forward_half(joint, run_forward), run_backward)
+    halves = extended(Halves)(plan, run_forward, run_backward)
     apply = halves.function() if joint.tangents else halves.without_history
     outside = [w for w in joint.writes if w.result is not None]
 
