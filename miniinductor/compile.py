@@ -36,6 +36,7 @@ from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
+    Cut,
     Plan,
     connect,
     cut_of,
@@ -274,11 +275,11 @@ class Compilation:
 
     def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
         start_backward = functools.partial(self.start, is_backward=True)
-        backward = self.backward(plan.cut.names, parts, start_backward)
+        backward = self.backward(plan.cut, parts, start_backward)
         return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
 
-    def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
-        return extended(Backward)(names, parts, self.record, self.compile_functional, start)
+    def backward(self, cut: Cut, parts: Callable, start: Callable) -> Backward:
+        return extended(Backward)(cut, parts, self.record, self.compile_functional, start)
 
 
 # --- the stages: kernels --------------------------------------------------------------------------

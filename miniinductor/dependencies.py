@@ -335,7 +335,7 @@ class LoopBody:
 
     def split_to(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """Run over the finer loops `outer`, `inner`: each old loop is a product of neighbouring new
-        ones.  (A pointwise body over the loops of a reduction: its last loops become r0, r1, ...)"""
+        ones.  (A pointwise body may run over the loops of a reduction: its last become r0, ...)"""
         if (tuple(outer), tuple(inner)) == (self.outer, self.inner):
             return self
         variables = [*loop_variables("x", len(outer)), *loop_variables("r", len(inner))]
