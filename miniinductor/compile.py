@@ -36,10 +36,10 @@ from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
+    Cut,
     Plan,
     connect,
     cut_of,
-    forward_half,
     held_tensors,
     inner_writes,
     with_outputs,
@@ -122,7 +122,9 @@ class Compilation:
         self.record.keeps_steps |= config.keep_steps
         of_machine = False  # (then the next graph's would be the same: that is told once)
         try:
-            return CompiledGraph(self.callable(), self.record)
+            if refused := self.eager_reason():
+                raise CannotLower(refused)
+            return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
         except ours(RuntimeError) as error:
@@ -137,17 +139,9 @@ class Compilation:
         tell(text, reason if of_machine else text)
         return CompiledGraph(self.gm.forward, self.record)
 
-    def callable(self) -> Callable:
-        """What runs the graph.  Raises one of `NOT_COMPILED`."""
-        reason = self.eager_reason()
-        if reason:
-            raise CannotLower(reason)
-        return self.compiled()
-
     def compiled(self) -> Callable:
-        plan, parts = self.plan()
-        run = self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
-        return self.finished(plan, run)
+        """What runs the graph.  Raises one of `NOT_COMPILED`."""
+        return self.started(*self.plan())
 
     def eager_reason(self) -> str | None:
         """Why this graph must not be compiled, or None.  (extras/checked_calls.py knows more.)"""
@@ -157,10 +151,6 @@ class Compilation:
         tensors += [*self.gm.parameters(), *self.gm.buffers()]
         devices = {t.device for t in tensors} - {torch.device("cpu")}
         return next((reason for device in devices if (reason := why_not(device))), None)
-
-    def finished(self, plan: Plan, run: Callable) -> Callable:
-        """`run` with what stands around every call of it: coverage puts checks there."""
-        return run
 
     def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
         """The plan of the graph, whose forward part is compiled; and a function that gives both
@@ -174,11 +164,9 @@ class Compilation:
         record, decompositions = self.record, self.decompositions()
         with record.timed("trace"):
             joint = trace_forward(self.gm, self.inputs, decompositions)
-        record.aten_graph, record.functional_graph = joint.recorded, joint.graph
+        record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
-            with record.timed("graph passes"):
-                record.keep_step("functionalization", joint.graph)
-                optimize(joint.graph, record.keep_step)
+            self.clean(joint)
             with record.timed("patterns"):
                 context = Context(record, inference=True, decompositions=decompositions)
                 joint.graph = self.rewritten(joint.graph, context)
@@ -189,14 +177,12 @@ class Compilation:
         record, held = self.record, held_tensors(self.gm)
         with record.timed("trace"):
             joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
-        record.aten_graph = joint.recorded
         with no_autocast():
-            with record.timed("graph passes"):
-                record.keep_step("functionalization", joint.graph)
-                optimize(joint.graph, record.keep_step)
+            self.clean(joint)
+            with record.timed("layouts"):
                 joint.graph = self.laid_out(joint.graph)
-                record.keep_step("layouts", joint.graph)
-                record.joint_graph = joint.graph
+            record.keep_step("layouts", joint.graph)
+            record.joint_graph = joint.graph
             with record.timed("partition"):
                 parts = self.parts_of(joint, len(self.inputs) + len(held))
             record.functional_graph = parts.forward
@@ -207,6 +193,13 @@ class Compilation:
             plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
         return plan, lambda: parts
+
+    def clean(self, joint: Joint) -> None:
+        record = self.record
+        record.aten_graph = joint.recorded
+        record.keep_step("functionalization", joint.graph)
+        with record.timed("graph passes"):
+            optimize(joint.graph, record.keep_step)
 
     def decompositions(self) -> Any:
         return table()
@@ -249,7 +242,6 @@ class Compilation:
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
-        self.check(graph, record)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
             program = self.build(graph, record)
@@ -258,10 +250,8 @@ class Compilation:
         program.frozen = context.frozen
         return program
 
-    def check(self, graph: Graph, record: CompileRecord) -> None:
-        """Raise where the graph breaks a rule of the loop IR.  (extras/verify.py)"""
-
     def build(self, graph: Graph, record: CompileRecord) -> Program:
+        """(extras/verify.py looks at the graph first.)"""
         return build_program(graph, record)
 
     # --- the stages: a callable
@@ -269,20 +259,27 @@ class Compilation:
         """The callable of a Program.  (gpu/replay.py replays it as a CUDA graph.)"""
         return program.start()
 
+    def started(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
+        """What runs the graph.  (Coverage puts checks around every call of it.)"""
+        return self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
+
+    def start_forward(self, plan: Plan) -> Callable:
+        """The forward half.  (Coverage changes what some are given, or give.)"""
+        return self.start(plan.program, self.record)
+
     def start_inference(self, plan: Plan) -> Callable:
-        run = forward_half(plan.joint, self.start(plan.program, self.record))
+        run = self.start_forward(plan)
         if torch._C._is_any_autocast_enabled():
             run = functools.partial(without_autocast, run)
         return run if plan.joint.is_plain else with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
-        run = self.start(plan.program, self.record)
         start_backward = functools.partial(self.start, is_backward=True)
-        backward = self.backward(plan.cut.names, parts, start_backward)
-        return connect(plan, run, backward, held_tensors(self.gm))
+        backward = self.backward(plan.cut, parts, start_backward)
+        return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
 
-    def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
-        return extended(Backward)(names, parts, self.record, self.compile_functional, start)
+    def backward(self, cut: Cut, parts: Callable, start: Callable) -> Backward:
+        return extended(Backward)(cut, parts, self.record, self.compile_functional, start)
 
 
 # --- the stages: kernels --------------------------------------------------------------------------

@@ -237,9 +237,6 @@ class LoopBody:
     def r(self) -> list[sympy.Symbol]:
         return loop_variables("r", len(self.inner))
 
-    def sizes(self, prefix: str) -> tuple[Size, ...]:
-        return self.outer if prefix == "x" else self.inner
-
     def ranges(self) -> dict[sympy.Symbol, Size]:
         return dict(zip(self.x + self.r, (*self.outer, *self.inner)))
 
@@ -337,56 +334,46 @@ class LoopBody:
         return replace(self, instructions=[i.rewritten(changed) for i in self.instructions])
 
     def split_to(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
-        """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new
-        ones)."""
-        if tuple(outer) == self.outer and tuple(inner) == self.inner:
+        """Run over the finer loops `outer`, `inner`: each old loop is a product of neighbouring new
+        ones.  (A pointwise body may run over the loops of a reduction: its last become r0, ...)"""
+        if (tuple(outer), tuple(inner)) == (self.outer, self.inner):
             return self
+        variables = [*loop_variables("x", len(outer)), *loop_variables("r", len(inner))]
+        new = list(zip(variables, (*outer, *inner)))
         mapping = {}
-        for prefix, old_sizes, new_sizes in (("x", self.outer, outer), ("r", self.inner, inner)):
-            new = list(zip(loop_variables(prefix, len(new_sizes)), new_sizes))
-            for number, size in enumerate(old_sizes):
-                part, covered = [], 1
-                while new and (new[0][1] == 1 or not same(covered, size)):
-                    part.append(new.pop(0))
-                    covered = covered * part[-1][1]
-                mapping[loop_variable(prefix, number)] = flatten(
-                    [v for v, _ in part], [n for _, n in part]
-                )
+        for old, size in self.ranges().items():
+            part, covered = [], 1
+            while new and (new[0][1] == 1 or not same(covered, size)):
+                part.append(new.pop(0))
+                covered = covered * part[-1][1]
+            mapping[old] = flatten([v for v, _ in part], [n for _, n in part])
         return self.substitute(outer, inner, mapping)
 
-    def with_loops(self, x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]) -> "LoopBody":
-        """The same body over these of its loops, which become x0, x1, ... and r0, r1, ...; those
-        that are left out run once."""
+    def with_loops(self, kept: Sequence[sympy.Symbol]) -> "LoopBody":
+        """The same body over these of its loops, in this order: they become x0, x1, ... and r0, r1,
+        ...; those that are left out run once."""
         sizes = self.ranges()
+        x, r = [v for v in kept if v in self.x], [v for v in kept if v in self.r]
         mapping = dict.fromkeys(sizes, sympy.Integer(0))
-        mapping.update(zip(x, loop_variables("x", len(x))))
-        mapping.update(zip(r, loop_variables("r", len(r))))
+        mapping.update(zip(x + r, loop_variables("x", len(x)) + loop_variables("r", len(r))))
         return self.substitute([sizes[v] for v in x], [sizes[v] for v in r], mapping)
 
-    def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
-        """A pointwise body over all loops of a reduction: its last loops become r0, r1, ..."""
-        body = self.split_to(tuple(outer) + tuple(inner), ())
-        return body.with_loops(body.x[: len(outer)], body.x[len(outer) :])
-
-    def merged(self, prefix: str, number: int) -> "LoopBody":
-        """Loop `number` and the one inside it as one loop.  A body without reduction loops, in a
+    def merged(self, around: sympy.Symbol, inside: sympy.Symbol) -> "LoopBody":
+        """Two loops, one right inside the other, as one.  A body without reduction loops, in a
         group that has some, stays as it is."""
-        sizes = self.sizes(prefix)
-        if not sizes:
+        sizes = self.ranges()
+        if around not in sizes:
             return self
-        both = (sizes[number] * sizes[number + 1],)
-        sizes = sizes[: number + 1] + both + sizes[number + 2 :]
-        body = replace(self, outer=sizes) if prefix == "x" else replace(self, inner=sizes)
-        gone = loop_variable(prefix, number)
-        return body.with_loops([v for v in self.x if v != gone], [v for v in self.r if v != gone])
+        sizes[inside] = sizes[around] * sizes[inside]
+        outer, inner = tuple(sizes[v] for v in self.x), tuple(sizes[v] for v in self.r)
+        body = replace(self, outer=outer, inner=inner)
+        return body.with_loops([v for v in sizes if v != around])
 
     def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""
-        sizes = self.ranges()
-        body = self.with_loops(
-            [v for v in self.x if sizes[v] != 1], [v for v in self.r if sizes[v] != 1]
-        ).split_divisions()
-        return merge_loops([body.with_loops(body.stride_order("x"), body.stride_order("r"))])[0]
+        several = [v for v, size in self.ranges().items() if size != 1]
+        body = self.with_loops(several).split_divisions()
+        return merge_loops([body.with_loops(body.stride_order("x") + body.stride_order("r"))])[0]
 
     def split_divisions(self) -> "LoopBody":
         """x//k and x%k, where k divides the size of x, become plain variables: x is split into
@@ -467,13 +454,13 @@ def merge_loops(bodies: list[LoopBody]) -> list[LoopBody]:
     for prefix in "xr":
         number = 0
         while True:
-            sizes = max((body.sizes(prefix) for body in bodies), key=len, default=())
-            if number + 1 >= len(sizes):
-                break
+            sizes = max((body.ranges() for body in bodies), key=len, default={})
             a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
+            if b not in sizes:
+                break
             indices = [index for body in bodies for index in body.indices]
-            if all(mergeable(index, a, b, sizes[number + 1]) for index in indices):
-                bodies = [body.merged(prefix, number) for body in bodies]
+            if all(mergeable(index, a, b, sizes[b]) for index in indices):
+                bodies = [body.merged(a, b) for body in bodies]
             else:
                 number += 1
     return bodies

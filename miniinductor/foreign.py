@@ -31,34 +31,16 @@ import functools
 import gc
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from .replaceable import replaceable
 
 NEVER_OURS = (MemoryError, TimeoutError)
 
 
 # --- whose exception it is -----------------------------------------------------------------------
-@dataclass
-class Whose:
-    """What tells whose an exception is, beside its class.
-
-    from_outside: did a handler, a tracing function or another thread raise it?
-    is_fault: is it of a class, and from a place, that a fault of the compiler has?
-    met: called with an exception that arrives in a function that C++ has called, and may lose.
-    left: called with the exception that has cut the compiler short.
-    """
-
-    from_outside: Callable[[Any], bool] = lambda error: False
-    is_fault: Callable[[Any], bool] = lambda error: True
-    met: Callable[[BaseException], None] = lambda error: None
-    left: Callable[[BaseException], None] = lambda error: None
-
-
-WHOSE = Whose()
-
-
 def ours(*classes: type) -> tuple:
     """`classes`, for an `except` clause, or nothing where the exception that is being handled is
     foreign."""
@@ -71,15 +53,27 @@ def faults() -> tuple:
     return (Exception,) if is_fault(sys.exc_info()[1]) else ()
 
 
-def is_fault(error: Any) -> bool:
-    """Is it an internal failure?"""
-    return not is_foreign(error) and WHOSE.is_fault(error)
-
-
+# more/whose_exception.py looks at more than the class
+@replaceable
 def is_foreign(error: Any) -> bool:
     """Does it come from outside of what the program and the compiler do?"""
-    is_usual = isinstance(error, Exception) and not isinstance(error, NEVER_OURS)
-    return WHOSE.from_outside(error) or not is_usual
+    return not isinstance(error, Exception) or isinstance(error, NEVER_OURS)
+
+
+@replaceable
+def is_fault(error: Any) -> bool:
+    """Is it an internal failure?"""
+    return not is_foreign(error)
+
+
+@replaceable
+def arrived(error: BaseException) -> None:
+    """Told of an exception in a function that C++ has called, and may lose."""
+
+
+@replaceable
+def cut_short(error: BaseException) -> None:
+    """Told of the exception that has cut the compiler short."""
 
 
 def remembered(function: Callable) -> Callable:
@@ -90,7 +84,7 @@ def remembered(function: Callable) -> Callable:
         try:
             return function(*arguments)
         except BaseException as error:
-            WHOSE.met(error)
+            arrived(error)
             raise
 
     return called
@@ -135,7 +129,7 @@ class ThreadState:
     def put_back(self, error: BaseException | None = None) -> None:
         """error: what cut the work short.  What its frames of ours had entered is left first."""
         if error is not None:
-            WHOSE.left(error)
+            cut_short(error)
         for put_back in self.others:
             put_back()
         torch._C._set_grad_enabled(self.recording)

@@ -96,10 +96,6 @@ def rules_of(op: Op) -> list[OpRule]:
 
 
 # --- the driver -----------------------------------------------------------------------------------
-# (joint graph, its compiled forward half) -> the same half, as it is to be called
-Runner = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
-RUNNERS: list[Runner] = []
-
 # (schedule, record) -> its nodes, of which some stand for several; in any order
 Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
 JOINERS: list[Joiner] = []

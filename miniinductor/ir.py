@@ -148,7 +148,7 @@ class Loops:
 class Pointwise(Loops):
     """value[index] = inner_fn(index)."""
 
-    reduction_ranges: list[Size] | tuple[()] = ()
+    reduction_ranges: Sequence[Size] = ()
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Scatter(Loops):
     output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
     mode: str | None = None
-    reduction_ranges: list[Size] | tuple[()] = ()
+    reduction_ranges: Sequence[Size] = ()
 
     def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
         return self.inner_fn(index), self.output_index(index)

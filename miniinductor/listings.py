@@ -14,39 +14,40 @@ Mirrors torch/_inductor/debug.py (inductor provenance tracking), which finds it 
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
 NOTHING: About = ("", (), "", "")
 
 
-class Marked(str):
+class Text(str):
+    """A text of a stage, or a part of one, and what is known `about` it."""
+
+    about: Any
+
+    def written(self, text: str) -> Self:
+        """The same in other words, such as indented."""
+        changed = type(self)(text)
+        changed.about = self.about
+        return changed
+
+
+class Marked(Text):
     """A line of a stage's text, and what it shows.
 
     name: the object that it defines ("buf0.3", statement 3 of buf0), or "".  marks: the names of
     what it came from: an FX node, statements, buffers.  reason: why it came from nothing.  op: what
     is computed."""
 
-    name: str = ""
-    marks: Sequence[str] = ()
-    reason: str = ""
-    op: str = ""
+    about: About
 
     @staticmethod
     def of(
         text: str, name: str = "", marks: Sequence[str] = (), reason: str = "", op: str = ""
     ) -> "Marked":
         line = Marked(text)
-        line.name, line.marks, line.reason, line.op = name, marks, reason, op
+        line.about = name, tuple(marks), reason, op
         return line
-
-    def written(self, text: str) -> "Marked":
-        """The same line in other words, such as indented."""
-        return Marked.of(text, self.name, self.marks, self.reason, self.op)
-
-    @property
-    def about(self) -> About:
-        return self.name, tuple(self.marks), self.reason, self.op
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
@@ -61,7 +62,7 @@ def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
     return [moved(line) for line in lines]
 
 
-class Listing(str):
+class Listing(Text):
     """A stage's whole text; `about`: for each line its name, marks, reason and op."""
 
     about: list[About]
@@ -72,12 +73,6 @@ class Listing(str):
         text = Listing("\n".join(parts))
         text.about = [getattr(line, "about", NOTHING) for line in parts]
         return text
-
-    def written(self, text: str) -> "Listing":
-        """The same lines in other words."""
-        changed = Listing(text)
-        changed.about = self.about
-        return changed
 
 
 @functools.singledispatch

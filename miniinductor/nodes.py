@@ -103,16 +103,11 @@ class Group:
         return self.nodes[0].buffer.layout.device
 
     def over(self, outer: Sequence[Size], inner: Sequence[Size]) -> "Group":
-        """The same group over finer loops."""
-        nodes = [
-            Node(n.buffer, n.body.split_to(outer, inner if n.body.inner else ()))
-            for n in self.nodes
-        ]
-        return Group(nodes, outer, inner)
-
-    def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "Group":
-        """A pointwise group over the loops of a reduction."""
-        nodes = [Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes]
+        """The same group over finer loops; a pointwise one perhaps over those of a reduction."""
+        nodes = []
+        for node in self.nodes:
+            is_inside = node.body.inner or not self.inner
+            nodes.append(Node(node.buffer, node.body.split_to(outer, inner if is_inside else ())))
         return Group(nodes, outer, inner)
 
 

@@ -279,7 +279,7 @@ def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
     cut = next((k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None)
     if cut is None:
         raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
-    return reduction.over(full[:cut], full[cut:]), pointwise.as_full(full[:cut], full[cut:])
+    return reduction.over(full[:cut], full[cut:]), pointwise.over(full[:cut], full[cut:])
 
 
 def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:

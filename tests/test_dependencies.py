@@ -165,3 +165,10 @@ def test_linear_forms():
     assert stride_of(3 * x0 + n * x1 + 7, x0) == 3 and stride_of(3 * x0 + n * x1, x1) == n
     assert stride_of(x0 * x1, x0) is None and stride_of(x0, x1) == 0
     assert linear_form(x0 * x1 + x0)[1] == {x0, x1}
+
+
+def test_a_pointwise_body_over_the_loops_of_a_reduction():
+    """Its last loops become r0, r1, ...; a body that has such loops keeps them."""
+    [body] = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(32))
+    [access] = body.split_to((4,), (8,)).reads()
+    assert access.index == 8 * x0 + r0

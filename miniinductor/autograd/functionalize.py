@@ -38,6 +38,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 from ..checks import may_raise
 from ..exceptions import CannotFunctionalize
 from ..hooks import extended
+from ..replaceable import replaceable
 from ..sizes.symbols import same_sizes
 
 aten = torch.ops.aten
@@ -71,11 +72,6 @@ def with_graph(
 # coverage (more/written_views.py, extras/rare_writes.py).
 Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
 INVERSES: dict[Any, Inverse] = {}
-# op -> what changes its arguments: (functionalizer, node, args, kwargs as they are now) -> (args,
-# kwargs).  Coverage knows how to do that for ops that count places in memory.
-ARGUMENTS: dict[Any, Callable[["Functionalizer", Node, tuple, dict], tuple[tuple, dict]]] = {}
-
-
 # views that only set a bit, which kernels do not see: the ops that compute their values
 LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
@@ -141,6 +137,13 @@ def add_node(
     return node
 
 
+@replaceable
+def in_its_memory(node: Node, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of an op of `COUNTS_PLACES`, of which some may lie elsewhere now.
+    (extras/rare_writes.py counts again.)"""
+    raise CannotFunctionalize(f"{node.target} counts places in memory")
+
+
 def output_of(graph: fx.Graph) -> Node:
     return next(node for node in reversed(graph.nodes) if node.op == "output")
 
@@ -187,10 +190,7 @@ class Functionalizer:
     def arguments(self, node: Node) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        rule = ARGUMENTS.get(node.target)
-        if rule is None and node.target in COUNTS_PLACES:
-            raise CannotFunctionalize(f"{node.target} counts places in memory")
-        return (args, kwargs) if rule is None else rule(self, node, args, kwargs)
+        return in_its_memory(node, args, kwargs) if node.target in COUNTS_PLACES else (args, kwargs)
 
     def write(self, node: Node, value: Node) -> None:
         """`node`, perhaps a view, holds `value` from here on, and so does its part of the root.

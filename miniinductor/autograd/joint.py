@@ -253,10 +253,9 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            tracer.before_record = self.interpreter.find_origin
+            tracer.meta = {"backward": True}
             with tracer, no_autocast(), autograd_errors():
                 found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
-            tracer.before_record = None
         gradients = iter(found)
         return [next(gradients) if is_wanted else None for is_wanted in are_wanted]
 

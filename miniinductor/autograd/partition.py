@@ -37,6 +37,7 @@ from torch import fx
 
 from .. import config
 from ..checks import may_raise
+from ..replaceable import replaceable
 from ..sizes.symbols import hint, is_dense
 from .functionalize import (
     MAY_BE_VIEWS,
@@ -77,22 +78,24 @@ def is_view_node(node: fx.Node) -> bool:
     return is_call and (node.target in MAY_BE_VIEWS or is_view(node.target))
 
 
-@dataclass
-class Wishes:
-    """What the program itself wants of its partition: nothing, unless autograd/more/checkpoints.py
-    finds `torch.utils.checkpoint` in it.
-
-    again: is this value to be computed again?
-    kept: is it a result of what is computed again?
-    ordered: the nodes of the backward half, those that are computed again where they are read.
-    """
-
-    again: Callable[[fx.Node], bool] = lambda node: False
-    kept: Callable[[fx.Node], bool] = lambda node: False
-    ordered: Callable[[list[fx.Node]], list[fx.Node]] = lambda nodes: nodes
+# What the program itself wants of its partition: nothing, unless autograd/more/checkpoints.py finds
+# `torch.utils.checkpoint` in it.
+@replaceable
+def wants_again(node: fx.Node) -> bool:
+    """Is this value to be computed again?"""
+    return False
 
 
-WISHES = Wishes()
+@replaceable
+def wants_kept(node: fx.Node) -> bool:
+    """Is it a result of what is computed again?"""
+    return False
+
+
+@replaceable
+def in_wanted_order(nodes: list[fx.Node]) -> list[fx.Node]:
+    """The nodes of the backward half, those that are computed again where they are read."""
+    return nodes
 
 
 def element_bytes(value: Any) -> int:
@@ -114,10 +117,10 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
-    if WISHES.kept(node):
+    if wants_kept(node):
         return "result of a checkpoint"
     is_made_of_nothing = not node.all_input_nodes  # zeros, arange
-    if is_view_node(node) or is_made_of_nothing or WISHES.again(node):
+    if is_view_node(node) or is_made_of_nothing or wants_again(node):
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
@@ -175,7 +178,7 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
         return math.inf
     if not is_dense(value.shape, value.stride()) and (is_view_node(node) or not reason):
         return math.inf
-    if not reason and WISHES.again(node):
+    if not reason and wants_again(node):
         return math.inf
     if is_read and config.partition == "save-everything":
         return 1e-6
@@ -211,7 +214,7 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
         reasons[node] = why_saved(node, is_cheap)
         if not reasons[node] and config.partition != "recompute-all":
             is_made = not is_view_node(node) and node.all_input_nodes
-            if is_made and not WISHES.again(node) and read_by_kernel(node, backward, is_cheap):
+            if is_made and not wants_again(node) and read_by_kernel(node, backward, is_cheap):
                 reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
@@ -336,7 +339,7 @@ def extract(
             needed.add(node)
             work.extend(node.all_input_nodes)
     nodes = [node for node in gm.graph.nodes if node in needed]
-    for node in WISHES.ordered(nodes) if again else nodes:
+    for node in in_wanted_order(nodes) if again else nodes:
         if node.op == "placeholder":
             raise AssertionError(f"{node} is not available in this half")
         copied[node] = graph.node_copy(node, copied.__getitem__)

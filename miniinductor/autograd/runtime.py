@@ -4,7 +4,7 @@ In:   a captured graph that needs gradients.  Out: a callable on the graph's inp
       have history.
 
     >>> plan, parts = Compilation(gm, [x]).plan_training()                 # compile.py
-    >>> back = Backward(plan.cut.names, parts, record, compile_graph, start)
+    >>> back = Backward(plan.cut, parts, record, compile_graph, start)
     >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
@@ -33,7 +33,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..foreign import ThreadState
-from ..hooks import RUNNERS, extended
+from ..hooks import extended
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
@@ -66,14 +66,12 @@ class Cut:
     gradients: for each primal the position of its gradient among the backward half's outputs, or
       None.
     tangents: (position of a result, the strides in which the backward half wants its gradient).
-    names: of the tangents' placeholders.
     """
 
     saved_inputs: list
     saved_strides: list
     gradients: list
     tangents: list
-    names: list
 
 
 @dataclass
@@ -109,7 +107,6 @@ def cut_of(joint: Joint, parts: Parts) -> Cut:
         [node.meta["val"].stride() for node in parts.saved],
         parts.gradients,
         [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)],
-        [node.name for node in parts.tangents],
     )
 
 
@@ -121,51 +118,49 @@ class Backward:
     # PyTorch: compiles it with the forward half, and fills in zeros.
     """
 
+    run: Callable | None = None  # once it is compiled
+
     def __init__(
         self,
-        names: list[str],
+        cut: Cut,
         parts: Callable[[], Parts],
         record: CompileRecord,
         compile_graph: Callable,
         start: Callable,
     ) -> None:
-        """names: of the tangents.  parts(): gives the Parts, traced again where the forward half
-        came from disk.  start(program, record): gives the callable."""
-        self.names, self.parts, self.record = names, parts, record
+        """parts(): gives the Parts, traced again where the forward half came from disk.
+        start(program, record): gives the callable."""
+        self.cut, self.parts, self.record = cut, parts, record
         self.compile_graph, self.start = compile_graph, start
-        self.entry: Any = None  # where halves are kept on disk (extras/graph_cache.py)
-        self.variants: dict[tuple[str, ...], Callable] = {}  # names of what is missing -> callable
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        missing = tuple([name for name, tangent in zip(self.names, given) if tangent is None])
-        run = self.variants.get(missing)
-        if run is None:
-            run = self.variants[missing] = ThreadState().around(self.compile, missing)
-        tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
+        if self.run is None:
+            self.run = ThreadState().around(self.compile)
+        tensors = [*sizes, *saved, *given]
         # `tensors` alone holds them now: the half frees each after its last use
         saved.clear()
         given.clear()
-        return run(tensors)
+        return self.run(tensors)
 
-    def compile(self, missing: tuple[str, ...]) -> Callable:
+    def compile(self) -> Callable:
         """The callable.  (With more/fallen_back.py it has eager kernels where that fails.)"""
         record = self.record
         half = record.backward = type(record)(input_graph=record.input_graph)
         half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
-        return self.of_list(self.start(self.program(half, missing), half))
+        return self.of_list(self.start(self.program(half), half))
 
-    def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:
-        half.functional_graph = self.graph(missing)
+    def program(self, half: CompileRecord) -> Any:
+        half.functional_graph = self.graph()
         return self.compiled(half.functional_graph, half)
 
     def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
         return self.compile_graph(graph, half, [])
 
-    def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
+    def graph(self) -> fx.GraphModule:
         return self.parts().backward
 
     def of_list(self, run: Callable) -> Callable:
@@ -190,19 +185,12 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
     return forward
 
 
-def forward_half(joint: Joint, run: Callable) -> Callable:
-    """The compiled forward half as it is to be called."""
-    for wrap in RUNNERS:
-        run = wrap(joint, run)
-    return run
-
-
 def connect(
     plan: Plan, run_forward: Callable, run_backward: Callable, held: Sequence[torch.Tensor]
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
     joint = plan.joint
-    halves = extended(Halves)(plan, forward_half(joint, run_forward), run_backward)
+    halves = extended(Halves)(plan, run_forward, run_backward)
     apply = halves.function() if joint.tangents else halves.without_history
     outside = [w for w in joint.writes if w.result is not None]
 

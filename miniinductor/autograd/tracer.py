@@ -16,7 +16,6 @@ Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  
 sub-classes of Tensor.
 """
 
-import bisect
 import contextlib
 import functools
 import operator
@@ -85,8 +84,6 @@ class Tracer(TorchDispatchMode):
         self.graph = Graph()
         self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
         self.meta: dict[str, Any] = {}
-        # called before each op; the joint trace lets it set `meta` for backward ops
-        self.before_record: Callable[[], None] | None = None
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
@@ -156,8 +153,6 @@ class Tracer(TorchDispatchMode):
     # --- the loop ---------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Op, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.before_record is not None:
-            self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
         for rule in rules_of(func):
@@ -290,37 +285,18 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 class OriginInterpreter(fx.Interpreter):
     """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
-    line of the user it came; a backward op has those of the forward op whose gradient it is."""
+    line of the user it came.  (more/backward_lines.py finds them for backward ops, too.)"""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
-        # autograd numbers its functions as they are made: the number of the first one that each
-        # node makes, and the origin of what the node computes
-        self.starts: list[int] = []
-        self.origins: list[dict[str, Any]] = []
 
     def run_node(self, node: fx.Node) -> Any:
         kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
-        self.starts.append(torch._C._autograd._get_sequence_nr())  # the number that comes next
-        self.origins.append(self.tracer.meta)
         return super().run_node(node)
-
-    def find_origin(self) -> None:
-        """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
-        forward node whose gradient it is.
-
-        That is the last node at whose start the number of autograd's function was not yet given: a
-        node that made no function has the same number as the one behind it.  Where two gradients of
-        one value are added, the sum counts with the function that gave the later one."""
-        function = torch._C._current_autograd_node()
-        if function is not None:
-            place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
-            origin = self.origins[place] if place >= 0 else {}
-            self.tracer.meta = dict(origin, backward=True)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):

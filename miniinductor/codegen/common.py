@@ -3,9 +3,8 @@
 In:   op calls of a loop body.  Out: text.
 
     >>> scope = Scope()
-    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")  # appends the line
-    'tmp0'
-    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")  # known: appends nothing
+    >>> scope.known["in0[x0] * 2"] = scope.fresh("tmp")  # its line is written
+    >>> Scope(parent=scope).lookup("in0[x0] * 2")  # known: no second line
     'tmp0'
 
 Mirrors torch/_inductor/codegen/common.py (CSE).
@@ -62,12 +61,10 @@ class Value:
 
 
 class Scope:
-    """Lines of one nesting level, and the expressions already computed there (or in a level around
-    it)."""
+    """The expressions already computed in one nesting level, or in a level around it."""
 
     def __init__(self, parent: "Scope | None" = None):
         self.parent = parent
-        self.lines: list[str] = []
         self.known: dict[object, str] = {}
         self.counter: dict[str, int] = parent.counter if parent else {}
         # name of a value -> the instructions that it was computed for
@@ -87,20 +84,6 @@ class Scope:
                 return name
             scope = scope.parent
         return None
-
-    def temporary(self, expression: str, c_type: str, prefix: str = "tmp") -> str:
-        """The name of a value; an expression is computed once."""
-        name = self.lookup((expression, c_type))
-        if name is None:
-            name = self.fresh(prefix)
-            self.makers[name] = [playing.value]
-            self.add(f"const {c_type} {name} = {expression};", self.makers[name])
-            self.known[expression, c_type] = name
-        return name
-
-    def add(self, line: str, origin: Any = None) -> None:
-        """origin: what the line is for, if not for the instruction that is being played."""
-        self.lines.append(line)
 
 
 @dataclass

@@ -102,7 +102,17 @@ class CppScope(Scope):
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
 
+    def temporary(self, expression: str, c_type: str) -> str:
+        """The name of a value; an expression is computed once."""
+        name = self.lookup((expression, c_type))
+        if name is None:
+            name = self.known[expression, c_type] = self.fresh("tmp")
+            self.makers[name] = [playing.value]
+            self.add(f"const {c_type} {name} = {expression};", self.makers[name])
+        return name
+
     def add(self, line: str, origin: Any = None) -> None:
+        """origin: what the line is for, if not for the instruction that is being played."""
         self.lines.append(Line(line, origin=origin or playing.value))
 
 

@@ -113,7 +113,7 @@ def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:
     it runs over vector lanes."""
     outer, inner = bodies[0].outer[:-1], bodies[0].outer[-1:]
     if inner:
-        bodies = [body.as_full(outer, inner) for body in bodies]
+        bodies = [body.split_to(outer, inner) for body in bodies]
     return plan_of(plan.nodes, bodies, outer, inner, is_pointwise=True)
 
 

@@ -40,8 +40,8 @@ from ..records import CompileRecord
 
 @extends(Compilation)
 class Guarded(Compilation):
-    def finished(self, plan: Plan, run: Callable) -> Callable:
-        run = super().finished(plan, run)
+    def started(self, plan: Plan, parts: Callable) -> Callable:
+        run = super().started(plan, parts)
         return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
 
 

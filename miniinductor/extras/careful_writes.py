@@ -21,9 +21,11 @@ from ..autograd.functionalize import COUNTS_PLACES, functional_form
 from ..autograd.joint import Joint
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
 from ..autograd.more.careful_tracer import order_in_memory, written_and_read
+from ..autograd.runtime import Plan
 from ..autograd.tracer import is_composite
+from ..compile import Compilation
 from ..exceptions import CannotTrace
-from ..hooks import RUNNERS, op_rule
+from ..hooks import extends, op_rule
 from ..sizes.symbols import hint
 
 aten = torch.ops.aten
@@ -124,7 +126,10 @@ def at_the_start(joint: Joint, run: Callable) -> Callable:
     return started
 
 
-RUNNERS.append(at_the_start)
+@extends(Compilation)
+class AtTheStart(Compilation):
+    def start_forward(self, plan: Plan) -> Callable:
+        return at_the_start(plan.joint, super().start_forward(plan))
 
 
 # --- what is recorded in another way --------------------------------------------------------------

@@ -77,9 +77,9 @@ def changes_state(node: fx.Node) -> bool:
 
 @extends(Compilation)
 class InBuckets(InPieces):
-    def callable(self) -> Callable[..., Any]:
+    def compiled(self) -> Callable[..., Any]:
         run = self.in_buckets() if self.wants_buckets() else None
-        return super().callable() if run is None else run
+        return super().compiled() if run is None else run
 
     def wants_buckets(self) -> bool:
         """Is this a training graph that can be cut?"""

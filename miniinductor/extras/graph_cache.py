@@ -59,7 +59,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import config, coverage
-from ..autograd.runtime import Backward, Plan
+from ..autograd.runtime import Backward, Cut, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
@@ -593,8 +593,8 @@ class Kept(Compilation):
             setattr(self.record, name, Later(lambda name=name: getattr(again()[1], name)))
         return lambda: again()[0]
 
-    def backward(self, names: list[str], parts: Callable, start: Callable) -> Backward:
-        half = super().backward(names, parts, start)
+    def backward(self, cut: Cut, parts: Callable, start: Callable) -> Backward:
+        half: Any = super().backward(cut, parts, start)
         half.entry = self.entry
         return half
 

@@ -20,7 +20,7 @@ from ..hooks import extends
 from ..more import divisors  # noqa: F401  (it adds `multiples`)
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv
-from ..sizes.ranges import DIVISORS
+from ..sizes.ranges import closed, opened
 from ..sizes.symbols import symbolic_placeholders
 
 _multiples = Current({})  # symbol -> a number that divides it for all sizes
@@ -43,11 +43,13 @@ class KnownMultiples(Compilation):
             return super().compile_functional(functional, record, written)
 
 
-def opened(expression: sympy.Expr) -> sympy.Expr:
+@opened.replaced
+def with_parts(expression: sympy.Expr) -> sympy.Expr:
     return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
-def closed(expression: sympy.Expr) -> sympy.Expr:
+@closed.replaced
+def without_parts(expression: sympy.Expr) -> sympy.Expr:
     """8 * s_by_8 is s again, and a part s_by_8 that is left alone becomes s // 8."""
     parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
     if not parts or not expression.has(*parts):
@@ -70,6 +72,3 @@ def closed(expression: sympy.Expr) -> sympy.Expr:
 @functools.lru_cache(None)
 def _part(symbol: sympy.Symbol, k: int) -> sympy.Symbol:
     return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
-
-
-DIVISORS.opened, DIVISORS.closed = opened, closed

@@ -28,8 +28,8 @@ from ..wrapper import WrapperWriter
 
 @extends(Backward)
 class OwningBackward(Backward):
-    def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
-        graph = super().graph(missing)
+    def graph(self) -> fx.GraphModule:
+        graph = super().graph()
         graph.meta["owned"] = True
         return graph
 

@@ -118,7 +118,7 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
     lines = [line.written(f"    {line}") for line in handler.lines]
     for number, line in enumerate(lines):
-        line.name = f"{buffer.name}:{number}"
+        line.about = (f"{buffer.name}:{number}", *line.about[1:])
     return [head, *lines]
 
 

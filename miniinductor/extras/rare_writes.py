@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..autograd.functionalize import ARGUMENTS, COUNTS_PLACES, Functionalizer, Node
+from ..autograd.functionalize import Functionalizer, Node, in_its_memory
 from ..autograd.more.written_views import inverts
 from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same_sizes
@@ -82,7 +82,8 @@ def in_places(
     return made.emit(like, aten.reshape.default, (new, shape))
 
 
-def in_its_memory(made: Functionalizer, node: Node, args: tuple, kwargs: dict) -> tuple:
+@in_its_memory.replaced
+def in_its_new_memory(node: Node, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
     for a written one may begin elsewhere in its memory, or lie there in other strides."""
     names = [argument.name for argument in node.target._schema.arguments]
@@ -114,6 +115,3 @@ def holds(
     held = tensor.untyped_storage().nbytes() // tensor.element_size()
     last = start + sum((n - 1) * step for n, step in zip(size, stride))
     return 0 in size or last < held
-
-
-ARGUMENTS.update(dict.fromkeys(COUNTS_PLACES, in_its_memory))

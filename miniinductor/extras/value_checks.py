@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..checks import MAY_RAISE
+from ..checks import may_raise
 
 # names without overloads; what stands in a group raises for the reason that the group names
 POSITIONS = """
@@ -40,6 +40,7 @@ DIVISIONS = ("floor_divide", "remainder", "fmod", "div")  # of integers, by zero
 NEVER, CHECKING, LOOKING, DIVIDING = "never", "it only checks", "some values", "a divisor of zero"
 
 
+@may_raise.replaced
 def raises_by_values(node: fx.Node) -> bool:
     """Can this call raise because of what its tensors hold?"""
     why = raises_by(node.target)
@@ -77,6 +78,3 @@ def may_divide_by_zero(node: fx.Node) -> bool:
         return False
     divisor = node.args[1]
     return not isinstance(divisor, (int, float)) or divisor == 0
-
-
-MAY_RAISE.append(raises_by_values)

@@ -38,6 +38,7 @@ from ..ir import (
     buffer_views,
 )
 from ..records import CompileRecord
+from ..runtime.program import Program
 from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
@@ -219,8 +220,8 @@ def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
 
 @extends(Compilation)
 class Verified(Compilation):
-    def check(self, graph: Graph, record: CompileRecord) -> None:
-        super().check(graph, record)
+    def build(self, graph: Graph, record: CompileRecord) -> Program:
         if config.verify:
             with record.timed("verify"):
                 verify_graph(graph)
+        return super().build(graph, record)

@@ -25,7 +25,7 @@ from ..dependencies import Access, LoopBody, int_or_none, linear_form, loop_vari
 from ..ir import Buffer
 from ..nodes import Node
 from ..sizes.expressions import Mod
-from ..sizes.ranges import DIVISORS
+from ..sizes.ranges import opened
 from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
 from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
@@ -343,7 +343,7 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
     if isinstance(numel, int):
         return numel % block == 0
     is_one_tile = axis.name == "r" and kind == "persistent"
-    return not is_one_tile and bool(Mod(sympy.expand(DIVISORS.opened(numel)), block) == 0)
+    return not is_one_tile and bool(Mod(sympy.expand(opened(numel)), block) == 0)
 
 
 # --- maxima and sums of exponentials --------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 
-from ..sizes.expressions import SHORTENING, Mod
+from ..sizes.expressions import Mod, shortened
 
 
 def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
@@ -30,12 +30,10 @@ def common_factor(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     return common
 
 
+@shortened.replaced
 def without_common_factor(function: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     common = common_factor(a, b)
     if common == 1:
         return None
     inner = function(sympy.expand(a / common), sympy.expand(b / common))
     return sympy.expand(common * inner) if function is Mod else inner
-
-
-SHORTENING.append(without_common_factor)

@@ -21,7 +21,7 @@ import torch
 from ..sizes.expressions import INFINITY, as_number
 from ..sizes.intervals import RULES, UNKNOWN, Interval
 from ..sizes.printing import python_code
-from ..sizes.symbols import DERIVED
+from ..sizes.symbols import hidden, shown
 from .exact_bounds import is_nonnegative
 
 
@@ -94,8 +94,9 @@ ToFloat = opaque(
 MEANING: dict[sympy.Symbol, sympy.Expr] = {}
 
 
+@hidden.replaced
 @functools.lru_cache(10_000)
-def hidden(expr: sympy.Expr) -> sympy.Expr:
+def with_symbols(expr: sympy.Expr) -> sympy.Expr:
     """The expression with a symbol for each integer that is computed in floating point."""
     if not expr.args:
         return expr
@@ -104,15 +105,13 @@ def hidden(expr: sympy.Expr) -> sympy.Expr:
         symbol = sympy.Symbol(name, integer=True, nonnegative=True)
         MEANING[symbol] = expr
         return symbol
-    args = [hidden(a) for a in expr.args]
+    args = [with_symbols(a) for a in expr.args]
     unchanged = all(a is b for a, b in zip(args, expr.args))
     return expr if unchanged else expr.func(*args)
 
 
-def shown(expr: sympy.Expr, known: Sequence[str]) -> sympy.Expr:
+@shown.replaced
+def without_symbols(expr: sympy.Expr, known: Sequence[str]) -> sympy.Expr:
     return expr.xreplace(
         {s: MEANING[s] for s in expr.free_symbols if s in MEANING and s.name not in known}
     )
-
-
-DERIVED.hidden, DERIVED.shown = hidden, shown

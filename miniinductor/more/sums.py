@@ -29,7 +29,7 @@ from fractions import Fraction
 
 import sympy
 
-from ..sizes.expressions import BY_SUMS
+from ..sizes.expressions import ZERO, split_by_sum
 from ..sizes.facts import Facts
 from .exact_bounds import of_terms
 from .polynomials import CONSTANT, Monomial, Polynomial, plus, polynomial, times
@@ -92,7 +92,10 @@ for _method in (_learn_sum, _nonnegative, _prove):
 
 
 # --- divisors of sums -----------------------------------------------------------------------------
+@split_by_sum.replaced
 def split(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    if not expression.has(*divisor.free_symbols):
+        return ZERO, expression
     quotient, rest = divided(polynomial(expression), polynomial(divisor))
     return as_expression(quotient), as_expression(rest)
 
@@ -139,6 +142,3 @@ def divided(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
 @functools.lru_cache(20_000)
 def _name(atom: sympy.Expr) -> str:
     return str(atom)
-
-
-BY_SUMS.append(split)

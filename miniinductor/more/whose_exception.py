@@ -1,7 +1,7 @@
 """Whose an exception is, told by where it was raised.
 
-In:   an exception that arrived while something was compiled, checked or run.   Out: the answers of
-      `foreign.WHOSE`.
+In:   an exception that arrived while something was compiled, checked or run.   Out: whose it is,
+      in place of foreign.py's plain answers.
 
 What is promised of foreign exceptions (foreign.py says which these are):
 
@@ -35,7 +35,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..foreign import NEVER_OURS, WHOSE, ThreadState, is_foreign
+from ..foreign import NEVER_OURS, ThreadState, arrived, cut_short, is_fault, is_foreign
 
 # What a fault in the compiler looks like, exactly: a subclass of the user's is none of them.
 FAULTS = (
@@ -67,6 +67,7 @@ class Lost(threading.local):
 LOST = Lost()
 
 
+@is_foreign.replaced
 def from_outside(error: Any) -> bool:
     """Did it come from outside, or does it stand in the place of one that did?"""
     if LOST.error is None:
@@ -74,9 +75,10 @@ def from_outside(error: Any) -> bool:
     return LOST.error is not None or came_from_outside(error)
 
 
-def is_fault(error: Any) -> bool:
+@is_fault.replaced
+def looks_like_a_fault(error: Any) -> bool:
     """Is it of a known class, raised by the compiler or by a library that it uses?"""
-    if not has_known_class(error):
+    if is_foreign(error) or not has_known_class(error):
         return False
     innermost = list(trace_of(error))[-1:]
     return not innermost or is_known_code(innermost[0].tb_frame)
@@ -187,6 +189,7 @@ def site_folders() -> tuple:
     return tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 
 
+@arrived.replaced
 def met(error: BaseException) -> None:
     if is_foreign(error):
         LOST.error = error
@@ -199,6 +202,7 @@ def raise_lost() -> None:
         raise lost
 
 
+@cut_short.replaced
 def leave_frames(error: BaseException) -> None:
     """Drop the locals of the compiler's finished frames: a `with` whose `__enter__` was cut short
     is left when its generator goes, now and not when the user lets go of the exception."""
@@ -229,10 +233,4 @@ def around(
     return result
 
 
-WHOSE.from_outside, WHOSE.is_fault, WHOSE.met, WHOSE.left = (
-    from_outside,
-    is_fault,
-    met,
-    leave_frames,
-)
 setattr(ThreadState, "around", around)

@@ -39,7 +39,7 @@ from ..exceptions import CompilerError
 from ..foreign import ours
 from ..hooks import extended
 from .disk import disk, remove_file
-from .launch import LAUNCH
+from .launch import kernel_at
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
 # -ffp-contract=off: `a*b + c` rounds twice, as eager does.
@@ -79,7 +79,7 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
     for number, (key, (_, name)) in enumerate(unique.items()):
         library = libraries[number % files]
         address = ctypes.cast(library[name], ctypes.c_void_p).value or 0
-        kernels[key] = LAUNCH.kernel(address, name, library)
+        kernels[key] = kernel_at(address, name, library)
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 

@@ -2,7 +2,7 @@
 
 In:   the address of a generated function, and its library.  Out: a callable, which keeps it.
 
-    kernel = LAUNCH.kernel(address, "add_0", library)
+    kernel = kernel_at(address, "add_0", library)
     kernel(x, y, 1024)              # their data pointers, and a size
 
 A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
@@ -12,9 +12,10 @@ speed/launcher.c, one for all; without it a call costs some microseconds more.
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
+
+from ..replaceable import replaceable
 
 INDEX_ERROR = 1  # (in cpp_prelude.h, too)
 
@@ -41,16 +42,13 @@ def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) ->
     return torch.empty_strided(size, stride, dtype=dtype, device="cpu")
 
 
-@dataclass
-class Launch:
-    """The two functions that a call of a compiled graph uses most; speed/launcher.py puts functions
-    written in C here.
-
-    kernel: (address, name, library) -> the kernel.
-    empty_cpu: () -> what makes a wrapper's tensors, a function of size, stride and dtype."""
-
-    kernel: Callable[[int, str, object], Callable[..., None]] = Kernel
-    empty_cpu: Callable[[], Callable[..., torch.Tensor]] = field(default=lambda: empty)
+# the two functions that a call of a compiled graph uses most; in speed/launcher.py written in C
+@replaceable
+def kernel_at(address: int, name: str, library: object) -> Callable[..., None]:
+    return Kernel(address, name, library)
 
 
-LAUNCH = Launch()
+@replaceable
+def maker_of_tensors() -> Callable[..., torch.Tensor]:
+    """What makes a wrapper's tensors: a function of size, stride and dtype."""
+    return empty

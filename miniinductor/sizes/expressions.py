@@ -15,10 +15,12 @@ with.  `ranges.py` adds what follows from the ranges of loop variables, `facts.p
 guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import sympy
+
+from ..replaceable import replaceable
 
 Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -38,11 +40,6 @@ def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
 
 
 # --- division -------------------------------------------------------------------------------------
-# (expression, a divisor that is a sum) -> (quotient, rest): more/sums.py
-Divide = Callable[[sympy.Expr, sympy.Expr], tuple[sympy.Expr, sympy.Expr]]
-BY_SUMS: list[Divide] = []
-
-
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
     quotient, rest = split_multiples(a, b)
@@ -53,8 +50,8 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
-    if divisor.is_Add and BY_SUMS and expression.has(*divisor.free_symbols):
-        return BY_SUMS[0](expression, divisor)
+    if divisor.is_Add:
+        return split_by_sum(expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -65,10 +62,14 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     return sympy.Add(*quotient), sympy.Add(*rest)
 
 
+@replaceable
+def split_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """The same for a divisor that is a sum.  (more/sums.py finds a quotient.)"""
+    return ZERO, expression
+
+
 def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     """term / divisor where that is a whole number for all values, else None."""
-    if divisor.is_Add:
-        return None
     quotient = term / divisor
     # (s + t) * u / (2 * u) is s/2 + t/2: each part must be whole
     parts = sympy.Add.make_args(quotient)
@@ -76,12 +77,10 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     return quotient if whole else None
 
 
-# (FloorDiv or Mod, a, b) -> the same in smaller numbers, or None: more/common_factors.py
-SHORTENING: list[Callable[[Any, sympy.Expr, sympy.Expr], sympy.Expr | None]] = []
-
-
+@replaceable
 def shortened(function: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
-    return next((found for rule in SHORTENING if (found := rule(function, a, b)) is not None), None)
+    """A FloorDiv or Mod in smaller numbers, or None.  (more/common_factors.py finds some.)"""
+    return None
 
 
 class FloorDiv(sympy.Function):

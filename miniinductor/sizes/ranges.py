@@ -12,11 +12,11 @@ ranges, and what is known to divide a size.
 Mirrors torch/_inductor/sizevars.py.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import sympy
 
+from ..replaceable import replaceable
 from .expressions import FloorDiv, Mod, Size
 from .intervals import Interval, interval, settled
 
@@ -25,20 +25,18 @@ DIVISIONS = (FloorDiv, Mod)
 SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
 
 
-@dataclass
-class Divisors:
-    """What is known to divide sizes: nothing, unless extras/known_multiples.py finds it in guards.
-
-    opened: the expression with 8 * s_by_8 in place of a size s that 8 divides, so that divisions by
-      8 come out when sympy builds it.
-    closed: what `opened` has changed, taken back.
-    """
-
-    opened: Callable[[sympy.Expr], sympy.Expr] = lambda expression: expression
-    closed: Callable[[sympy.Expr], sympy.Expr] = lambda expression: expression
+# What is known to divide sizes: nothing, unless extras/known_multiples.py finds it in guards.
+@replaceable
+def opened(expression: sympy.Expr) -> sympy.Expr:
+    """The expression with 8 * s_by_8 in place of a size s that 8 divides, so that divisions by 8
+    come out when sympy builds it."""
+    return expression
 
 
-DIVISORS = Divisors()
+@replaceable
+def closed(expression: sympy.Expr) -> sympy.Expr:
+    """What `opened` has changed, taken back."""
+    return expression
 
 
 class Unbounded(Exception):
@@ -69,9 +67,9 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     expression = sympy.sympify(expression)
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
-    ranges = {v: DIVISORS.opened(sympy.sympify(n)) for v, n in ranges.items()}
-    found = Simplifier(ranges).visit(DIVISORS.opened(expression))
-    return DIVISORS.closed(join_quotients(sympy.expand(found)))
+    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
+    found = Simplifier(ranges).visit(opened(expression))
+    return closed(join_quotients(sympy.expand(found)))
 
 
 class Simplifier:

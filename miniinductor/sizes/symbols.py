@@ -17,14 +17,13 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
 assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
 fake tensor asks that owner, which may add a guard: `same` and `hint` never do. An integer computed
-in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`).
+in floating point (`int(n * 0.3)`) is one symbol to the loops (`hidden`).
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -33,35 +32,34 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..current import Current
+from ..replaceable import replaceable
 from .expressions import FloorDiv, Mod, Size
 from .printing import python_code
-from .ranges import DIVISORS
+from .ranges import opened
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-@dataclass
-class Derived:
-    """Integers that are computed in floating point, such as int(n * 0.3): to the loops each is one
-    symbol.  (more/float_sizes.py makes them; here there are none.)
-
-    hidden: the expression with symbols in place of them.
-    shown: what `hidden` has changed, taken back, but for the symbols of these names: whoever
-      evaluates it has their values.
-    """
-
-    hidden: Callable[[sympy.Expr], sympy.Expr] = lambda expr: expr
-    shown: Callable[[sympy.Expr, Sequence[str]], sympy.Expr] = lambda expr, known: expr
+# Integers that are computed in floating point, such as int(n * 0.3): to the loops each is one
+# symbol.  (more/float_sizes.py makes them; here there are none.)
+@replaceable
+def hidden(expr: sympy.Expr) -> sympy.Expr:
+    """The expression with symbols in place of them."""
+    return expr
 
 
-DERIVED = Derived()
+@replaceable
+def shown(expr: sympy.Expr, known: Sequence[str]) -> sympy.Expr:
+    """What `hidden` has changed, taken back, but for the symbols of these names: whoever evaluates
+    it has their values."""
+    return expr
 
 
 def size(n: Any) -> Any:
     """A size, stride or other number as the loop IR has it: a Python number where it is constant,
     else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = DERIVED.hidden(sympy.sympify(n.node.expr))
+        n = hidden(sympy.sympify(n.node.expr))
     if not isinstance(n, sympy.Basic):
         return n
     if n.is_Integer:
@@ -89,7 +87,7 @@ def hint(n: Any, unknown: int | None = None) -> Any:
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = DERIVED.shown(n, ()).xreplace(_hints.value)
+    value = shown(n, ()).xreplace(_hints.value)
     return int(value) if value.is_Integer else unknown
 
 
@@ -121,7 +119,7 @@ def same(a: Any, b: Any) -> bool:
     b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or sympy.expand(DIVISORS.opened(sympy.sympify(a - b))) == 0
+    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
 
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -172,7 +170,7 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    texts = [python_code(DERIVED.shown(sympy.sympify(size(leaves[i])), names)) for i in places]
+    texts = [python_code(shown(sympy.sympify(size(leaves[i])), names)) for i in places]
     evaluate = eval(f"lambda {', '.join(names)}: ({', '.join(texts)},)", {"math": math})
 
     def filled(*values: Any) -> Any:

@@ -1,6 +1,6 @@
 """Kernels called, and tensors made, by C functions (launcher.c): a tenth of a microsecond each.
 
-In:   addresses of torch's C functions.  Out: what `runtime.launch.LAUNCH` uses from now on.
+In:   addresses of torch's C functions.  Out: what runtime/launch.py gives from now on.
 Whatever of it does not work with this torch stays as it was.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..foreign import ours
-from ..runtime.launch import LAUNCH, empty
+from ..runtime.launch import empty, kernel_at, maker_of_tensors
 from . import _launcher  # type: ignore[attr-defined]
 
 
@@ -32,6 +32,7 @@ def kernel_type() -> type:
     return _launcher.Kernel
 
 
+@maker_of_tensors.replaced
 @functools.cache
 def empty_cpu() -> Callable[..., torch.Tensor]:
     """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
@@ -74,5 +75,6 @@ def loaded(library: str) -> ctypes.CDLL | None:
         return None
 
 
-LAUNCH.kernel = lambda *about: kernel_type()(*about)
-LAUNCH.empty_cpu = empty_cpu
+@kernel_at.replaced
+def launched(address: int, name: str, library: object) -> Callable[..., None]:
+    return kernel_type()(address, name, library)

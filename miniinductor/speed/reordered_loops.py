@@ -52,7 +52,7 @@ def in_order_of_reads(
             if order and order != sorted(order) and may(pointwise, other.index):
                 loops = loop_variables("x", len(order))
                 x = [loops[number] for number in order]
-                nodes = [Node(n.buffer, n.body.with_loops(x, ())) for n in pointwise.nodes]
+                nodes = [Node(n.buffer, n.body.with_loops(x)) for n in pointwise.nodes]
                 return on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
     raise Refused("")
 

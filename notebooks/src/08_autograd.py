@@ -193,8 +193,8 @@ excerpt(partition.why_saved)
 
 # %% [markdown]
 # The order of the questions is the policy: what must be saved comes first. `is_cheap` says whether we
-# write a kernel for this operation; a call of the library is not computed twice. `WISHES` are the
-# user's, by `torch.utils.checkpoint`.
+# write a kernel for this operation; a call of the library is not computed twice. What the user
+# `wants_kept` and `wants_again`, `torch.utils.checkpoint` says.
 
 # %%
 excerpt(partition.choose_saved)

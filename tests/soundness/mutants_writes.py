@@ -166,9 +166,7 @@ def pieces() -> None:
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
     coverage.load()
-    functionalize.ARGUMENTS.update(
-        dict.fromkeys(functionalize.COUNTS_PLACES, lambda made, node, args, kwargs: (args, kwargs))
-    )
+    functionalize.in_its_memory.answer = lambda node, args, kwargs: (args, kwargs)
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)

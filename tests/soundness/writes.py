@@ -31,7 +31,7 @@ import torch
 import miniinductor
 from miniinductor.ir import same_layout
 from miniinductor.runtime import program as runtime_program
-from miniinductor.runtime.launch import LAUNCH
+from miniinductor.runtime.launch import maker_of_tensors
 from miniinductor.sizes.symbols import is_dense
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode
@@ -80,7 +80,7 @@ def poisoned() -> Iterator[None]:
         return start(self)
 
     with (
-        mock.patch.object(LAUNCH, "empty_cpu", empty_cpu),
+        mock.patch.object(maker_of_tensors, "answer", empty_cpu),
         mock.patch.object(runtime_program.NewWorkspace, "__call__", workspace),
         mock.patch.object(runtime_program.Program, "start", started),
     ):

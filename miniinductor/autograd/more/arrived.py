@@ -7,8 +7,9 @@ A model that returns logits and a loss is mostly differentiated by its loss alon
 that case has nothing of the logits' gradient left.
 """
 
+import copy
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -42,33 +43,59 @@ class ArrivedHalves(HistoryHalves):
 
 @extends(Backward)
 class Variants(Backward):
-    def program(self, half: CompileRecord, missing: tuple[str, ...]) -> Any:
+    """missing: names of the tangents that do not arrive at this half.  halves: the same half for
+    other sets of them.  entry: where halves are kept on disk (extras/graph_cache.py)."""
+
+    missing: tuple[str, ...] = ()
+    entry: Any = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.halves: dict[tuple[str, ...], Variants] = {}
+
+    def __call__(
+        self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
+    ) -> Any:
+        pairs = zip(self.names(), given)
+        missing = tuple([name for name, tangent in pairs if tangent is None])
+        half = self.halves.get(missing)
+        if half is None:
+            half = self.halves[missing] = copy.copy(self)
+            half.missing, half.halves = missing, {}
+        there: list = [tangent for tangent in given if tangent is not None]
+        given.clear()
+        return super(Variants, half).__call__(sizes, saved, there)
+
+    def names(self) -> list[str]:
+        return [f"tangent{place}" for place, _ in self.cut.tangents]
+
+    def program(self, half: CompileRecord) -> Any:
         """From disk, if it lies there: its graph and texts are then made when somebody asks."""
-        part = "".join("01"[name not in missing] for name in self.names)
+        part = "".join("01"[name not in self.missing] for name in self.names())
         found = self.entry and self.entry.restored(half, part)
         if not found:
-            program = super().program(half, missing)
+            program = super().program(half)
             if self.entry:
                 self.entry.keep(half, program, part)
             return program
-        half.functional_graph = Later(functools.partial(self.graph, missing))
-        again = functools.cache(functools.partial(self.again, missing))
+        half.functional_graph = Later(self.graph)
+        again = functools.cache(self.again)
         for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
             setattr(half, name, Later(functools.partial(of_record, again, name)))
         print_stages(half)
         return found
 
-    def again(self, missing: tuple[str, ...]) -> CompileRecord:
+    def again(self) -> CompileRecord:
         """The record of a half that came from disk, with its graphs and texts."""
         record = type(self.record)(joint_graph=self.record.joint_graph)
         record.keeps_steps = True
         with config.patch(debug=0):
-            self.compile_graph(self.graph(missing), record, [])
+            self.compile_graph(self.graph(), record, [])
         return record
 
-    def graph(self, missing: tuple[str, ...]) -> fx.GraphModule:
-        graph = super().graph(missing)
-        return WithoutTangents(graph, missing).run() if missing else graph
+    def graph(self) -> fx.GraphModule:
+        graph = super().graph()
+        return WithoutTangents(graph, self.missing).run() if self.missing else graph
 
 
 def of_record(again: Callable[[], CompileRecord], name: str) -> Any:

@@ -8,18 +8,21 @@ In:   nodes of a joint graph that the front end has marked, `node.meta["checkpoi
 
 from torch import fx
 
-from ..partition import WISHES
+from ..partition import in_wanted_order, wants_again, wants_kept
 
 
+@wants_again.replaced
 def is_checkpointed(node: fx.Node) -> bool:
     """Does the program want this value computed again?"""
     return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
 
 
+@wants_kept.replaced
 def is_result(node: fx.Node) -> bool:
     return node.meta.get("checkpointed") == "result"
 
 
+@in_wanted_order.replaced
 def in_order_of_use(nodes: list[fx.Node]) -> list[fx.Node]:
     """The nodes in their order, but what is computed again for a checkpoint right before it is
     read, so that one checkpoint's values lie in memory at a time."""
@@ -36,6 +39,3 @@ def in_order_of_use(nodes: list[fx.Node]) -> list[fx.Node]:
                 found.setdefault(work.pop())
             work += missing
     return list(found)
-
-
-WISHES.again, WISHES.kept, WISHES.ordered = is_checkpointed, is_result, in_order_of_use

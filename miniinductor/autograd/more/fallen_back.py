@@ -35,10 +35,10 @@ from ..runtime import Backward
 
 @extends(Backward)
 class FallsBack(Backward):
-    def compile(self, missing: tuple[str, ...]) -> Callable:
+    def compile(self) -> Callable:
         """The callable; with eager kernels where the half cannot be compiled."""
         try:
-            return super().compile(missing)
+            return super().compile()
         except (CannotLower, CompilerError) as error:
             reason = str(error)
         except faults() as error:  # of ours: the step goes on with the right numbers
@@ -47,7 +47,7 @@ class FallsBack(Backward):
             reason = f"internal error, {type(error).__name__}: {error}"
         half: Any = self.record.backward
         half.notes.append(f"runs with eager kernels: {reason}")
-        graph = self.graph(missing)
+        graph = self.graph()
         tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
         run = runnable(graph)
         return lambda tensors: run(*tensors)[0]

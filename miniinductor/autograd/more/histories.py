@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...compile import Compilation
 from ...exceptions import CannotTrace
-from ...hooks import RUNNERS, Op, call_rule, extends, op_rule
+from ...hooks import Op, call_rule, extends, op_rule
 from ..joint import Joint, ProgramTrace, is_tensor, needs_gradient
-from ..runtime import Halves
+from ..runtime import Halves, Plan
 from .careful_tracer import CarefulTracer, data_of
 from .views import AliasHalves, is_custom
 
@@ -218,7 +219,10 @@ def by_data(joint: Joint, run: Callable) -> Callable:
     return call if joint.uncounted else run
 
 
-RUNNERS.append(by_data)
+@extends(Compilation)
+class ByData(Compilation):
+    def start_forward(self, plan: Plan) -> Callable:
+        return by_data(plan.joint, super().start_forward(plan))
 
 
 aten = torch.ops.aten
