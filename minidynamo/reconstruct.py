@@ -162,9 +162,6 @@ class Codegen:
 
     def symbolic(self, expr: sympy.Expr) -> None:
         """A number over the inputs' sizes."""
-        if expr in self.output.unbacked:
-            self.load_graph_output(self.output.unbacked[expr])
-            return
         if expr.is_Symbol:
             self.symbols.append(expr)
             self.load_fast(self.prefix + expr.name)
