@@ -31,6 +31,7 @@ from .variables import base
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
+CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.13 on
 # What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
@@ -196,7 +197,7 @@ def assembled(
         instruction.pos = body[start - 1].pos
     made = body[:start] + prefix
     if frame.split is not None:
-        rest = Continuations(frame, body, *frame.info.natives[frame.split[0]])
+        rest = Continuations(frame, body, frame.info.natives[frame.split[0]])
         made += rest.instructions()
         varnames += rest.names
         depth += rest.depth
@@ -219,8 +220,8 @@ def leads_into(made: list[Instruction], body: list[Instruction]) -> bool:
 
 
 class Continuations:
-    """At a graph break: the instruction that was not traced (CPython's own ones, the "native" ones,
-    number `begin` to `end`), and calls of resume functions.
+    """At a graph break: the instruction that was not traced (of CPython's own, the "native" ones,
+    number `untraced`, with its prefixes), and calls of resume functions.
 
         <prefix>
         POP_JUMP_IF_FALSE taken
@@ -229,13 +230,15 @@ class Continuations:
     """
 
     def __init__(
-        self, frame: "evaluator.RootFrame", body: list[Instruction], begin: int, end: int
+        self, frame: "evaluator.RootFrame", body: list[Instruction], untraced: int
     ) -> None:
         self.frame = frame
         self.code = frame.code
         self.natives = body
-        self.end = end
-        self.untraced = [copy.copy(native) for native in body[begin : end + 1]]
+        self.end = begin = untraced
+        while body[begin - 1].op in CALL_PREFIXES:
+            begin -= 1
+        self.untraced = [copy.copy(native) for native in body[begin : untraced + 1]]
         self.index = {id(instruction): n for n, instruction in enumerate(body)}
         self.kinds = [item.stack_kind for item in frame.stack]
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
@@ -319,8 +322,7 @@ class Continuations:
         """Instructions that empty the stack and return what the resume function for native
         instruction `where` returns."""
         code, info = self.code, self.frame.info
-        position = next(n for n, (first, _) in enumerate(info.natives) if first >= where)
-        live = info.live_before(position).union(self.frame.kept) & self.bound
+        live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
         stack = [temp for temp, kind in zip(temps, kinds) if kind in CARRIED]
