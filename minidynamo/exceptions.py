@@ -4,7 +4,6 @@ Unsupported        for the user, under fullgraph=True: a graph break with its li
 SpecializationError  for the user: `mark_dynamic` could not be kept, with the line
 BackendError       for the user: the backend that they gave has raised
 Break              the evaluator met something it cannot trace: the root frame is split there
-DataDependentDecision  a `Break`: the program decides by what only the run knows
 Restart            analysis starts over, knowing more: where it must split, what is an input
 SkipFrame          this frame cannot be split: run it as plain Python
 ObservedException  the *traced program* raised; handlers of the traced program see it
@@ -42,16 +41,6 @@ class Break(Exception):
         self.hint = hint
         self.stack = stack
         self.step = step
-
-
-class DataDependentDecision(Break, RuntimeError):
-    """A decision needs a value that only the run knows; `reason` names it."""
-
-    needs_data = True  # for a backend, which imports nothing of ours
-
-    def __init__(self, reason: str) -> None:
-        hint = "the value is only known when the program runs; keep the decision outside"
-        super().__init__("data-dependent", reason, hint)
 
 
 class Restart(Exception):

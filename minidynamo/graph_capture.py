@@ -18,7 +18,7 @@ import contextlib
 import linecache
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.fx
@@ -102,11 +102,7 @@ class OutputGraph(Builder):
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
         self.fake_mode = FakeMode(static_shapes=True)
-        if self.policy.unbacked:
-            self.fake_mode.shape_env = cast(Any, self.shape_env)
-            self.fake_mode.cache_enabled = False
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
-        self.unbacked: dict[Any, Any] = {}  # symbol that only the run knows -> its SymVar
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
@@ -136,7 +132,6 @@ class OutputGraph(Builder):
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
     symbolic_int = symbolic_inputs.symbolic_int
     add_symbols = symbolic_inputs.add_symbols
-    add_unbacked = symbolic_inputs.add_unbacked
     symbolic_node = symbolic_inputs.symbolic_node
     unwritten_fake = symbolic_inputs.unwritten_fake
     wrap_output = graph_values.wrap_output
@@ -230,8 +225,6 @@ class OutputGraph(Builder):
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
             return known
         node = self.add_node(tx, op, target, args, kwargs, result)
-        if self.policy.unbacked:
-            self.add_unbacked(tx, node, result)
         self.written += [(node, tensor) for tensor in written]
         return known if known is not None else self.wrap_output(node, result)
 

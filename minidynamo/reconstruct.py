@@ -24,6 +24,7 @@ from .bytecode.assembler import stack_effect
 from .exceptions import SkipFrame
 from .guards import NAMES
 from .originals import BUILTINS
+from .resume import closure_names
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
 
@@ -140,8 +141,7 @@ class Codegen:
             self.pinned(source.value)
         elif source.base is None:  # an argument, or a variable of the closure
             name = source.key[1] if source.kind == "free" else source.key
-            is_cell = name in self.code.co_cellvars + self.code.co_freevars
-            self.emit("LOAD_DEREF" if is_cell else "LOAD_FAST", name)
+            self.emit("LOAD_DEREF" if name in closure_names(self.code) else "LOAD_FAST", name)
         else:
             for op, arg, flags in instructions_of(source.expr(BASE)):
                 if op != "LOAD_NAME":
@@ -162,9 +162,6 @@ class Codegen:
 
     def symbolic(self, expr: sympy.Expr) -> None:
         """A number over the inputs' sizes."""
-        if expr in self.output.unbacked:
-            self.load_graph_output(self.output.unbacked[expr])
-            return
         if expr.is_Symbol:
             self.symbols.append(expr)
             self.load_fast(self.prefix + expr.name)

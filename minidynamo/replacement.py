@@ -2,10 +2,9 @@
 or go on.
 
 In:   the root frame after tracing and its `OutputGraph`.
-Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, after a graph
-      break, the original body with a jump to the instruction that was not traced and, behind it,
-      calls of continuations: one for what follows, one for where it jumps, one for the handler that
-      it is in.
+Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, at a graph
+      break, the instruction that was not traced and calls of resume functions: one for what
+      follows, one for where it jumps, one for the handler that it is in.
 
     >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
 
@@ -13,8 +12,8 @@ Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_
 sections 3.7 and 3.8).
 """
 
+import copy
 import functools
-import inspect
 import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -22,16 +21,17 @@ from typing import Any
 from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
+from .bytecode.canonical import END_FOR_OPS
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail_call
 from .reconstruct import Codegen
-from .resume import CARRIED, SAVES, VALUE, is_resume_code, resume_code, unwind
+from .resume import CARRIED, SAVES, VALUE, closure_names, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
 
-# No continuation starts behind these: the first three end the frame, and the others are half of a
-# call.
-ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
+HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
+CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.13 on
 # What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
@@ -186,53 +186,59 @@ def assembled(
     names: list[str],
     depth: int,
 ) -> types.CodeType:
-    """The prefix and what follows.  The handler of a graph's error stands in front of the original
-    body, which plain Python runs from the start."""
+    """The prefix and what follows.  The original body stands behind these where something goes on
+    in it: the handler of a graph's error, which lets plain Python run it from the start, or what
+    no resume function can continue."""
     code = frame.code
     body = disassemble(code)
     start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
     varnames = code.co_varnames + tuple(names)
     for instruction in prefix + handler:
         instruction.pos = body[start - 1].pos
-    if frame.split is None:
-        body = body[:start] + prefix + handler + (body[start:] if handler else [])
-    else:
-        rest = Continuations(frame, body, *frame.info.natives[frame.split[0]])
-        body = rest.body(start, prefix, handler)
+    made = body[:start] + prefix
+    if frame.split is not None:
+        rest = Continuations(frame, body, frame.info.natives[frame.split[0]])
+        made += rest.instructions()
         varnames += rest.names
         depth += rest.depth
-    count = parameter_count(code)
+    made += handler
+    if handler or leads_into(made, body):
+        made += body[start:]
     return assemble(
         code,
-        body,
+        made,
         varnames=varnames,
         stacksize=max(code.co_stacksize, depth) + 4,
-        co_argcount=count,
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+        parameters=parameter_count(code),
     )
 
 
-class Continuations:
-    """The original body with a jump to the instruction that was not traced (CPython's own
-    instructions, the "native" ones, number `begin` to `end`), and calls of resume functions.
+def leads_into(made: list[Instruction], body: list[Instruction]) -> bool:
+    """Does an instruction of `made` jump to one of `body`, or has its handler there?"""
+    goals = {id(ins.arg) for ins in made} | {id(ins.exc[0]) for ins in made if ins.exc}
+    return any(id(native) in goals for native in body)
 
-        <prefix>; JUMP_FORWARD begin; <original body, of which only begin ... end runs>
-        end: POP_JUMP_IF_FALSE taken
-        <return the resume function for what follows>
-        ...
-        taken: <return the resume function for where it jumps>
+
+class Continuations:
+    """At a graph break: the instruction that was not traced (of CPython's own, the "native" ones,
+    number `untraced`, with its prefixes), and calls of resume functions.
+
+        <prefix>
+        POP_JUMP_IF_FALSE taken
+        <return what the resume function for what follows gives>
+        taken: <return what the resume function for where it jumps gives>
     """
 
     def __init__(
-        self, frame: "evaluator.RootFrame", body: list[Instruction], begin: int, end: int
+        self, frame: "evaluator.RootFrame", body: list[Instruction], untraced: int
     ) -> None:
         self.frame = frame
         self.code = frame.code
-        self.natives = list(body)
-        self.begin = begin
-        self.end = end
+        self.natives = body
+        self.end = begin = untraced
+        while body[begin - 1].op in CALL_PREFIXES:
+            begin -= 1
+        self.untraced = [copy.copy(native) for native in body[begin : untraced + 1]]
         self.index = {id(instruction): n for n, instruction in enumerate(body)}
         self.kinds = [item.stack_kind for item in frame.stack]
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
@@ -250,91 +256,73 @@ class Continuations:
             Instruction("RERAISE", 0),
         ]
 
-    def body(
-        self, start: int, prefix: list[Instruction], handler: list[Instruction]
-    ) -> list[Instruction]:
-        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end`,
-        where it jumps and in the handler around it stand the calls."""
-        first, last = self.natives[self.begin], self.natives[self.end]
-        out = list(self.natives)
-        falls_through = self.after(self.end + 1)
-        target = last.arg  # an instruction, if this one jumps
-        if last.op == "FOR_ITER" and VERSION >= (3, 12):
-            # its exit must reach END_FOR; the loop's continuation stands behind it
-            place = self.index[id(target)] + (1 if VERSION < (3, 13) else 2)
-            out[place:place] = self.after(place, exhausted=True)
-            target = None
-        out[self.end + 1 : self.end + 1] = falls_through
-        appended = self.passed
-        if isinstance(target, Instruction):
-            jumps = self.after(self.index[id(target)], jump=True)
-            if jumps:  # a call that stands at the end: jump forward to it
-                last.op = last.op.replace("BACKWARD", "FORWARD")
-                last.arg = jumps[0]
-                appended = jumps + appended
-        appended = self.caught() + appended
-        jump = Instruction("JUMP_FORWARD", first, pos=first.pos)
+    def instructions(self) -> list[Instruction]:
+        """What was not traced; what goes on behind it, where it jumps, in the handler around it."""
+        last = self.untraced[-1]
+        behind = self.after(self.end + 1, self.kinds_behind())
+        if isinstance(last.arg, Instruction):
+            last.op = last.op.replace("BACKWARD", "FORWARD")
+            last.arg, *jumped = self.jumped(self.index[id(last.arg)])
+            behind += [last.arg, *jumped]
+        behind += self.caught()
         if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
-            jump.arg = Instruction("TO_BOOL", exc=last.exc, pos=last.pos)
-            out.insert(out.index(first), jump.arg)
-        body = out[:start] + prefix + [jump] + handler + out[start:] + appended
-        return self.repeatable(body, start) if handler else body
+            self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
+        return self.untraced + behind + self.passed
 
-    def repeatable(self, body: list[Instruction], start: int) -> list[Instruction]:
-        """The body, of which a graph's error runs the part in front of the break, too: it must
-        leave what resume functions take.  (extras/handlers.py)"""
-        return body
+    def jumped(self, target: int) -> list[Instruction]:
+        """What goes on where the instruction jumps."""
+        if self.untraced[-1].op != "FOR_ITER":
+            return self.after(target, self.kinds_behind(jump=True))
+        # A loop that ends has popped its iterator.  What stands at its exit it jumps over, but
+        # CPython wants to see it there.
+        follows = target + END_FOR_OPS
+        exit = [copy.copy(native) for native in self.natives[target:follows]]
+        return exit + self.after(follows, self.kinds[:-1])
 
     def caught(self) -> list[Instruction]:
         """The call of what follows in the handler around the instruction, if there is one."""
-        if self.natives[self.end].exc:
+        if self.untraced[-1].exc:
             raise SkipFrame("a graph break inside of a try or with")
         return []
 
-    def after(self, where: int, jump: bool = False, exhausted: bool = False) -> list[Instruction]:
-        """A call of the resume function for instruction `where`, which is reached when the
-        instruction that was not traced falls through or jumps.  Nothing: to go on in this frame.
-
-        exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped
-        END_FOR itself.
-        """
-        if not self.goes_on_elsewhere(where):
+    def after(self, where: int, kinds: list[str]) -> list[Instruction]:
+        """What goes on at native instruction `where`, with such a stack: its resume function, or
+        the original body, where none can start."""
+        if where == len(self.natives) or self.untraced[-1].op in ENDS:
             return []
-        kinds = self.kinds[:-1] if exhausted else self.kinds_behind(jump)
-        return self.call(where, kinds, self.natives[where].pos)
+        if self.can_start(where):
+            return self.call(where, kinds)
+        jump = Instruction("JUMP_FORWARD", self.natives[where], pos=self.natives[where].pos)
+        return [jump]
 
-    def goes_on_elsewhere(self, where: int) -> bool:
-        """Does a resume function start at native instruction `where`?"""
-        natives, native = self.natives, self.natives[self.end]
-        if where >= len(natives) or native.op in ENDS or native.flags:
-            return False  # flags: it has begun a call, as LOAD_METHOD does
-        target = natives[where]
-        ends_a_loop = target.op == "POP_TOP" and natives[where - 1].op == "END_FOR"
+    def can_start(self, where: int) -> bool:
+        """Can a resume function start at native instruction `where`?"""
+        native, target = self.untraced[-1], self.natives[where]
+        if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
+            return False
+        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
         return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
 
-    def kinds_behind(self, jump: bool) -> list[str]:
+    def kinds_behind(self, jump: bool = False) -> list[str]:
         """What lies on the stack once the instruction has run."""
-        kinds, native = list(self.kinds), self.natives[self.end]
-        for n in range(self.begin, self.end + 1):
-            effect = stack_effect(self.natives[n], jump and n == self.end)
+        kinds, last = list(self.kinds), self.untraced[-1]
+        for native in self.untraced:
+            effect = stack_effect(native, jump and native is last)
             if effect < 0:
                 del kinds[effect:]
             else:
                 kinds += [VALUE] * effect
-        if kinds and not native.op.startswith(NO_RESULT):
+        if kinds and not last.op.startswith(NO_RESULT):
             kinds[-1] = VALUE
-        if native.op == "BEFORE_WITH":
+        if last.op == "BEFORE_WITH":
             kinds[-2] = VALUE
         return kinds
 
-    def call(self, where: int, kinds: list[str], pos: Any) -> list[Instruction]:
+    def call(self, where: int, kinds: list[str]) -> list[Instruction]:
         """Instructions that empty the stack and return what the resume function for native
         instruction `where` returns."""
         code, info = self.code, self.frame.info
-        position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
-        if position is None:
-            return []
-        live = info.live_before(position).union(self.frame.kept) & self.bound
+        live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
         stack = [temp for temp, kind in zip(temps, kinds) if kind in CARRIED]
@@ -343,7 +331,7 @@ class Continuations:
             # and deleted here: the caller must not keep alive what the rest lets go
             args += emit.load_fast(name) + emit.delete_fast(name)
         args += emit.build_list(made.co_argcount)
-        function = emit.make_function(made, code.co_cellvars + code.co_freevars)
+        function = emit.make_function(made, closure_names(code))
         if is_resume_code(code):  # `hand_over` has called it, and calls what it returns
             call = emit.load_const(tail_call) + function + args + emit.build_tuple(3)
         else:
@@ -351,5 +339,5 @@ class Continuations:
             call[-1].exc = self.passed[0], 0, False
         out = unwind(kinds, temps) + call + emit.return_value()
         for instruction in out:
-            instruction.pos = pos
+            instruction.pos = self.natives[where].pos
         return out

@@ -22,7 +22,6 @@ comes back to the same two or three code objects. Mirrors torch/_dynamo/resume_e
 section 3.7).  Left out: generators.
 """
 
-import inspect
 import types
 import weakref
 from collections.abc import Callable, Collection, Sequence
@@ -68,12 +67,12 @@ class CannotSplit(SkipFrame):
 def parameters(code: types.CodeType, stack: Sequence[str], live: Collection[str]) -> list[str]:
     """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
     per stack value."""
-    cells = set(code.co_cellvars + code.co_freevars)
+    cells = closure_names(code)
     return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(stack)
 
 
 def closure_names(code: types.CodeType) -> tuple[str, ...]:
-    """Variables whose cells the resume function closes over, in order."""
+    """Variables that live in cells, its own and free ones: a resume function closes over all."""
     return code.co_cellvars + code.co_freevars
 
 
@@ -137,10 +136,7 @@ def _make_resume_code(
         cellvars=(),
         freevars=free,
         stacksize=max(code.co_stacksize, len(stack)) + 3,
-        co_argcount=len(params),
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+        parameters=len(params),
         co_name=f"<resume of {function_name(code)} at line {line}>",
     )
     origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]

@@ -58,11 +58,6 @@ def add_symbols(output: "OutputGraph") -> None:
             output.inputs.append(SymVar(value, node, source=row.sources[0]))
 
 
-def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:
-    """Nodes of the sizes and numbers that `node` made and only the run knows: without
-    extras/unbacked_sizes.py there are none."""
-
-
 def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
     """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
     once."""

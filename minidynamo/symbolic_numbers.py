@@ -155,25 +155,7 @@ class SymNode:
 
     guard_float = guard_int
     bool_, int_ = guard_bool, guard_int
-
-    def _or(self, default: bool) -> bool:
-        """What holds for all sizes, if that is known; else what holds in this run, with a guard;
-        where that is not known either, `default`."""
-        known = self.shape_env.prove(self.expr)
-        if known is not None:
-            return known
-        return default if self.size_hint() is None else self.guard_bool()
-
-    def size_hint(self) -> Number | None:
-        return self.shape_env.size_hint(self.expr)
-
-    def guard_or_false(self, file: Text = "", line: int = 0) -> Any:
-        return self._or(False)
-
-    guard_size_oblivious = guard_or_false
-
-    def expect_true(self, file: Text = "", line: int = 0) -> bool:
-        return self.guard_bool()
+    guard_or_true = guard_or_false = guard_size_oblivious = expect_true = guard_bool
 
     # operators that the table does not say
     def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":

@@ -19,8 +19,6 @@ answer becomes a guard unless `prove` finds that it holds for all sizes the guar
 * 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its
   first guard.
 * Equal sizes share a symbol ("duck shaping"); every further source is guarded to be equal.
-* An unbacked symbol (`x.nonzero()`, `.item()`) has no hint: it may be computed with, but a decision
-  raises `DataDependentDecision`.
 
 What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque
 functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples`, `size_hint`,
@@ -40,8 +38,6 @@ from miniinductor.sizes.expressions import as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
-from . import config
-from .exceptions import DataDependentDecision
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -101,8 +97,6 @@ class ShapeEnv(Facts):
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
-        if self.steps > config.size_steps:
-            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -112,18 +106,9 @@ class ShapeEnv(Facts):
             value = self.decide_parts(expr, line)
             if value is not None:
                 return value
-            value = self.size_hint(expr)
-        if value is None:
-            raise DataDependentDecision(
-                f"whether {python_code(expr)} holds depends on {self._origin(expr)}"
-            )
+            value = self.value_now(expr)
         self._asked.update((expr, sympy.Not(expr)))
-        fact = expr if value else sympy.Not(expr)
-        line = line or self.where()
-        if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(self.canonical(fact), is_proved, line))
-        if not is_proved:
-            self.learn(fact, line)
+        self.note(expr if value else sympy.Not(expr), is_proved, line)
         return value
 
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
@@ -134,28 +119,27 @@ class ShapeEnv(Facts):
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
         a list's length)."""
         expr = self.simplify(sympy.sympify(expr))
-        value = self.size_hint(expr)
-        if value is None:
-            raise DataDependentDecision(
-                f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}"
-            )
+        value = self.value_now(expr)
         if not expr.is_number:
-            line = line or self.where()
-            fact = sympy.Eq(expr, value)
-            self.decisions.append(Decision(self.canonical(fact), False, line))
-            self.learn(fact, line)
+            self.note(sympy.Eq(expr, value), False, line)
         return value
+
+    def value_now(self, expr: sympy.Expr) -> Any:
+        """What `expr` is in this run; extras/unbacked_sizes.py refuses what only the run knows."""
+        return self.size_hint(expr)
+
+    def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
+        """Write down what holds in this run; what is not proved is a guard, and known from now
+        on."""
+        line = line or self.where()
+        if fact not in (sympy.true, sympy.false):
+            self.decisions.append(Decision(self.canonical(fact), proved, line))
+        if not proved:
+            self.learn(fact, line)
 
     def canonical(self, fact: sympy.Expr) -> sympy.Expr:
         """The fact as it is shown and guarded; extras/size_decisions.py makes it shorter."""
         return fact
-
-    def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much, see extras/size_decisions.py."""
-
-    def _origin(self, expr: sympy.Expr) -> str:
-        """What the symbols that only the run knows are, see extras/unbacked_sizes.py."""
-        return "what only the run knows"
 
     # ---- the guards
     def guards(self) -> list[Guard]:
@@ -171,8 +155,7 @@ class ShapeEnv(Facts):
         final = Facts({s: replace(row) for s, row in self.table.items()})
         for decision in self.decisions:
             fact = decision.fact
-            is_unbacked = any(self.table[s].hint is None for s in fact.free_symbols)
-            if decision.proved or is_unbacked or final.prove(fact):
+            if decision.proved or final.prove(fact):
                 continue
             final.learn(fact)
             symbols = sorted(fact.free_symbols, key=str)
@@ -214,8 +197,6 @@ class ShapeEnv(Facts):
     def evaluate_sym_node(
         self, node: SymNode, size_oblivious: bool = False, fallback_value: Any = None
     ) -> Any:
-        if fallback_value is not None and node.hint is None and self.prove(node.expr) is None:
-            return fallback_value
         return self.decide(node.expr) if node.pytype is bool else self.specialize(node.expr)
 
 

@@ -2,6 +2,7 @@
 Each equals plain Python, and what follows the break is compiled (`graphs`)."""
 
 import contextlib
+import dis
 import sys
 
 import pytest
@@ -439,3 +440,32 @@ def test_a_graph_that_raises_is_repeated_where_a_call_has_begun(raises):
     with minidynamo.config.patch(raise_internal_errors=False):
         for _ in range(2):
             torch.testing.assert_close(compiled(x), f(x))
+
+
+def operations(code):
+    return {instruction.opname for instruction in dis.get_instructions(code)}
+
+
+def test_what_was_traced_is_not_in_the_replacement_twice():
+    """The original body is there only where plain Python may have to run it."""
+
+    def f(x):
+        print(x.shape)
+        return x + 1
+
+    def half_a_call(x, thing):
+        print(x.shape, thing.unknown())
+        return x + 1
+
+    class Thing:
+        def __getattr__(self, name):
+            minidynamo.graph_break()
+            return len(name).bit_length
+
+    minidynamo.compile(f, backend="eager")(torch.ones(3))
+    compiled = minidynamo.compile(half_a_call, backend="eager")
+    assert torch.equal(compiled(torch.ones(3), Thing()), half_a_call(torch.ones(3), Thing()))
+    codes = {record.function: record.replacement_code for record in minidynamo.records.frames}
+    named = {name.rpartition(".")[2]: code for name, code in codes.items() if code is not None}
+    assert "BINARY_OP" not in operations(named["f"])
+    assert "BINARY_OP" in operations(named["half_a_call"])

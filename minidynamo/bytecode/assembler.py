@@ -182,13 +182,19 @@ def assemble(
     cellvars: Iterable[str] | None = None,
     freevars: Iterable[str] | None = None,
     stacksize: int | None = None,
+    parameters: int | None = None,
     **replace: Any,
 ) -> types.CodeType:
     """A code object like `code` that executes `instructions`.
 
-    varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to
-    `code.replace`.  Raises ValueError for a jump whose direction its opcode cannot express.
+    varnames, cellvars, freevars: new variable lists (default: those of `code`).  parameters: the
+    number of them, all positional (default: as `code` has them).  `replace` goes to `code.replace`.
+    Raises ValueError for a jump whose direction its opcode cannot express.
     """
+    if parameters is not None:
+        stars = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+        replace.update(co_argcount=parameters, co_posonlyargcount=0, co_kwonlyargcount=0)
+        replace["co_flags"] = code.co_flags & ~stars
     varnames = tuple(code.co_varnames if varnames is None else varnames)
     new = code.replace(
         co_varnames=varnames,

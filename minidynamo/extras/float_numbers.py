@@ -169,7 +169,6 @@ METHODS: dict[str, Any] = {
     "neg": negative,
     "wrap_float": lambda node, x: node.new(sympy.Float(x), float, x),
     "statically_known_true": lambda node, file="", line=0: node.shape_env.prove(node.expr) is True,
-    "guard_or_true": lambda node, file="", line=0: node._or(True),
     "sym_not": inverted,
     "pow_by_natural": power,
     "pos": lambda node: node,

@@ -2,8 +2,7 @@
 
 In:   the frame at its split.
 Out:  a call of what follows in the handler around the instruction; a stack that is kept in locals
-      while an exception is handled.  Where a graph raises, the part in front of the break is
-      repeated by its original instructions, which leave the stack as our own code leaves it.
+      while an exception is handled.
 
     with lock:
         print("hello")      # what follows has two beginnings: behind the call, and in the handler
@@ -16,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..bytecode import Instruction
-from ..bytecode.assembler import VERSION
 from ..replacement import Continuations, Tail
 from ..resume import VALUE
 from ..variables import base
@@ -29,21 +27,17 @@ class HandledContinuations(Continuations):
     """Continuations where there is a handler."""
 
     def caught(self) -> list[Instruction]:
-        exc = self.natives[self.end].exc
+        exc = self.untraced[-1].exc
         if not exc or self.leaves(exc):
             return []
         handler, depth, lasti = exc
         kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
-        call = self.call(self.index[id(handler)], kinds, self.natives[self.end].pos)
-        for instruction in self.natives[self.begin : self.end + 1]:
+        call = self.call(self.index[id(handler)], kinds)
+        for instruction in call:
+            instruction.pos = self.untraced[-1].pos
+        for instruction in self.untraced:
             instruction.exc = call[0], depth, lasti
         return call
-
-    def repeatable(self, body: list[Instruction], start: int) -> list[Instruction]:
-        """The handler of a graph's error repeats the part in front of the break by its original
-        instructions: their stack must be what the resume functions take."""
-        repeated = {id(native) for native in self.natives[start : self.begin]}
-        return with_bound_methods(body, repeated)
 
     def leaves(self, exc: Any) -> bool:
         """Does an exception leave the frame through this handler?  That of an `except` block, for
@@ -55,31 +49,6 @@ class HandledContinuations(Continuations):
                 n += 1
             exc = self.natives[n].exc
         return exc is None
-
-
-def with_bound_methods(body: list[Instruction], repeated: set[int]) -> list[Instruction]:
-    """`body`, in which no instruction whose id is in `repeated` leaves a method and its object on
-    the stack.  What begins a call there is a callable with CPython's mark NULL beside it, as in the
-    code that we generate, so that a resume function need not ask which of the two it is."""
-    out = []
-    for instruction in body:
-        out.append(instruction)
-        op, flags = instruction.op, instruction.flags
-        if id(instruction) not in repeated or not (op == "LOAD_METHOD" or is_method(op, flags)):
-            continue
-        instruction.op, instruction.flags = op.replace("METHOD", "ATTR"), flags & ~1
-        behind = [Instruction("PUSH_NULL")]
-        if VERSION < (3, 13):  # where the mark stands in front of the callable
-            behind.append(Instruction("SWAP", 2))
-        for added in behind:
-            added.pos, added.exc = instruction.pos, instruction.exc
-        out += behind
-    return out
-
-
-def is_method(op: str, flags: int) -> bool:
-    """Does it load a method for a call, from 3.12 on?"""
-    return op in ("LOAD_ATTR", "LOAD_SUPER_ATTR") and bool(flags & 1)
 
 
 push_plain_stack = Tail.push_stack

@@ -23,10 +23,13 @@ from ..variables.more.exceptions import INSTANCES
 from ..variables.objects import ObjectVar
 
 
+kept_anyway = Tail.kept
+
+
 @extends(Tail)
 class NoticedEnds(Tail):
     def kept(self) -> Collection[str]:
-        return frozenset(
+        return frozenset(kept_anyway(self)).union(
             name
             for name, value in self.frame.locals.items()
             if (

@@ -120,8 +120,7 @@ def answer(
         and is_new_number(result)
         and result.node._expr not in output.symbol_nodes
     ):
-        node = output.add_node(tx, op, target, args, kwargs, result)
-        output.add_unbacked(tx, node, result)
+        output.add_node(tx, op, target, args, kwargs, result)
     if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
         guard_state(output, functools.partial(target), result)
     elif len(args) == 1 and not kwargs:

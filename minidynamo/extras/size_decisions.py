@@ -1,22 +1,16 @@
 """Decisions about sizes: in shorter words; and where they cost too much, numbers instead.
 
-Decisions about sizes, put in a shorter way: And and Or part by part, relations without what
-stands on both sides; and floats that are pinned.
-
 In:   a question that the program asks about its sizes (`ShapeEnv.decide`, `.specialize`).
-Out:  the same answer, with fewer and shorter guards.
+Out:  the same answer, with fewer and shorter guards: And and Or are asked part by part, and a
+      relation is guarded without what stands on both sides.  Where the questions of a frame have
+      cost more than `config.size_steps`, the sizes in them are numbers of this run from then on,
+      which is told once, with the user's line.
 
     >>> env.decide(sympy.And(s0 > 2, s1 > 3))       # two guards, s0 >= 3 and s1 >= 4
     >>> env.canonical(2 * s0 + s1 > s1 + 4)         # s0 > 2
 
-Without this file the whole question is guarded as the program has asked it.
-
-A frame that asks too much about sizes: they become numbers, which is told.
-
-In:   a decision of a frame whose questions have cost more than `config.size_steps`.
-Out:  the sizes in it as numbers of this run, guarded; a warning with the user's line, once.
-
-Without this file such a frame is compiled for as long as its questions take.
+Without this file the whole question is guarded as the program has asked it, and a frame is compiled
+for as long as its questions take.
 """
 
 from typing import Any
@@ -31,11 +25,16 @@ from .. import config, records
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 
-specialize_whole = ShapeEnv.specialize
+decide_whole, specialize_whole = ShapeEnv.decide, ShapeEnv.specialize
 
 
 @extends(ShapeEnv)
 class Shorter(ShapeEnv):
+    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
+        if self.steps > config.size_steps:
+            give_up(self, expr)
+        return decide_whole(self, expr, line)
+
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other."""
@@ -102,6 +101,3 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
         env.specialize(symbol)
         records.tell(text, text)
         records.counters["sizes"][text] += 1
-
-
-ShapeEnv.give_up = give_up

@@ -2,7 +2,8 @@
 
 In:   the body of a code object that has the `__class__` cell, registered in `resume.SUPER_CALLS`.
 Out:  the same with `super(__class__, self)`: without arguments it looks at the first local, which
-      is another variable in a resume function.
+      is another variable in a resume function.  That local is carried over, though no instruction
+      says that it is read.
 
         def forward(self, x):
             print("hello")                      <- graph break
@@ -10,10 +11,13 @@ Out:  the same with `super(__class__, self)`: without arguments it looks at the 
 """
 
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..bytecode import Instruction
+from ..replacement import Tail
 from ..resume import SUPER_CALLS, CannotSplit
+from ..symbolic_eval.code_info import liveness
+from ..variables.base import extends
 
 
 def explicit_super(
@@ -50,3 +54,14 @@ def is_super_call(ins: Instruction, call: Instruction) -> bool:
 
 
 SUPER_CALLS.append(explicit_super)
+kept_anyway = Tail.kept
+
+
+@extends(Tail)
+class WithFirstLocal(Tail):
+    def kept(self) -> Collection[str]:
+        kept, code, split = kept_anyway(self), self.code, self.frame.split
+        if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
+            return kept
+        read_later = liveness(self.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
+        return {*kept, code.co_varnames[0]} if "super" in read_later[split[0]] else kept

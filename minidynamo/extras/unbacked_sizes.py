@@ -11,23 +11,42 @@ Without this file fake tensors refuse such ops, and the graph breaks at them.  M
 symbols of torch/fx/experimental/symbolic_shapes.py.
 """
 
+import contextlib
 import operator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import sympy
 import torch
 
 from miniinductor.sizes.facts import LARGEST, Symbol
+from miniinductor.sizes.printing import python_code
 
 from .. import hooks
 from ..conversion import Conversion
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
+from ..reconstruct import Codegen
+from ..symbolic_inputs import symbols_of
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import ShapeEnv
-from ..symbolic_inputs import symbols_of
+from ..variables.base import extends
 from ..variables.symbolic import SYMBOLIC, SymVar
+
+
+class DataDependentDecision(Break, RuntimeError):
+    """A decision needs a value that only the run knows; `reason` names it."""
+
+    needs_data = True  # for a backend, which imports nothing of ours
+
+    def __init__(self, reason: str) -> None:
+        hint = "the value is only known when the program runs; keep the decision outside"
+        super().__init__("data-dependent", reason, hint)
+
+
+class Unbacked(dict[sympy.Symbol, SymVar]):
+    """Symbol that only the run knows -> its variable."""
 
 
 def create_unbacked(
@@ -67,7 +86,7 @@ def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: An
         if not isinstance(result, SYMBOLIC):
             value, size = output.shape_env.wrap(symbol), size_node(output, tx, node, result, symbol)
         output.symbol_nodes[symbol] = size
-        output.unbacked[symbol] = SymVar(value, node=size)
+        output.noted(Unbacked)[symbol] = SymVar(value, node=size)
 
 
 def size_node(
@@ -111,15 +130,80 @@ FOR_FAKE_TENSORS: dict[str, Any] = {
 }
 for _name, _value in FOR_FAKE_TENSORS.items():
     setattr(ShapeEnv, _name, _value)
-OutputGraph.add_unbacked = add_unbacked
+evaluate_known, add_plain_node = ShapeEnv.evaluate_sym_node, OutputGraph.add_node
+compute_symbolic = Codegen.symbolic
+
+
+@extends(ShapeEnv)
+class UnbackedEnv(ShapeEnv):
+    def value_now(self, expr: sympy.Expr) -> Any:
+        value = self.size_hint(expr)
+        if value is not None:
+            return value
+        rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+        unknown = [row for row in rows if row.hint is None]
+        origin = ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
+        text = python_code(expr)
+        if expr.is_Relational or expr.is_Boolean:
+            raise DataDependentDecision(f"whether {text} holds depends on {origin}")
+        raise DataDependentDecision(f"the number {text} is needed, which depends on {origin}")
+
+    def evaluate_sym_node(
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: Any = None
+    ) -> Any:
+        if fallback_value is not None and node.hint is None and self.prove(node.expr) is None:
+            return fallback_value
+        return evaluate_known(self, node)
+
+
+def guard_or(default: bool) -> Callable[..., bool]:
+    """The method of a SymNode: what holds for all sizes, if that is known; else what holds in this
+    run, with a guard; where that is not known either, `default`."""
+
+    def guard(node: SymNode, file: str = "", line: int = 0) -> bool:
+        env = node.shape_env
+        known = env.prove(node.expr)
+        if known is not None:
+            return known
+        return default if env.size_hint(node.expr) is None else node.guard_bool()
+
+    return guard
+
+
+setattr(SymNode, "guard_or_true", guard_or(True))
+for _name in ("guard_or_false", "guard_size_oblivious"):
+    setattr(SymNode, _name, guard_or(False))
+
+
+@extends(OutputGraph)
+class UnbackedGraph(OutputGraph):
+    def add_node(self, tx: Any, *operation: Any) -> torch.fx.Node:
+        node = add_plain_node(self, tx, *operation)
+        result = operation[-1]
+        if self.policy.unbacked and result is not None:
+            add_unbacked(self, tx, node, result)
+        return node
+
+
+@extends(Codegen)
+class UnbackedNumbers(Codegen):
+    def symbolic(self, expr: sympy.Expr) -> None:
+        """Also a number that the graph gives."""
+        unbacked = self.output.noted(Unbacked)
+        if expr in unbacked:
+            self.load_graph_output(unbacked[expr])
+        else:
+            compute_symbolic(self, expr)
+
+
+@contextlib.contextmanager
+def fakes_with_symbols(output: OutputGraph) -> Iterator[None]:
+    """Fake tensors ask the ShapeEnv for symbols, where the policy allows them."""
+    if output.policy.unbacked:
+        output.fake_mode.shape_env = cast(Any, output.shape_env)
+        output.fake_mode.cache_enabled = False
+    yield
+
+
+hooks.TRACING.append(fakes_with_symbols)
 hooks.WAYS_ON.append(capture_after_all)
-
-
-def _origin(env: ShapeEnv, expr: sympy.Expr) -> str:
-    """Which unbacked symbols it depends on, and the operations that made them."""
-    rows = [env.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
-    unknown = [row for row in rows if row.hint is None]
-    return ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
-
-
-ShapeEnv._origin = _origin

@@ -20,6 +20,7 @@ import torch.utils.hooks
 
 from .. import hooks
 from ..exceptions import Break
+from ..extras.unbacked_sizes import Unbacked
 from ..extras.undo import draws
 from ..reconstruct import Codegen
 from ..variables.base import Args, Frame, Variable, extends
@@ -90,7 +91,7 @@ def traced(tx: Frame, hook: Variable, value: torch.Tensor) -> tuple[torch.fx.Gra
     answer = check_answer(result, gradient)
     nodes = list(graph.nodes)
     made = [node for node in nodes[nodes.index(start) + 1 :] if node.op.startswith("call")]
-    if any(draws(node) or node.is_impure() for node in made) or output.unbacked:
+    if any(draws(node) or node.is_impure() for node in made) or output.noted(Unbacked):
         raise Break(KIND, "a hook that draws random numbers or changes a state", HINT)
     output.calls -= len(made)
     for expr in [expr for expr in output.symbol_nodes if expr not in before[2]]:

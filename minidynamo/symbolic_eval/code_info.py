@@ -20,7 +20,6 @@ from typing import Any
 from ..bytecode import CanonicalOp, canonical, disassemble
 from . import opcodes
 
-CALL_PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")  # they belong to the CALL that follows
 # Paths of torch's files and of ours: a graph break names the line of the program that called them.
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Code with these names may read any of its variables, whatever its instructions say.
@@ -33,35 +32,25 @@ class CodeInfo:
 
     def __init__(self, code: types.CodeType) -> None:
         natives = disassemble(code)
-        self.operations, _ = canonical(natives)
-        # The same, ready to be run: handler, argument, exception entry, line.
-        self.ops: list[tuple[Any, Any, Any, int]] = []
-        # The first operation that belongs to the same native instruction.
-        self.groups: list[int] = []
-        # That instruction's index, behind the index of the first of its prefixes: a split may
-        # start there.
-        self.natives: list[tuple[int, int]] = []
+        self.operations, first = canonical(natives)
+        # of each native instruction: the operation that it begins with
+        self.beginnings = [first[id(native)] for native in natives]
+        # of each operation: the first one, and the number, of the native instruction it belongs to
         index = {id(native): n for n, native in enumerate(natives)}
+        self.groups = [first[id(operation.instruction)] for operation in self.operations]
+        self.natives = [index[id(operation.instruction)] for operation in self.operations]
+        # the operations, ready to be run: handler, argument, exception entry, line
+        self.ops: list[tuple[Any, Any, Any, int]] = []
         line = code.co_firstlineno
-        for n, operation in enumerate(self.operations):
-            native = operation.instruction
-            if native.pos and native.pos[0] is not None:
-                line = native.pos[0]
+        for operation in self.operations:
+            pos = operation.instruction.pos
+            if pos and pos[0] is not None:
+                line = pos[0]
             handler, arg = opcodes.HANDLERS.get(operation.op), operation.arg
             if handler is None:
                 handler, arg = opcodes.unsupported, operation.op
             self.ops.append((handler, arg, operation.exc, line))
-            continues = n > 0 and self.operations[n - 1].instruction is native
-            self.groups.append(self.groups[n - 1] if continues else n)
-            start = index[id(native)]
-            while start and natives[start - 1].op in CALL_PREFIXES:
-                start -= 1
-            self.natives.append((start, index[id(native)]))
         self.internal = any(part in code.co_filename for part in INTERNAL)
-        # zero-argument super() reads the first slot, though no instruction says so
-        self.super_reads: str | None = None
-        if "__class__" in code.co_freevars and code.co_argcount:
-            self.super_reads = code.co_varnames[0]
         self._live: list[frozenset[str]] | None = None
         self.always_live: frozenset[str] | None = None
         if READERS_OF_ALL & set(code.co_names):
@@ -73,7 +62,7 @@ class CodeInfo:
         if self.always_live is not None:
             return self.always_live
         if self._live is None:
-            self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES, self.super_reads)
+            self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES)
         return self._live[position]
 
 
@@ -93,13 +82,10 @@ LOCAL_WRITES = {"STORE_FAST", "DELETE_FAST"}
 
 
 def liveness(
-    operations: Sequence[CanonicalOp],
-    reads: Set[str],
-    writes: Set[str],
-    in_super: str | None = None,
+    operations: Sequence[CanonicalOp], reads: Set[str], writes: Set[str]
 ) -> list[frozenset[str]]:
     """Before each operation: the variables that an opcode of `reads` may ask for later, with no
-    opcode of `writes` in between.  `in_super`: the variable that super() without arguments reads.
+    opcode of `writes` in between.
 
     It goes backwards through the code, and again until nothing changes: loops jump back."""
     live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
@@ -113,8 +99,6 @@ def liveness(
                 names.discard(operation.arg)
             if operation.op in reads:
                 names.add(operation.arg)
-            if in_super and (operation.op, operation.arg) == ("LOAD_GLOBAL", "super"):
-                names.add(in_super)
             if operation.exc is not None:
                 names |= live[operation.exc[0]]
             if names != live[n]:
