@@ -80,6 +80,42 @@ def test_the_memo_of_an_argument():
         assert not memo(other)
 
 
+def test_the_memo_of_an_argument_whose_sizes_are_symbols():
+    with torch.inference_mode():
+        made = torch.zeros(4, 4)
+    for any_size in (False, True):
+        memo = Memo(any_size)
+        memo.remember([], [], torch.arange(16.0).view(4, 4))
+        assert memo(torch.ones(4, 4)) and not memo(made) and not memo(torch.ones(16))
+        for other in (torch.ones(4, 5), torch.ones(4, 4).t(), torch.ones(1, 4).expand(4, 4)):
+            assert memo(other) == any_size
+        for name in ("negated", "doubles", "own class", "learning"):
+            tensor = torch.arange(16.0).view(4, 4)
+            CHANGES[name](tensor)
+            assert not memo(tensor), name
+
+
+def test_what_a_guard_asks_beside_the_memo_where_sizes_are_symbols():
+    """Number of dimensions, dtype, gradients, bits: each a new entry; another size is none."""
+    calls = []
+
+    def backend(gm, inputs):
+        calls.append(0)
+        return gm
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(lambda x: x * 2, backend=backend, dynamic=True)
+    x = torch.ones(4, 5)
+    with torch.inference_mode():
+        made = torch.ones(4, 5)
+    others = (x.double(), torch.ones(4), x.requires_grad_(), torch._neg_view(torch.ones(4, 5)), made)
+    for n, other in enumerate(others, 2):
+        for size in (4, 6, 7):
+            compiled(torch.ones(size, 5))
+        torch.testing.assert_close(compiled(other), other * 2)
+        assert len(calls) == n
+
+
 @pytest.mark.skipif(not KNOWS_NAMES, reason="torch 2.13 has no names of dimensions")
 @pytest.mark.filterwarnings("ignore:Named tensors")
 def test_dimensions_are_given_names():

@@ -15,8 +15,9 @@
  * The order of an OrderedDict has no version: one is remembered only if the second list says that its order does not matter.
  *
  * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, whether it requires
- * gradients, whether its dimensions have names, and whether it is a lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch`
- * is told their addresses and tries them first): the same question through Python's attributes costs half a microsecond a tensor.
+ * gradients, whether its dimensions have names, whether it was made in inference mode, and whether it is a lazily negated or conjugated
+ * view.  It is read by libtorch's C functions (a few ns each; `use_torch` is told their addresses and tries them first): the same
+ * question through Python's attributes costs half a microsecond a tensor.
  * A memo keeps the numbers and no tensor: an argument is another one in each call.
  *
  * Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.  # PyTorch: dict watchers from 3.12 on (3.14 has no versions any more).
@@ -31,7 +32,8 @@
 #define MOST_DIMENSIONS 16          /* the layout of a tensor with more of them is not watched: its guards run each time */
 #define REQUIRES_GRAD 8             /* one of `Layout.bits` */
 #define NAMED 16                    /* another: dimensions have names, which went with torch 2.13 */
-#define ALL_BITS 31
+#define INFERENCE 32                /* another: made in inference mode */
+#define ALL_BITS 63
 #define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
 
 typedef struct {
@@ -52,6 +54,7 @@ typedef struct {
     Row *rows;
     Py_ssize_t layout_count, count, misses;
     int holds;                      /* 0: nothing is remembered but layouts, perhaps */
+    int any_size;                   /* sizes and strides may be others; not their number */
     vectorcallfunc vectorcall;
 } Memo;
 
@@ -60,7 +63,7 @@ typedef struct {
 static struct {
     int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *), (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
     int32_t (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **);
-    bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *);
+    bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *), (*is_inference)(const void *);
     bool (*requires_grad)(const void *), (*has_names)(const void *);    /* take what the at::Tensor points to; NULL: nothing has names */
     Py_ssize_t offset;              /* 0: there are none */
 } torch;
@@ -146,7 +149,8 @@ layout_of(PyObject *tensor, Layout *found, int64_t **sizes, int64_t **strides)
     found->type = Py_TYPE(tensor);
     found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2
         | (torch.requires_grad(*(void **)handle) ? REQUIRES_GRAD : 0)
-        | (torch.has_names && torch.has_names(*(void **)handle) ? NAMED : 0);
+        | (torch.has_names && torch.has_names(*(void **)handle) ? NAMED : 0)
+        | (torch.is_inference(handle) ? INFERENCE : 0);
     return torch.layout(handle, &layout) == 0 && layout == strided
         && torch.dtype(handle, &found->dtype) == 0
         && torch.device_type(handle, &found->device_type) == 0
@@ -168,7 +172,7 @@ remember_layout(PyObject *tensor, Layout *layout)
 
 /* `asked`: the bits that count. */
 static int
-lies_as_it_did(PyObject *tensor, Layout *was, int32_t asked)
+lies_as_it_did(PyObject *tensor, Layout *was, int32_t asked, int any_size)
 {
     Layout now;
     int64_t *sizes, *strides;
@@ -176,8 +180,8 @@ lies_as_it_did(PyObject *tensor, Layout *was, int32_t asked)
         && layout_of(tensor, &now, &sizes, &strides)
         && now.dtype == was->dtype && (now.bits & asked) == (was->bits & asked) && now.dim == was->dim
         && now.device_type == was->device_type && now.device_index == was->device_index
-        && !memcmp(sizes, was->numbers, now.dim * sizeof(int64_t))
-        && !memcmp(strides, was->numbers + now.dim, now.dim * sizeof(int64_t));
+        && (any_size || (!memcmp(sizes, was->numbers, now.dim * sizeof(int64_t))
+                         && !memcmp(strides, was->numbers + now.dim, now.dim * sizeof(int64_t))));
 }
 
 static int
@@ -186,7 +190,7 @@ all_lie_as_they_did(Memo *memo, PyObject *const *tensors, Py_ssize_t count, int3
     if (count != memo->layout_count)
         return 0;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!lies_as_it_did(tensors[i], &memo->layouts[i], asked))
+        if (!lies_as_it_did(tensors[i], &memo->layouts[i], asked, memo->any_size))
             return 0;
     return 1;
 }
@@ -293,9 +297,15 @@ memo_dealloc(Memo *memo)
 static PyObject *
 memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 {
+    int any_size = 0;
+    static char *names[] = {"any_size", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "|p", names, &any_size))
+        return NULL;
     Memo *memo = (Memo *)type->tp_alloc(type, 0);
-    if (memo)
+    if (memo) {
         memo->vectorcall = memo_call;
+        memo->any_size = any_size;
+    }
     return (PyObject *)memo;
 }
 
@@ -310,7 +320,8 @@ static PyMethodDef memo_methods[] = {
 static PyTypeObject MemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "minidynamo.extras._guard_memo.Memo",
-    .tp_doc = "Memo(): `memo(*tensors)` is True while nothing that was remembered has changed, and the tensors lie as those did.",
+    .tp_doc = "Memo(any_size=False): `memo(*tensors)` is True while nothing that was remembered has changed, and the tensors lie as those did; "
+              "`any_size`: whatever their sizes and strides are, as long as there are as many.",
     .tp_basicsize = sizeof(Memo),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Memo, vectorcall),
@@ -326,12 +337,12 @@ static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
     PyObject *tensor, *addresses;
-    unsigned long long impl, at[12];
+    unsigned long long impl, at[13];
     if (!PyArg_ParseTuple(args, "OKO!", &tensor, &impl, &PyTuple_Type, &addresses))
         return NULL;
-    if (PyTuple_GET_SIZE(addresses) != 12)
-        return PyErr_Format(PyExc_TypeError, "expected 12 addresses");
-    for (int i = 0; i < 12; i++)
+    if (PyTuple_GET_SIZE(addresses) != 13)
+        return PyErr_Format(PyExc_TypeError, "expected 13 addresses");
+    for (int i = 0; i < 13; i++)
         at[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
     if (PyErr_Occurred())
         return NULL;

@@ -2,10 +2,10 @@
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo
 (`guard_memo.c`): `if not memo(*watched):` skips it while no dictionary on the way has been written
-and no parameter has another dtype, shape or strides.  So do an argument's own checks, where all its
-sizes are numbers: `if not as_before_0(x):` skips what is said of a tensor's class, dtype, device,
-sizes, strides and bits, and whether it requires gradients, while the argument is like that of the
-last call.
+and no parameter has another dtype, shape or strides.  So do an argument's own checks:
+`if not as_before_0(x):` skips what is said of a tensor's class, dtype, device, sizes, strides and
+bits, and whether it requires gradients, while the argument is like that of the last call.  Where
+sizes are symbols, it skips all of that but for sizes and strides.
 
 In:   the tree of sources that every printer gets.   Out: its text, registered in `PRINTERS`.
 
@@ -44,7 +44,7 @@ LAYOUT_FUNCTIONS = (
     # at::native::is_neg(const Tensor &) and its neighbours: the C functions above have none of them
     *[
         f"_ZN2at6native{len(name)}{name}ERKNS_6TensorE"
-        for name in ("is_neg", "is_conj", "_is_zerotensor")
+        for name in ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
     ],
     "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",  # the last: of names of dimensions, before 2.13
@@ -82,6 +82,15 @@ def is_of_layout(guard: Guard) -> bool:
     must be what they were?  Where a size may be another one, no STRIDE is guarded beside it."""
     about = guard.kind in LAYOUT_GUARDS or guard.kind == "GRAD"
     return about and isinstance(guard.source, Source) and "STRIDE" in guard.source.guards
+
+
+def is_of_layout_but_for_sizes(guard: Guard) -> bool:
+    """The same where sizes are symbols: then only the number of dimensions is guarded beside it."""
+    if not isinstance(guard.source, Source) or {"STRIDE", "LAYOUT"} & guard.source.guards.keys():
+        return False
+    if guard.kind == "SHAPE":
+        return guard.check.startswith("{0}.dim() ==")
+    return guard.kind in LAYOUT_GUARDS or guard.kind == "GRAD"
 
 
 VALUE = "\0"  # in the conditions of one source: where its value is read
@@ -147,21 +156,23 @@ class MemoPrinter(GuardPrinter):
 
     # ---- printing
     def argument(self, node: Source, name: str) -> None:
+        any_size = "STRIDE" not in node.guards
+        is_seen = is_of_layout_but_for_sizes if any_size else is_of_layout
         layout, others = [], []
         for guard in node.guards.values():
-            if is_of_layout(guard) and layouts_are_watched():
+            if is_seen(guard) and layouts_are_watched():
                 layout.append(guard)
             else:
                 others.append(guard)
         if layout:
-            self.layout(layout, name)
+            self.layout(layout, name, any_size)
         self.conditions(others, name)
 
-    def layout(self, guards: list[Guard], name: str) -> None:
+    def layout(self, guards: list[Guard], name: str, any_size: bool) -> None:
         """What a memo of its own sees of an argument."""
         memo = f"as_before_{self.layout_count}"
         self.layout_count += 1
-        self.namespace[memo] = Memo()
+        self.namespace[memo] = Memo(any_size)
         self.lines.append(f"{self.indent}if not {memo}({name}):")
         self.indent += "    "
         self.conditions(guards, name)

@@ -169,7 +169,7 @@ def always() -> None:
     class Always:
         """Says after the first check that nothing has changed."""
 
-        def __init__(self):
+        def __init__(self, any_size=False):
             self.checked = False
 
         def watch(self, *tensors):
@@ -195,7 +195,7 @@ def arguments_always() -> None:
     class Always:
         """Says after the first check that all arguments lie as that one did."""
 
-        def __init__(self):
+        def __init__(self, any_size=False):
             self.checked = False
 
         def __call__(self, tensor):
@@ -206,9 +206,9 @@ def arguments_always() -> None:
 
     plain = memo.MemoPrinter.layout
 
-    def layout(self, guards, name):
+    def layout(self, guards, name, any_size):
         number = self.layout_count
-        plain(self, guards, name)
+        plain(self, guards, name, any_size)
         self.namespace[f"as_before_{number}"] = Always()
 
     memo.MemoPrinter.layout = layout

@@ -26,31 +26,26 @@ def without_guard(*kinds: str) -> None:
 @mutant("no stride guard", "tensors --count 600 --modes aot_eager")
 def no_strides():
     without_guard("STRIDE")
-    blind_memo()
 
 
 @mutant("no shape guard", "tensors --count 600 --modes aot_eager")
 def no_shapes():
     without_guard("SHAPE")
-    blind_memo()
 
 
 @mutant("no dtype guard", "tensors --count 600 --modes eager")
 def no_dtypes():
     without_guard("DTYPE")
-    blind_memo()
 
 
 @mutant("no guard of bits", "tensors --count 600 --modes inductor,aot_eager")
 def no_bits():
     without_guard("VIEW_BITS")
-    blind_memo()
 
 
 @mutant("no guard of the class", "tensors --count 300 --modes aot_eager")
 def no_class():
     without_guard("TENSOR")
-    blind_memo()
 
 
 @mutant("no guard of requires_grad", "tensors --count 300 --modes aot_eager")
@@ -66,7 +61,34 @@ def no_offsets():
 @mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")
 def blind_memo():
     plain = memo.Memo
-    memo.Memo = lambda watched: plain([])
+
+    class Blind:
+        """Remembers what was read on the way, and no tensors."""
+
+        def __init__(self, any_size=False):
+            self.memo = plain()
+
+        def watch(self, *tensors):
+            pass
+
+        def __call__(self, *tensors):
+            return self.memo()
+
+        def lie(self, *tensors):
+            return True
+
+        def remember(self, read, hooks, *tensors):
+            self.memo.remember(read, hooks)
+
+    memo.Memo = Blind
+
+
+@mutant("the memo does not see inference mode", "tensors --count 400 --only inference")
+def no_inference():
+    memo.LAYOUT_FUNCTIONS = tuple(
+        "_ZN2at6native6is_negERKNS_6TensorE" if "is_inference" in name else name
+        for name in memo.LAYOUT_FUNCTIONS
+    )
 
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
