@@ -151,7 +151,7 @@ def test_tiles_of_float16_stay_within_their_tile():
     x = torch.randn(2, 130, 48)
     turned = lambda x: x.half().mT.contiguous() * 2  # noqa: E731
     record = check(turned, [x])
-    assert "_tile" in sources(record) and "half0" not in sources(record)
+    assert "_tile" in sources(record) and "_run" not in sources(record)
 
 
 # --- sums that are wanted of some rows only -------------------------------------------------------

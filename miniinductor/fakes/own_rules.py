@@ -1,4 +1,4 @@
-"""Fake results of our own: positions out of range, and convolutions of symbolic sizes.
+"""Fake results of our own: positions out of range, rolls, and convolutions of symbolic sizes.
 
 Positions and dimensions out of range, for which torch's fake rules do not look.
 
@@ -9,6 +9,9 @@ Out:  what eager's kernel raises, in its class; where a position is a symbol, a 
 Where the result is used, another op would stumble over it.  Where nobody uses it, the op is dropped
 from the graph, and eager's error with it: `x[n]; return x + 1`.  Torch's rule for `select` looks at
 the position since 2.12.
+
+Rolls on a CPU, in the layout of eager's kernel, which joins two parts: images whose channels lie
+last keep them there, where torch's rule makes dense ones.
 
 Convolutions of symbolic sizes, without a decision about how many elements there are.
 
@@ -117,6 +120,36 @@ for _op in (
     aten._weight_norm_interface.default,
 ):
     EAGER.own[_op] = dimension
+
+
+# --- rolls ----------------------------------------------------------------------------------------
+def roll(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
+    """Two parts of it, joined; None: torch's own rule is asked, whose result is dense."""
+
+    def joined(x: Any, shifts: Any, dims: Any = ()) -> Any:
+        if x.fake_device.type != "cpu" or not dims or len(dims) != len(shifts):
+            return None
+        if is_contiguous(x) or is_symbolic(x) and not all(type(n) is int for n in x.stride()):
+            return None
+        for dim, shift in zip(dims, shifts):
+            check_dimension(x.dim(), dim)
+            x = x.clone() if not x.numel() else rolled(x, shift, dim)
+        return x
+
+    with mode:
+        return joined(*args, **{"x" if k == "self" else k: value for k, value in kwargs.items()})
+
+
+def rolled(x: torch.Tensor, shift: Any, dim: int) -> torch.Tensor:
+    size = x.shape[dim]
+    if type(size) is not int or type(shift) is not int:
+        return aten.cat.default([x], dim)  # where it begins decides only if that is at 0
+    start = -shift % size
+    parts = [aten.slice.Tensor(x, dim, *ends) for ends in ((start, size), (0, start))]
+    return aten.cat.default(parts, dim)
+
+
+EAGER.own[aten.roll.default] = roll
 
 
 # --- convolutions of symbolic sizes ---------------------------------------------------------------

@@ -25,6 +25,7 @@ from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import LoopBody
 from ..ir import playing
+from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
 
 LONGEST = 4096  # elements of a row
@@ -52,18 +53,28 @@ class GatheredRows(Strategy):
         writer = self.writer
         if written or writer.in_mask() or writer.is_tiled or not writer.inner_variables:
             return None
-        moving = [s for s in index.free_symbols if writer.changes_inside(s)]
-        if len(moving) != 1:
+        terms = sympy.Add.make_args(index)
+        part = sympy.Add(*[t for t in terms if any(map(writer.changes_inside, t.free_symbols))])
+        start, size = sympy.expand(index - part), self.count(part)
+        lanes = writer.plan.inner[-1]
+        if not isinstance(lanes, int) or not 0 < size <= min(LONGEST, MOST_OF_LANES * lanes):
             return None
-        start = sympy.expand(index - moving[0])
-        size, lanes = positions_of(writer).get(moving[0].name, 0), writer.plan.inner[-1]
-        if not isinstance(size, int) or not isinstance(lanes, int):
-            return None
-        if start.has(moving[0]) or not 0 < size <= min(LONGEST, MOST_OF_LANES * lanes):
-            return None
+        place = part if part.is_Symbol else writer.ask("place_of", name, part)
+        if not getattr(place, "is_Symbol", False):
+            return None  # positions a constant step apart, or to be computed for each element
         new = (writer.outside.fresh("row"), size, playing.value)
         array, _, _ = self.rows.setdefault((name, start), new)
-        return f"{array}[{moving[0]}]"
+        return f"{array}[{place}]"
+
+    def count(self, part: sympy.Expr) -> int:
+        """How many positions there are, from 0 on, of the part of an index that varies along the
+        lanes; 0: that is not known, or it does not begin there."""
+        lane, positions = self.writer.plan.r[-1], positions_of(self.writer)
+        if part == lane:
+            return 0
+        ranges = {s: positions.get(s.name, 0) for s in part.free_symbols}
+        limits = bounds(part, ranges | {lane: self.writer.plan.inner[-1]})
+        return limits[1] + 1 if limits is not None and limits[0] == 0 else 0
 
     def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
         if self.is_asking or not self.rows:

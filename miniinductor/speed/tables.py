@@ -11,8 +11,7 @@ In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of t
   * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid
     sampling: one grid, many channels).
 
-Left out: pieces of outer loops, tables of symbolic sizes, transposed reads that come in pieces
-(`roll` from channels-last memory).
+Left out: pieces of outer loops, tables of symbolic sizes.
 """
 
 import math
@@ -171,9 +170,12 @@ def share_tables(bodies: Sequence[LoopBody], joined: int) -> bool:
 
 
 def rows_in_a_lane(sizes: Sequence[Size]) -> int:
-    """The most rows, of a number that divides theirs, whose lanes become one row's."""
+    """The most rows, of a number that divides theirs, whose lanes become one row's.  All of them,
+    where a table can hold what then varies with the lane alone."""
     rows, lanes = sizes[-2:]
     around = hint(sizes[-3], 512) if len(sizes) > 2 else 1
+    if rows * lanes <= MOST_LANES and around >= LEAST_ROWS:
+        return rows
     best = 1
     for count in range(1, LONGER_LANES // lanes + 1):
         left = rows // count if count < rows else around

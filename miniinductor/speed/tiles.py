@@ -9,8 +9,13 @@
 
 In:   a pointwise kernel that reads along an outer loop.  Out: its loops over tiles, and what such a
       read reads instead.
+
+A read may lie anywhere from lane to lane (`roll`, images of three channels): then the copy asks for
+each lane's place.  float16 is converted as a whole: tiles when they are filled, and what runs along
+the lanes, row by row of a tile.
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +30,109 @@ from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
-from ..sizes.symbols import hint
+from ..sizes.symbols import Size, hint
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
 TILE_OF_MANY = (256, 128)
 MANY = 1 << 18
+TILE = "which tile comes next"
+
+
+@dataclass
+class TileLoad:
+    """A copy of what a tile reads along its outer loop."""
+
+    name: str
+    c_type: str  # in memory
+    corner: str  # the first element; where the step varies: that of a lane
+    step: str | None  # in memory from lane to lane; None: it varies
+    is_converted: bool  # float16, of which the tile holds floats
+    origin: Any = field(default_factory=lambda: playing.value, repr=False)
+
+    def lines(self, variable: str, lane: str, size: tuple[int, int]) -> list[Statement]:
+        """Fill it; size: of a whole tile."""
+        rows, columns = size
+        lanes, height = f"{lane}_end - {lane}_tile", f"{variable}_end - {variable}_tile"
+        array = f"{self.name}_halves" if self.is_converted else self.name
+        place, count = f"{array}[0]", f"{lanes}, {height}"
+        call = transposed(f"&{self.corner}", self.step or "", place, columns, count)
+        if self.step is None:
+            row = f"[&](int64_t {lane}) {{ return &{self.corner}; }}"
+            call = f"mini::transpose_rows({row}, {lane}_tile, {place}, {columns}, {count});"
+        texts = [f"{self.c_type} {array}[{rows}][{columns}];", call]
+        if self.is_converted:
+            texts.append(f"float {self.name}[{rows}][{columns}];")
+            texts.append(f"mini::convert({place}, {self.name}[0], {columns} * ({height}));")
+        return [Line(text, origin=self.origin) for text in texts]
 
 
 @strategy(order=60)
 class Tiles(Strategy):
     def applies(self) -> bool:
-        # element -> (array, type in memory, element at the corner, its step along the lanes)
-        self.tile_loads: dict[str, tuple[str, str, str, str, Any]] = {}
+        self.tile_loads: dict[str, TileLoad] = {}  # by the element
+        # (pointer to elements along the lanes, are they written?) -> (array of floats, instruction)
+        self.rows: dict[tuple[str, bool], tuple[str, Any]] = {}
         tile = self.plan_tile()
         if tile is None:
             return False
         self.tile, self.writer.is_tiled = tile, True
         return True
 
+    def begin_lanes(self) -> None:
+        self.rows = {}
+
     def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+        """The place in a tile of what is read along the outer loop."""
         writer = self.writer
         if writer.in_mask() or not self.is_transposed(index, self.tile):
             return None
         variable, lane = writer.plan.x[self.tile], writer.plan.r[-1]
         if element not in self.tile_loads:
-            corner = index.xreplace({v: writer.local(f"{v}_tile") for v in (variable, lane)})
-            self.tile_loads[element] = (
+            step = stride_of(index, lane)
+            moved = (variable,) if step is None else (variable, lane)
+            corner = index.xreplace({v: writer.local(f"{v}_tile") for v in moved})
+            self.tile_loads[element] = TileLoad(
                 f"tile{len(self.tile_loads)}",
                 memory_type(dtype),
                 f"{writer.pointer(name, False)}[{writer.index(corner)}]",
-                writer.index(stride_of(index, lane)),
-                playing.value,
+                None if step is None else writer.index(step),
+                is_converted=dtype is torch.float16,
             )
-        array = self.tile_loads[element][0]
+        array = self.tile_loads[element].name
         return f"{array}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
 
+    def float_place(
+        self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
+    ) -> str | None:
+        """The float that stands for an element of float16."""
+        writer, lane = self.writer, self.writer.plan.r[-1]
+        if dtype is not torch.float16 or lane not in writer.inner_variables or writer.in_mask():
+            return None
+        if is_indirect(index):
+            return None
+        if not written and self.is_transposed(index, self.tile):
+            return self.element(name, index, dtype, f"{writer.pointer(name, False)}[{index}]")
+        if stride_of(index, lane) != 1 or not config.vectorize:
+            return None
+        first = index.xreplace({lane: writer.local(f"{lane}_tile")})
+        start = f"{writer.pointer(name, written)} + {writer.index(first)}"
+        made = (f"half{len(self.rows)}", playing.value)
+        array, _ = self.rows.setdefault((start, written), made)
+        return f"{array}[{lane} - {lane}_tile]"
+
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+        """The lanes of one row of a tile."""
         lane = self.writer.plan.r[-1]
-        return self.writer.plain_innermost(body, accumulators, f"{lane}_tile", f"{lane}_end")
+        start, end = f"{lane}_tile", f"{lane}_end"
+        before: list[Statement] = []
+        after: list[Statement] = []
+        for (place, written), (array, made_by) in self.rows.items():
+            before.append(Line(f"float {array}[{self.tile_size[1]}];", origin=made_by))
+            given, wanted = (array, place) if written else (place, array)
+            convert = Line(f"mini::convert({given}, {wanted}, {end} - {start});", origin=made_by)
+            (after if written else before).append(convert)
+        lanes = self.writer.plain_innermost(body, accumulators, start, end)
+        return [*before, *lanes, *after]
 
     def plan_tile(self) -> int | None:
         """The number of the outer loop along which something is read."""
@@ -76,13 +146,13 @@ class Tiles(Strategy):
             if min(size, lanes) < 8 or size * lanes < 1024:
                 continue
             if any(self.is_transposed(index, number) for index in reads):
-                self.tile_size = TILE_OF_MANY if size * lanes >= MANY else TILE_OF_FEW
+                self.tile_size = tile_size(size, plan.inner[-1])
                 return number
         return None
 
     def is_transposed(self, index: sympy.Expr, number: int) -> bool:
         """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        return lies_across(index, self.writer.plan.x[number], self.writer.plan.r[-1])
+        return is_across(index, self.writer.plan.x[number], self.writer.plan.r[-1])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
@@ -94,11 +164,10 @@ class Tiles(Strategy):
             bound(f"{variable}_end", f"{variable}_tile + {rows}", size),
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
-        for array, c_type, corner, step, instruction in self.tile_loads.values():
-            count = f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile"
-            call = transposed(f"&{corner}", step, f"{array}[0]", columns, count)
-            fill.append(Line(f"{c_type} {array}[{rows}][{columns}];", origin=instruction))
-            fill.append(Line(call, origin=instruction))
+        if lanes.isdigit() and int(lanes) % columns == 0:  # g++ knows how many they are
+            fill[1] = Line(f"const int64_t {lane}_end = {lane}_tile + {columns};", origin=TILE)
+        for load in self.tile_loads.values():
+            fill += load.lines(str(variable), str(lane), self.tile_size)
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
@@ -111,6 +180,12 @@ class Tiles(Strategy):
         return nest(tile, loops, pragma)
 
 
+def tile_size(size: int, lanes: Size) -> tuple[int, int]:
+    """Elements along the outer loop, and lanes, in one tile: all lanes where they are few."""
+    rows, columns = TILE_OF_MANY if size * hint(lanes, 0) >= MANY else TILE_OF_FEW
+    return rows, lanes if isinstance(lanes, int) and lanes <= 2 * columns else columns
+
+
 def is_indirect(index: sympy.Expr) -> bool:
     """Does it depend on an index that is read?"""
     return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
@@ -118,9 +193,14 @@ def is_indirect(index: sympy.Expr) -> bool:
 
 def lies_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:
     """Does memory run along `row`, and in larger steps along the lanes?"""
+    return is_across(index, row, lane) and stride_of(index, lane) is not None
+
+
+def is_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:
+    """The same, or in steps that vary?"""
     if is_indirect(index):
         return False
-    return stride_of(index, row) == 1 and stride_of(index, lane) not in (None, 0, 1)
+    return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
 
 
 def transposed(given: str, step: str | int, wanted: str, wanted_step: str | int, size: str) -> str:

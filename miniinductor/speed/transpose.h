@@ -8,11 +8,11 @@ constexpr int BLOCK = 16;
 #else
 constexpr int BLOCK = 8;
 #endif
-template <class T> OP void transpose_block(const T* from, int64_t step, T* to, int64_t to_step) {
+template <class T> OP void transpose_block(const T* const* from, int64_t column, T* to, int64_t to_step) {
     typedef T Row __attribute__((vector_size(BLOCK * sizeof(T)), aligned(sizeof(T)), may_alias));
     Row rows[BLOCK], lanes;
     #pragma GCC unroll 16
-    for (int i = 0; i < BLOCK; i++) rows[i] = *(const Row*)(from + i * step), lanes[i] = i;
+    for (int i = 0; i < BLOCK; i++) rows[i] = *(const Row*)(from[i] + column), lanes[i] = i;
     #pragma GCC unroll 16
     for (T half = 1; half < BLOCK; half *= 2)
         #pragma GCC unroll 16
@@ -28,18 +28,31 @@ template <class T> OP void transpose_block(const T* from, int64_t step, T* to, i
 template <int bytes> struct Bits { using type = uint32_t; };
 template <> struct Bits<2> { using type = uint16_t; };
 #endif
-template <class T> OP void transpose(const T* from, int64_t step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
-    int64_t whole_rows = 0, whole_columns = 0;
+// The same of rows that lie anywhere: that of r begins at from(first + r).  The last block of rows, or columns, may overlap the one before.
+template <class T, class From> OP void transpose_rows(From from, int64_t first, T* to, int64_t to_step, int64_t rows, int64_t columns) {
 #ifndef __clang__
     if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
         using U = typename Bits<sizeof(T)>::type;
-        whole_rows = rows / BLOCK * BLOCK, whole_columns = columns / BLOCK * BLOCK;
-        for (int64_t r = 0; r < whole_rows; r += BLOCK)
-            for (int64_t c = 0; c < whole_columns; c += BLOCK)
-                transpose_block<U>((const U*)from + r * step + c, step, (U*)to + c * to_step + r, to_step);
+        if (rows >= BLOCK && columns >= BLOCK) {
+            for (int64_t block = 0; block < rows; block += BLOCK) {
+                int64_t r = block + BLOCK <= rows ? block : rows - BLOCK;
+                const U* starts[BLOCK];
+                for (int i = 0; i < BLOCK; i++) starts[i] = (const U*)from(first + r + i);
+                for (int64_t next = 0; next < columns; next += BLOCK) {
+                    int64_t c = next + BLOCK <= columns ? next : columns - BLOCK;
+                    transpose_block(starts, c, (U*)to + c * to_step + r, to_step);
+                }
+            }
+            return;
+        }
     }
 #endif
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c++) to[c * to_step + r] = from[r * step + c];
+    for (int64_t r = 0; r < rows; r++) {
+        const T* start = from(first + r);
+        for (int64_t c = 0; c < columns; c++) to[c * to_step + r] = start[c];
+    }
+}
+template <class T> OP void transpose(const T* from, int64_t step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+    transpose_rows([&](int64_t r) { return from + r * step; }, 0, to, to_step, rows, columns);
 }
 }  // namespace mini

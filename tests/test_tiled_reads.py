@@ -1,0 +1,116 @@
+"""What a pointwise kernel reads along an outer loop (speed/tiles.py): bits as eager's, whole lines.
+
+Each program is arithmetic that IEEE determines, so eager's bits are the only right ones."""
+
+import pytest
+import torch
+from record_helpers import last_compiled
+
+import minidynamo
+
+PROGRAMS = {
+    "rolled": lambda x: x.roll((3, 5), (2, 3)) + x,
+    "rolled, dense": lambda x: x.roll((3, 5), (2, 3)).contiguous() + x.contiguous(),
+    "integers": lambda x: (x.transpose(1, 3) * 10).to(torch.int8).contiguous(),
+    "transposed": lambda x: x.transpose(-1, -2) * 2 + x.reshape(x.transpose(-1, -2).shape),
+    "dense": lambda x: x.contiguous() * 3 - 1,
+    "flipped": lambda x: x.flip(2).contiguous() + x.contiguous(),
+}
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+SHAPES = [(2, 32, 56, 56), (1, 3, 70, 90), (2, 40, 19, 23), (1, 33, 17, 130)]
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def images(dtype):
+    generator = torch.Generator().manual_seed(0)
+    for shape in SHAPES:
+        x = torch.randn(shape, generator=generator).to(dtype)
+        yield from (x, x.contiguous(memory_format=torch.channels_last))
+
+
+def kernel_of(function, x):
+    minidynamo.reset()
+    found = minidynamo.compile(function, fullgraph=True)(x)
+    record = last_compiled().backend_record
+    return found, "\n".join(kernel.source for kernel in record.kernels)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_are_eagers(dtype, threads):
+    everything = list(images(dtype))
+    functions = list(PROGRAMS.values())
+
+    def all_of(*tensors):
+        return [function(x) for x in tensors for function in functions]
+
+    minidynamo.reset()
+    found = minidynamo.compile(all_of, fullgraph=True)(*everything)
+    for one, eager in zip(found, all_of(*everything), strict=True):
+        assert (one.dtype, one.stride()) == (eager.dtype, eager.stride())
+        assert torch.equal(one, eager)
+
+
+def test_lanes_that_lie_anywhere_are_copied_in_whole_lines():
+    """Their places are asked for: a division for each line, not for each element."""
+    x = torch.randn(2, 32, 56, 56).to(torch.bfloat16)
+    last = x.contiguous(memory_format=torch.channels_last)
+    rolled = kernel_of(PROGRAMS["rolled, dense"], last)[1]
+    assert rolled.count("mini::transpose_rows(") == rolled.count("mini::transpose(") == 1
+    assert rolled.count("%56)") == 2  # x2's, outside of the lanes, and that of a line
+    few = kernel_of(PROGRAMS["integers"], torch.randn(1, 3, 70, 90))[1]
+    assert "mini::transpose_rows(" in few
+
+
+def test_float16_is_converted_by_tiles():
+    x = torch.randn(64, 96).half()
+    found, source = kernel_of(lambda x: x.t() * 2 + x.reshape(96, 64), x)
+    assert torch.equal(found, x.t() * 2 + x.reshape(96, 64))
+    assert source.count("mini::convert(") == 3  # a tile, what lies along the lanes, the result
+    assert "mini::to_float16(" not in source and "mini::to_float(" not in source
+
+
+def layouts(shape):
+    x = torch.randn(shape)
+    found = [x, x.transpose(-1, -2), x.transpose(0, 1), x[..., 1:]]
+    if len(shape) == 4:
+        last = x.contiguous(memory_format=torch.channels_last)
+        found += [last, last[:, :, ::2]]
+    return found
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 80, 90), (3, 70, 1, 9), (5, 1, 1, 300), (30, 40, 50)])
+def test_a_roll_lies_as_eagers(shape):
+    """It joins two parts: images whose channels lie last keep them there, unless nothing moves."""
+    size = shape[1]
+    for shifts, dims in [((3, 5), (-1, -2)), ((0,), (0,)), ((size, 2), (1, 0)), ((-1,), (-1,))]:
+        inputs = layouts(shape)
+
+        def all_of(*tensors, shifts=shifts, dims=dims):
+            return [torch.roll(x, shifts, dims) for x in tensors]
+
+        minidynamo.reset()
+        found = minidynamo.compile(all_of, fullgraph=True)(*inputs)
+        for one, eager in zip(found, all_of(*inputs), strict=True):
+            assert one.stride() == eager.stride()
+            assert torch.equal(one, eager)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 112, 112), (2, 5, 20, 33), (2, 3, 400, 9)])
+def test_neighbours_of_few_channels_come_from_rows_converted_before(shape):
+    """Three channels of a pixel fill no vector: the lanes are those of a whole row of pixels."""
+    x = torch.randn(shape).to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
+
+    def enlarged(x):
+        return torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest") * 2 + 1
+
+    found, source = kernel_of(enlarged, x)
+    assert torch.equal(found, enlarged(x))
+    if 2 * shape[1] * shape[3] <= 1024:
+        assert "row0[" in source and "in0[tmp" not in source
