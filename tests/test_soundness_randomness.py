@@ -47,5 +47,21 @@ def test_an_overload_with_the_name_of_a_keyword():
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("make", [nn.Linear, nn.GRUCell, nn.Bilinear])
+def test_looking_at_a_module_that_a_frame_makes_draws_nothing(make):
+    sizes = (2, 3, 4) if make is nn.Bilinear else (2, 3)
+
+    def f(x):
+        layer = make(*sizes)
+        return x + 1, layer.weight if make is nn.Linear else [*layer.parameters()][0]
+
+    torch.manual_seed(0)
+    want, state = f(torch.ones(2)), torch.get_rng_state()
+    torch.manual_seed(0)
+    got = minidynamo.compile(f, backend="eager")(torch.ones(2))
+    assert torch.equal(got[1], want[1])
+    assert torch.equal(state, torch.get_rng_state())
+
+
 def test_sample():
     assert not runner.sample(randomness, 40, "aot_eager,inductor,eager,inductor-training")

@@ -278,10 +278,12 @@ def _module(tx, cls, args, kwargs):
     if not all(value.is_constant() for value in (*args, *kwargs.values())):
         return None
     make = on_host(cls, args, kwargs, "as_constant")
-    made = make()
-    tables = (made._parameters, made._buffers, made._modules)
+    with torch.device("meta"):  # weights would be drawn: the program's random numbers
+        first = make()
+    tables = (first._parameters, first._buffers, first._modules)
     if any(value is not None for table in tables for value in table.values()):
         return None
+    made = make()
     tx.output.noted(Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
 
