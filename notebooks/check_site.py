@@ -7,8 +7,8 @@ the site, every #anchor exists there, no page loads anything from another place.
 headless Chromium (pip install playwright, a `chromium` on PATH), at 1280 and 390 pixels, light and
 dark: each page loads without a console error or a request to elsewhere, its pictures have a size,
 nothing is wider than the window, nothing but code, tables and pictures scrolls sideways, each
-stepper moves by button and by key, axe-core (pip install axe-core-python; at 1280 pixels) finds
-nothing serious, and the search finds a word; --pictures keeps screenshots, --only NAME looks at the
+stepper moves by button and by key, axe-core (pip install axe-core-python) finds nothing serious,
+and the search finds a word; --pictures keeps screenshots, --only NAME looks at the
 pages of that name alone.
 """
 
@@ -199,7 +199,7 @@ def problems_in_browser(folder, pictures=None, only=""):
                     said.append(f"a heading is larger than the one above it: {sizes}")
                 said += [f"scrolls sideways: {what}" for what in page.evaluate(SIDEWAYS)]
                 said += stepper_problems(page)
-                said += serious(checker if width == WIDTHS[0] else None, page)
+                said += serious(checker, page)
                 found = [f"{path.name} at {width}, {scheme}: {text}" for text in said]
                 print(
                     "\n".join([*found, f"looked at {path.name} at {width}, {scheme}"]), flush=True
