@@ -296,11 +296,14 @@ class Machine:
             left, right = plain(left), plain(right)
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 
+    def UNARY_NEGATIVE(self, _: Any) -> None:
+        self.stack.append(-plain(self.stack.pop()))
+
     def UNARY_OP(self, symbol: str) -> None:
-        value = self.stack.pop()
-        if symbol != "-" or isinstance(value, Outside):
+        """Where all of minidynamo is loaded, its translation has this name for four operators."""
+        if symbol != "-":
             raise Refused(f"the operator {symbol}")
-        self.stack.append(-plain(value))
+        self.UNARY_NEGATIVE(None)
 
     def COMPARE_OP(self, symbol: str) -> None:
         """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
