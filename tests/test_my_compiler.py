@@ -83,21 +83,41 @@ def views(x):
     return x, y, y.view(-1), x.transpose(0, 1)
 
 
+def names_that_a_break_makes(x):
+    y = x * 2
+    first = second = len(str(y.sum() > 0))
+    return y + first, second
+
+
+def waits_for_a_number(x):
+    while x.sum() > 0:
+        x = x - 9
+    return x * 2
+
+
+def with_an_iterator(x):
+    y = x * 2
+    pairs = enumerate((1, 2))
+    print("between")
+    return [y * number for number, _ in pairs]
+
+
 def X():
     return torch.arange(6.0).reshape(2, 3) - 2
 
 
-# 3.13: one instruction compares and says whether that is true, so one function less is split off
-COMPARES_AS_BOOL = sys.version_info >= (3, 13)
 CASES = [
     (chain, lambda: (X(),), 1),
     (with_a_print, lambda: (X(), [1]), 2),
-    (with_a_branch, lambda: (X(),), 3 - COMPARES_AS_BOOL),
-    (with_a_branch, lambda: (X() + 9,), 3 - COMPARES_AS_BOOL),
-    (with_a_loop_that_breaks, lambda: (X(), []), 4),
-    (within_a_call, lambda: (X(),), 2),
+    (with_a_branch, lambda: (X(),), 2),
+    (with_a_branch, lambda: (X() + 9,), 2),
+    (with_a_loop_that_breaks, lambda: (X(), []), 0),  # left to Python
+    (within_a_call, lambda: (X(),), 1),
     (changes_a_dict, lambda: (X(), {"seen": 0}), 1),
     (views, lambda: (X(),), 1),
+    (names_that_a_break_makes, lambda: (X(),), 2),
+    (waits_for_a_number, lambda: (X() + 9,), None),  # CPython 3.11 jumps back on a condition
+    (with_an_iterator, lambda: (X(),), 0),  # which could not be made again
 ]
 
 
@@ -105,7 +125,7 @@ CASES = [
 def test_programs(function, make, entries):
     compiler = both(function, make, make)
     own = [entry for entry in compiler.entries if entry.code.co_filename == __file__]
-    assert len(own) == entries, compiler.left_alone
+    assert entries in (None, len(own)), compiler.left_alone
 
 
 def test_views_share_memory_as_in_python():
@@ -177,6 +197,60 @@ def test_a_class_that_there_is_not_is_an_error(wrong):
         compiled(x, torch.tensor([0, wrong, 2]))
 
 
+def test_a_class_that_is_not_possible():
+    """Its logit is -inf: nothing may be multiplied by it."""
+    logits = torch.tensor([[0.0, float("-inf"), 1.0]], requires_grad=True)
+    results = []
+    for function in (F.cross_entropy, my_compiler.compile(lambda x, t: F.cross_entropy(x, t))):
+        loss = function(logits, torch.tensor([2]))
+        results.append((loss, *torch.autograd.grad(loss, logits)))
+    same(results[1], results[0])
+
+
+class Counts:
+    """Its method belongs to the class."""
+
+    step = 1
+
+    @classmethod
+    def of_the_class(cls):
+        return cls.step
+
+    def __init__(self):
+        self.step = 5
+
+
+def test_a_method_of_a_class_gets_the_class():
+    compiled = my_compiler.compile(lambda x, counts: x * counts.of_the_class())
+    same(compiled(X(), Counts()), X())
+
+
+def test_two_equal_results_are_two_tensors():
+    first, second = my_compiler.compile(lambda x: (x + 1, x + 1))(X())
+    first.add_(1)
+    same(second, X() + 1)
+
+
+def test_a_view_of_what_was_computed_twice():
+    def function(x):
+        y, z = x + 1, x + 1
+        return y.exp(), z, z.reshape(-1)
+
+    result = my_compiler.compile(function)(X())
+    same(result, function(X()))
+    assert result[1].data_ptr() == result[2].data_ptr()
+
+
+def test_a_default_that_changes():
+    def inner(x, scale=2.0):
+        return x * scale
+
+    compiled = my_compiler.compile(lambda x: inner(x))
+    same(compiled(X()), X() * 2)
+    inner.__defaults__ = (3.0,)
+    same(compiled(X()), X() * 3)
+
+
 def test_errors_of_the_program_are_pythons():
     def outside(x, items):
         y = x * 2
@@ -205,10 +279,14 @@ OPERATIONS = {
     "amax": lambda x, y: x.amax(1, keepdim=True) * y,
     "reshape": lambda x, y: (x + y).reshape(-1, 2).tanh() + 1,
     "permute": lambda x, y: x.transpose(0, 1).exp() * 2,
-    "expand": lambda x, y: x + y[:1] if isinstance(y, torch.Tensor) else x + y,
+    "expand": lambda x, y: x + y.sum(0, keepdim=True),
     "matmul": lambda x, y: x @ y.transpose(0, 1) + 1,
-    "softmax": lambda x, y: softmax(x, -1) if isinstance(x, Node) else x.softmax(-1),
+    "softmax": lambda x, y: x.softmax(-1),
 }
+
+
+def why_split(compiled):
+    return [entry.reason for entry in compiled.compiler.entries]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -216,6 +294,7 @@ def test_operations_and_their_gradients(name):
     operation = OPERATIONS[name]
     x, y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6, requires_grad=True)
     compiled = my_compiler.compile(operation)
+    assert [compiled(x, y) is not None, *why_split(compiled)] == [True, ""]
     results = []
     for function in (operation, compiled):
         result = function(x, y)
@@ -232,6 +311,8 @@ def test_operations_and_their_gradients(name):
 def test_special_numbers():
     x = torch.tensor([[float("nan"), 1.0], [float("inf"), -1.0], [0.0, -0.0]])
     for function in (
+        lambda x: 1 / x,
+        lambda x: 2 - x,
         lambda x: x.relu(),
         lambda x: x.amax(-1),
         lambda x: x.softmax(-1),
@@ -271,7 +352,7 @@ def test_the_cut_saves_little():
 
 
 def test_every_operation_has_a_result_and_a_kernel():
-    differentiable = {*EAGER} - {"eq", "classes", "one_hot", "add_rows"}
+    differentiable = {*EAGER} - {"eq", "where", "add_rows", "nll_back"}
     assert differentiable == {*autograd.RULES}
 
 

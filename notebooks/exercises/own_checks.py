@@ -15,6 +15,7 @@ import os
 import types
 
 import torch
+from minidynamo.bytecode import disassemble
 
 from . import ExerciseFailed, close, row
 from .own_compiler import PIECES, own
@@ -319,7 +320,15 @@ def _(_):
         "a method of a tensor, and a comparison",
         lambda: agree(lambda x: x.exp() if x.shape[0] >= 3 else x.tanh(), (X(3),), (X(2),)),
     )
-    yield row("a default of what is inlined", lambda: agree(lambda x: scaled(x) + x, (X(3),)))
+
+    def by_default(x):
+        return scaled(x) + x
+
+    yield row(
+        "a default of what is inlined",
+        lambda: [agree(by_default, (X(3),)), *breaks(by_default)],
+        [True, ""],
+    )
 
 
 @piece("guards", "what must hold next time")
@@ -431,7 +440,8 @@ def _(breaks):
         return x * 2 if x.sum() > 0 else x - 1
 
     def nested(x):
-        return (x + 1) * torch.cumsum(x.exp(), 0) - len(str(x.shape))
+        y = x + 1
+        return y * torch.cumsum(x.exp(), 0) - len(str(x.shape))
 
     def around(x):
         for scale in (2, 3):
@@ -449,27 +459,58 @@ def _(breaks):
         return own is x and flat.data_ptr() == y.data_ptr()
 
     def place():
-        found = breaks.evaluate(nested, nested.__code__, (X(3),), set())
-        moment, reason = found.moment, found.reason
-        return (
-            found.machine.operations[moment.pc].op,
-            len(moment.stack),
-            *moment.locals,
-            bool(reason),
-        )
+        machine = breaks.evaluate(nested, nested.__code__, (X(3),), set())
+        begins = machine.operations[machine.pc]
+        return [begins.op, begins.arg, *machine.locals], machine.stack, bool(machine.reason)
 
     before = row(
-        "before a refused call lie a product's left side, two for the callee, two arguments",
+        "a refused statement begins behind the one before, with an empty stack",
         place,
-        ("CALL", 5, "x", True),
+        (["LOAD_FAST", "y", "x", "y"], [], True),
     )
     yield before
     if not before.passed:
         return  # code that is built of a wrong stack would end this process
+
+    def assigns(x):
+        y = str(float(x.sum()))
+        return y
+
+    def last_of(function):
+        native = disassemble(function.__code__)
+        return native[breaks.end_of_statement(native, 1)]  # at 0 stands what is no statement's
+
+    ends = row(
+        "a statement ends where the stack is empty again",
+        lambda: [(found.op, found.arg) for found in [last_of(assigns)]],
+        [("STORE_FAST", "y")],
+    )
+    yield ends
+    if not ends.passed:
+        return
+    yield row(
+        "... or with the function", lambda: last_of(lambda x: float(x.sum())).op, "RETURN_VALUE"
+    )
+
+    def a_loop(x):
+        for scale in (2, 3):
+            x = x * scale
+        return x
+
+    yield row("a loop cannot stand alone", lambda: refuses(lambda: last_of(a_loop)))
+
+    def leaves():
+        node = module("graph").Graph().input((2,))
+        outside = module("effects").Outside([1], "a0")
+        found = breaks.leaves([node, (1, {"k": outside}), [node]])
+        return [leaf is node or leaf is outside for leaf in found]
+
+    yield row("of what a value is made: each place once", leaves, [True] * 3)
+    yield row("an iterator is refused", lambda: refuses(lambda: list(breaks.leaves(iter([])))))
     yield row("a break in the middle", lambda: agree(says, (X(3), X(3))))
     yield row("a branch on a tensor", lambda: agree(branches, (X(3) + 9,), (X(3) - 9,)))
-    yield row("a break in the middle of an expression", lambda: agree(nested, (X(3),)))
-    yield row("a break in a loop", lambda: agree(around, (X(3),)))
+    yield row("a break in a statement that returns", lambda: agree(nested, (X(3),)))
+    yield row("a break in a loop leaves all to Python", lambda: agree(around, (X(3),)))
     yield row("what shares memory in Python shares it here", shared)
 
     def kept(x, log):
@@ -718,6 +759,10 @@ def _(loops):
     def steps(function, *shapes):
         return loops.lower(graph_of(function, *shapes))[0]
 
+    def reads_twice(x):
+        y = x.exp()
+        return y + y.transpose(0, 1)
+
     def indices(function, *shapes):
         return [load.index for load in loops.loads(steps(function, *shapes)[-1].value)]
 
@@ -763,6 +808,19 @@ def _(loops):
         "its value is an element of the argument",
         lambda: indices(lambda x: x.exp().sum(-1), (2, 3)),
         [("i0", "c")],
+    )
+    yield row(
+        "what is dear and read twice is a loop of its own",
+        lambda: [
+            len(steps(lambda x: x.exp() + x.exp().transpose(0, 1), (3, 3))),
+            len(steps(reads_twice, (3, 3))),
+        ],
+        [1, 2],
+    )
+    yield row(
+        "a sum over rows is torch's",
+        lambda: [type(s).__name__ for s in steps(lambda x: x.sum(0), (2, 3))],
+        ["Extern"],
     )
     yield row(
         "a product of matrices is torch's",
@@ -829,7 +887,7 @@ def _(fusion):
 
     def outer(x):
         of_rows, of_columns = x.sum(-1), x.transpose(0, 1).sum(-1)
-        return of_rows.unsqueeze(-1) @ of_columns.unsqueeze(0)
+        return of_rows.reshape(4, 1) @ of_columns.reshape(1, 8)
 
     def reductions(unit):
         return sum(bool(loop.reduction) for loop in getattr(unit, "loops", ()))
@@ -935,11 +993,6 @@ def _(gpu):
         steps, _ = module("loops").lower(graph_of(lambda x: x.exp().sum(-1), (4, 8)))
         return gpu.TritonWriter(module("fusion").fuse(steps)[0], []).source()
 
-    yield row(
-        "an element in a row of 8",
-        lambda: eval(gpu.offset(_buffer((4, 8)), ("i0", "c")), {"i0": 2, "c": 3}),
-        19,
-    )
     bare = str.maketrans("", "", "() ")  # parentheses and spaces are the student's choice
     yield row(
         "a mask keeps out what lies beyond the last column", lambda: "c<8" in text().translate(bare)

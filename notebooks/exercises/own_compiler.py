@@ -68,7 +68,16 @@ PIECES = {
         "05", ("same", "tensor_fits", "Guards.equals", "Guards.tensor", "Guards.build")
     ),
     "breaks": Piece(
-        "06", ("evaluate", "Entry.prefix", "Entry._push", "Entry._resume", "resume_code", "base_of")
+        "06",
+        (
+            "evaluate",
+            "Entry.prefix",
+            "Entry._resume",
+            "end_of_statement",
+            "resume_code",
+            "base_of",
+            "leaves",
+        ),
     ),
     "effects": Piece(
         "07",
@@ -84,7 +93,13 @@ PIECES = {
     "loops": Piece(
         "09",
         (
-            *("loads", "Lowering.element", "Lowering.pointwise", "Lowering.permute"),
+            *(
+                "loads",
+                "Lowering.lower",
+                "Lowering.element",
+                "Lowering.pointwise",
+                "Lowering.permute",
+            ),
             *("Lowering.store", "Lowering.reduction"),
         ),
     ),
@@ -99,15 +114,12 @@ PIECES = {
         "11",
         (
             *("Pass.takes", "passes", "stored_buffers", "Writer.row_loops", "Writer.start"),
-            *("Writer.step", "Writer.end", "Writer.text", "Writer.place"),
+            *("Writer.walk", "Writer.step", "Writer.end", "Writer.text", "offset"),
         ),
     ),
     "gpu": Piece(
         "12",
-        (
-            *("TritonWriter.source", "TritonWriter.loop", "TritonWriter.text"),
-            *("TritonWriter.load", "offset"),
-        ),
+        (*("TritonWriter.source", "TritonWriter.loop", "TritonWriter.text"), "TritonWriter.load"),
     ),
     "program": Piece(
         "13",

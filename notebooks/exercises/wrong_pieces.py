@@ -36,7 +36,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         "a tuple is built from above": (
             "tuple(self.pop(count))",
             "tuple(self.pop(count)[::-1])",
-            "a call is inlined, tuples are unpacked",
+            "... into one graph",
         ),
         "the first arguments have the names": (
             "first = len(values) - len(names)",
@@ -54,21 +54,41 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "+= writes into the caller's tensor",
         ),
         "defaults are not looked at": (
-            "elif parameter.default is not parameter.empty:",
-            "elif False:",
+            "        bound.apply_defaults()\n",
+            "",
             "a default of what is inlined",
         ),
     },
     "breaks": {
         "what an inlined call did is not taken back": (
-            "            capture.journal.back_to(moment.changes)\n",
+            "            journal.back_to(changes)\n",
             "",
             "what an inlined call wrote before it was refused is written once",
         ),
-        "the moment's stack is the machine's": (
-            "Moment(machine.pc, list(machine.stack), dict(",
-            "Moment(machine.pc, machine.stack, dict(",
-            "before a refused call lie a product's left side, two for the callee, two arguments",
+        "what lay on the stack stays there": (
+            "            machine.stack.clear()\n",
+            "",
+            "a refused statement begins behind the one before, with an empty stack",
+        ),
+        "each instruction begins a statement": (
+            "if not machine.stack and machine.pc in starts:",
+            "if machine.pc in starts:",
+            "a refused statement begins behind the one before, with an empty stack",
+        ),
+        "a statement is one instruction": (
+            "if not depth or ins.op in ENDS:",
+            "if True:",
+            "a statement ends where the stack is empty again",
+        ),
+        "a loop is a statement like others": (
+            'if ins.exc or ins.op == "DELETE_FAST" or jumps and (depth or not forward):',
+            "if ins.exc:",
+            "a loop cannot stand alone",
+        ),
+        "an iterator lives on": (
+            "    elif not isinstance(value, (*CONSTANTS, range)):\n",
+            "    elif False:\n",
+            "an iterator is refused",
         ),
         "a view of a view": (
             "return base_of(node.args[0]) if node.op in VIEWS else node",
@@ -76,7 +96,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "the base of views of views",
         ),
         "nothing is replayed": (
-            "            replay(target, objects[target], rebuild)",
+            "            replay(target, rebuild.objects[target], rebuild)",
             "            pass",
             "what was done to a list before the break",
         ),
@@ -467,6 +487,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "tuple(index[dim] for dim in order)",
             "three dimensions change places",
         ),
+        "nothing is stored for several readers": (
+            "if self.users[node] > 1 and self.is_dear(node):",
+            "if False:",
+            "what is dear and read twice is a loop of its own",
+        ),
+        "each sum is torch's": (
+            "node.args[1] == (node.args[0].ndim - 1,)",
+            "False",
+            "a reduction is a loop that keeps its row",
+        ),
         "only the outermost operation reads": (
             "[load for arg in value.args for load in loads(arg)]",
             "[arg for arg in value.args if isinstance(arg, Load)]",
@@ -552,8 +582,8 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "a softmax walks over its columns three times",
         ),
         "everything starts with zero": (
-            "lane = {START[loop.reduction]};",
-            "lane = 0.0f;",
+            "= {START[loop.reduction]};",
+            "= 0.0f;",
             "sums and largest elements",
         ),
         "a walk for each loop": (
@@ -581,27 +611,36 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "pass",
             "one pragma for all dimensions of the rows",
         ),
+        "the end of a sum is forgotten": (
+            'return [*lines, "        }", *(line for loop in sums for line in self.end(loop))]',
+            'return [*lines, "        }"]',
+            "results of the row are used in it",
+        ),
         "threads for the first dimension only": (
             " collapse({len(rows)})",
             "",
             "one pragma for all dimensions of the rows",
         ),
-        "a partial result is lost": ("int lane = 1;", "int lane = 2;", "sums and largest elements"),
+        "only the last column counts": (
+            "{row} = {FORMS[loop.reduction].format(row, name)};",
+            "{row} = {name};",
+            "sums and largest elements",
+        ),
         "the row's result is not remembered": (
             "self.row_values[loop.result] = row",
             "pass",
             "results of the row are used in it",
         ),
         "the first dimension lies closest": (
-            "({offset} * {text_of(size)} + {position})",
-            "({offset} + {text_of(size)} * {position})",
+            "({text} * {python_text(size)} + {position})",
+            "({text} + {python_text(size)} * {position})",
             "element (1, 2, 3) of 2 x 3 x 4 is number 23",
         ),
     },
     "gpu": {
         "numbers as in C++": (
-            "number(value)[:-1]",
-            "number(value)",
+            """f'float("{float(value)}")'""",
+            'f"{float(value)}f"',
             "a layer norm in the interpreter",
         ),
         "a load without a mask": (
@@ -624,11 +663,6 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "inside = c < {text_of(loop.columns)}",
             "inside = c < BLOCK",
             "a mask keeps out what lies beyond the last column",
-        ),
-        "the first dimension lies closest": (
-            "({text} * {text_of(size)} + {position})",
-            "({text} + {text_of(size)} * {position})",
-            "an element in a row of 8",
         ),
     },
 }

@@ -476,8 +476,9 @@ check("04.4", TupleMachine)
 # </details>
 # <details><summary>Hint: inlining</summary>
 #
-# Another `Machine` with the same `Capture`. `inspect.signature(function).bind(...)` finds out which
-# argument goes where; `_default` reads a default value, with its guard.
+# Another `Machine` with the same `Capture`. `inspect.signature(function, follow_wrapped=False).bind(...)`
+# finds out which argument goes where, and `apply_defaults` fills in what was not given. Only constants
+# are guarded as defaults. Any other may change later: `Refused`.
 #
 # </details>
 

@@ -450,36 +450,38 @@ check("06.4", best_break)
 # ## Your own compiler: breaking and going on
 #
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
-# came before, the instruction itself, and a call of a *resume function* for the rest. You write the
-# loop that finds the place of the break, what the first call does, how the stack is put back, the
-# resume function, and how views find their base.
+# came before, the refused *statement* as it stands, and a call of a *resume function* for the rest.
+# minidynamo splits at the instruction. Between two statements the stack is empty, and so your part is
+# much shorter. You write the loop that finds the place of the break, what the first call does, where
+# a statement ends, the resume function and its call, of what a value is made, and how views find
+# their base.
 #
 # <details><summary>Hint: the place of the break</summary>
 #
 # `evaluate` makes the `Capture` and the `Machine`, and gives the machine its arguments:
-# `capture.wrap(value, "a0")` for the first, and so on. (The argument of a comprehension or of a split
-# loop is a list iterator, with a name that begins with a dot. `capture.rest_of_loop` wraps it.)
+# `capture.wrap(value, "a0")` for the first, and so on.
 #
-# One instruction of the original may be several operations here. A break between two of them could
-# not be repaired. So a moment is noted only where `machine.pc` is one of `machine.first.values()`, and
-# it holds *copies*: the machine goes on changing its stack and locals.
+# A statement begins where the stack is empty. One instruction of the original may be several
+# operations here, and a break between two of them could not be repaired. So `machine.pc` must be one
+# of `machine.first.values()`, too. Remember a *copy* of the locals: the machine goes on changing them.
 #
 # </details>
 # <details><summary>Hint: the prefix</summary>
 #
-# Find the tensors by their sources, run the program, rebuild the values that live on, *then* replay
-# the effects: a source may lead through what an effect changes.
+# Find the values of all sources, run the program, rebuild the values that live on, *then* replay the
+# effects: a source may lead through what an effect changes.
 #
-# The three `find_...` functions take the function itself first, then the frame's arguments. The
-# program takes a list of tensors, and the sizes as `{symbol: size}`. `replay(target, found,
-# rebuild)`, which chapter 07 writes, does to the object `found` what the frame did to `target`.
+# `find` takes the function itself first, then the frame's arguments. The program takes a list of
+# tensors, and the sizes as `{symbol: size}`. `Rebuild` wants three dictionaries: what stands for each
+# node, for each `Outside`, and for each symbol. `replay(target, found, rebuild)`, which chapter 07
+# writes, does to the object `found` what the frame did to `target`.
 #
 # </details>
-# <details><summary>Hint: the stack</summary>
+# <details><summary>Hint: the end of a statement</summary>
 #
-# `UNPACK_SEQUENCE` leaves the values on the stack, the first on top. Store all of them, then push
-# them in their order, with a NULL wherever one lay. In front of the resume function the last value
-# is on top, as always. `STORE_FAST` may take a NULL from the stack; `POP_TOP` may not.
+# Add up `stack_effect(instruction)`. The argument of a jump is an `Instruction`. A jump may stand at
+# the end only, with an empty stack and forwards: there the way forks, and each way gets a resume
+# function. An instruction inside a `try` or a `with` has an `exc`.
 #
 # </details>
 # <details><summary>Hint: the rest of a rest</summary>

@@ -520,7 +520,7 @@ check("08.4", gradients)
 # <details><summary>Hint: the walk</summary>
 #
 # A value that is used twice gets the sum of what both uses send back. An operation without a rule,
-# such as `eq` or `one_hot`, sends nothing.
+# such as `eq` or `add_rows`, sends nothing.
 #
 # </details>
 # <details><summary>Hint: matrices</summary>

@@ -461,10 +461,16 @@ check("09.4", view)
 # ## Your own compiler: loops
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
-# loop of its own is a function from an index to an expression. You write what an expression reads,
-# how an argument's element is found, two of those functions, and the two ways in which a loop comes
-# to be.
+# loop of its own is a function from an index to an expression. You write what becomes of each node,
+# what an expression reads, how an argument's element is found, two of those functions, and the two
+# ways in which a loop comes to be.
 #
+# <details><summary>Hint: nodes</summary>
+#
+# `VIEWS`, `POINTWISE` and `REDUCTIONS` say what kind of operation a node has. `users` counts its
+# readers. The second argument of a reduction is a tuple of dimensions.
+#
+# </details>
 # <details><summary>Hint: expressions</summary>
 #
 # `loads` goes through `Apply` recursively. `element` is asked for numbers, too: they are their own

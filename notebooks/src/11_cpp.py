@@ -517,7 +517,7 @@ check("11.4", in_tiles)
 #
 # **The piece.** A kernel goes through its rows, and through the columns as often as it must. You
 # decide which loops share a walk and what has to lie in memory. You write the loops over rows, what a
-# column does, start and end of a reduction, expressions, and the offset of an element.
+# column does, start and end of a reduction, a whole walk, expressions, and the offset of an element.
 #
 # <details><summary>Hint: walks</summary>
 #
@@ -542,8 +542,9 @@ check("11.4", in_tiles)
 # </details>
 # <details><summary>Hint: reductions</summary>
 #
-# Sixteen partial results, so that the compiler can use vector instructions. At the end of the row
-# they are combined, one after another. `FORMS[loop.reduction]` joins two of them.
+# The sum of a row is one variable, `row_NAME`. Behind `#pragma omp simd reduction(+:row_NAME)` the C++
+# compiler may keep several partial sums in a vector, and it adds them up at the end of the row. `JOIN`
+# has what stands in front of the colon. `FORMS[loop.reduction]` joins two values.
 #
 # </details>
 # <details><summary>Hint: expressions</summary>

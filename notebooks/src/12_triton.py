@@ -713,7 +713,7 @@ check("12.4", sectors)
 # ## Your own compiler: the same in Triton
 #
 # **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
-# what becomes of one loop, its expressions, a load, and the offset. The check runs it in Triton's interpreter.
+# what becomes of one loop, its expressions, and a load. (`offset` is chapter 11's.) The check runs it in Triton's interpreter.
 #
 # <details><summary>Hint: rows</summary>
 #

@@ -125,7 +125,8 @@ print("right:", torch.allclose(e.result, model(h), atol=1e-5))
 e.wrapper
 
 # %% [markdown]
-# Library kernels are called through their `out=` forms where they have one, so that they write into planned memory, too. The code that writes this code:
+# `workspace` is the planned memory: a call takes one from a list, and puts it back at the end. Library kernels are called through their `out=` forms where they have one, so that they write
+# into planned memory, too. The code that writes this code:
 
 # %%
 from miniinductor import memory
@@ -222,7 +223,8 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
        Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
-# What lives to the end is returned or kept; the rest is given back.
+# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one of the several results of a library kernel, here of attention. What lives to the end is
+# returned: the keys and values are the 24 of `split_transpose_cat`. The rest is given back.
 #
 # ## The launcher
 #
@@ -308,7 +310,7 @@ axis.set(
 axis.title.set_fontsize(9);
 
 # %% [markdown]
-# For Triton the choice is made in production. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
+# For Triton the choice is made while the user's program is compiled. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
 # does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
 
 # %%
@@ -363,7 +365,7 @@ Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
 # %%
 from miniinductor.gpu.block_sizes import PROCESSORS, product_configs
 
-os.environ["TRITON_INTERPRET"] = "0"    # the sizes for a GPU
+os.environ["TRITON_INTERPRET"] = "0"    # the list for a GPU; the interpreter has a shorter one
 rows = []
 for sizes in ((4096, 4096, 4096), (512, 512, 512), (64, 4096, 4096)):
     for config in product_configs(dict(zip("mnk", sizes)))[:3]:
@@ -387,8 +389,10 @@ excerpt(Alternatives.chosen)
 
 # %% [markdown]
 # `race` runs both on tensors of these layouts and remembers the times on disk; the note goes into the
-# compilation's record. Was it worth it? These figures were *recorded*, on the machine that the title
-# names (there `c` is a whole matrix). Eager runs a library product, an addition and a GELU. Ours runs
+# compilation's record.
+#
+# Was it worth it? These figures were *recorded* on the machine that the title names. (There `c` is a
+# whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs
 # the library's product and one kernel for the rest; with `max-autotune` it holds the race:
 
 # %%
@@ -401,7 +405,7 @@ Table(["variant", "ms", "quartiles", "first call, s"],
        for name, ms in row["ms"].items()], f"{row['name']}, {where_recorded(run)}")
 
 # %% [markdown]
-# Compare differences with the quartiles before you believe them. In words:
+# Compare differences with the quartiles before you believe them. The same as two factors:
 
 # %%
 ms = row["ms"]

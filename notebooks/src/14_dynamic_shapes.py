@@ -66,7 +66,7 @@ print("mean of eight rows of ones, from a graph that was captured with four:", t
 # The mean of ones is one. The graph has divided by four, and nobody was told.
 #
 # **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has
-# to know about it. (Notebook 16 does it. Exercise 3 makes it cheaper.)
+# to know about it. (Notebook 16 does it. Exercise 14.3 makes it cheaper.)
 #
 # ## The idea: run the program on symbols
 #
@@ -157,7 +157,7 @@ e.decisions
 
 # %% [markdown]
 # `s0 + s1 > 2` is always so, because a symbol is at least 2 here. (The other two were asked
-# by torch's own shape functions, at the product.) What is left to check:
+# by torch's own shape functions, for the multiplication in line 4.) What is left to check:
 
 # %%
 e.size_guards
@@ -209,8 +209,9 @@ excerpt(ShapeEnv.decide)
 # answer. A size that has no hint is a `DataDependentDecision`: a graph break.
 #
 # How does `prove` work? The simplest of its means: a question `a > b` is a question about the *gap*
-# `a - b`. Write each symbol as `2 + (something not negative)`. If then all coefficients of the gap are
-# positive, the gap is never smaller than its constant. Interval arithmetic does the rest. (Exercise
+# `a - b`. Write each symbol as `2 + (something not negative)`. For `s0 + s1 > 2` the gap is
+# `s0 + s1 - 2`, that is 2 plus two things that are not negative. So it is at least 2, and the answer is
+# always yes. With a negative coefficient nothing follows. Interval arithmetic does the rest. (Exercise
 # 14.2 is this step, by hand.)
 
 # %%
@@ -475,9 +476,9 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 
 # %% [markdown]
 # A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
-# quartiles.) Short rows pay: the C++
-# compiler unrolls a short row when it knows its length, and cannot when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels`
-# measures a row of kernels; where a symbol costs much, it prints why:
+# quartiles.) Short rows pay: the C++ compiler unrolls a short row when it knows its length, and cannot
+# when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels` measures many kernels.
+# Where a symbol costs much, it prints why:
 
 # %%
 from minidynamo.bench.suites.dynamic_kernels import REASONS
@@ -485,7 +486,8 @@ from minidynamo.bench.suites.dynamic_kernels import REASONS
 Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 
 # %% [markdown]
-# Nothing here is about the length of the text: it is the inner loops that want to know their size.
+# How many rows there are hardly matters. It is the inner loops that are faster when they know their
+# size.
 #
 # ## Exercises
 #
@@ -563,10 +565,11 @@ def bucketed(function, sizes: list):
 check("14.3", bucketed)
 
 # %% [markdown]
-# **14.4** (core) *How many graphs?* Write `compilations(shapes)`: how often a compiler compiles that is called with
-# these shapes, one after the other, all of one rank. A graph is a tuple of sizes; None stands for a
-# symbol, which fits every size from 2 on. A shape that no graph fits is compiled: sizes that were the
-# same in all shapes so far stay numbers, others become symbols; but 0 and 1 always stay numbers.
+# **14.4** (core) *How many graphs?* A compiler is called with these `shapes`, one after the other, all of one rank.
+# Write `count_graphs(shapes)`: how often does it compile? A graph is a tuple of sizes. None stands for
+# a symbol, which fits every size from 2 on. A shape that no graph fits is compiled. A size that was
+# the same in all calls so far, this one included, stays a number. Any other becomes a symbol, but for
+# 0 and 1: they always stay numbers.
 #
 # *Hints.* Keep the graphs, and for each dimension the set of sizes that you have seen.
 #
@@ -577,7 +580,7 @@ check("14.3", bucketed)
 # </details>
 
 # %% tags=["exercise"]
-def compilations(shapes: list) -> int:
+def count_graphs(shapes: list) -> int:
     """The number of graphs that are made."""
     ### BEGIN SOLUTION
     graphs, seen = [], [set() for _ in shapes[0]]
@@ -591,7 +594,7 @@ def compilations(shapes: list) -> int:
     ### END SOLUTION
 
 # %% tags=["check"]
-check("14.4", compilations)
+check("14.4", count_graphs)
 
 # %% [markdown]
 # ## Your own compiler: sizes

@@ -130,14 +130,14 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
 # kernel already: it reads once and writes once, and nothing is left to fuse. In bytes:
 
 # %%
+from minidynamo.bench.suites import ablation
+
 def eager_traffic(function, inputs):
     """(operations, bytes that they read and write) of the captured graph, one kernel for each operation."""
     graph, _ = ablation.captured(function, inputs)
     size = lambda node: (value := node.meta["example_value"]).numel() * value.element_size()
     calls = [node for node in graph.graph.nodes if node.op.startswith("call")]
     return len(calls), sum(size(node) + sum(map(size, node.all_input_nodes)) for node in calls)
-
-from minidynamo.bench.suites import ablation
 
 found = []
 for name in ("gelu*sigmoid", "layer norm"):
@@ -183,8 +183,8 @@ Table(
 )
 
 # %% [markdown]
-# Fusion matters for the second and the last program. No row differs from the first one in the first
-# program but the last row. Keep that in mind. Then the clock:
+# Fusion matters for the second and the last program. In the first program all rows are alike but the
+# last one, where fusion and inlining are off together. Keep that in mind. Then the clock:
 
 # %% tags=["volatile"]
 from minidynamo.bench.plots import ablation_bars
@@ -325,7 +325,8 @@ for name, (intensity, speed) in points.items():
 # %% [markdown]
 # A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes:
 # that is, by fusing it with its neighbours. A point under the roof has something left to find. (No
-# roof is sharp: caches keep a part of what was just written, and a point may stand a little above.)
+# roof is sharp. Caches keep a part of what was just written, and the machine may have been slower when
+# the roof was measured. So a point may stand above it.)
 #
 # ## Why models gain less: Amdahl's law
 #
@@ -352,14 +353,17 @@ print(f"library products and attention: {library / whole:.0%} of eager's time")
 bound = whole / library
 gained = next(row["eager / ours"][0] for row in rows if row["name"] == "GPT-2, 2 layers")
 print(f"nothing that fuses the rest can gain more than {bound:.2f} times; measured above: {gained:.2f} times")
-print("so the products themselves got faster, too" if gained > bound else "so fusion alone may explain it")
+if gained > bound:
+    print("so the products themselves got faster, too")
+else:
+    print("so fusion alone may explain it" if gained > 1 else "so fusion has not paid in this model")
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
 # A model that gains more than this must have got faster *products*, too: ours calls oneDNN for
-# large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`). Fewer bytes for the products themselves (weights packed in
-# advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is
-# left; that is what freezing, templates and quantisation are about.
+# large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`). What is left to win lies
+# in the products. They can read fewer bytes: weights that are packed in advance, or a smaller dtype.
+# Their kernels can take in the pointwise work behind them, as a template does (notebook 13).
 #
 # ## On a GPU
 #

@@ -399,8 +399,8 @@ from exercises.own_checks import all_pieces
 all_pieces()
 
 # %% [markdown]
-# A line is a piece: its chapter, and how many of its checks pass. (The lines before say which parts of the
-# reference were used: on this page nobody has written any.)
+# A line is a piece: its chapter, and how many of its checks pass. The lines that begin with "not begun"
+# say where the reference was used. (On this page nobody has written anything.)
 #
 # Now the whole: a small GPT in plain PyTorch (`exercises/small_gpt.py`: embeddings, attention, layer
 # norms, gelu, cross entropy), trained three times from the same weights with the same data. In eager
@@ -419,9 +419,9 @@ with contextlib.redirect_stdout(io.StringIO()):       # (who stands in for what 
 
 torch.manual_seed(0)
 start = SmallGPT(tokens=64, width=64, heads=4, layers=2, length=32)
-letters = torch.randint(0, 64, (16, 33))
+tokens = torch.randint(0, 64, (16, 33))
 
-def train(compiler, steps=40):
+def train_with(compiler, steps=40):
     """The losses, and the seconds of the last step."""
     model = copy.deepcopy(start)
     run, optimizer = compiler(model), torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -429,16 +429,16 @@ def train(compiler, steps=40):
     for _ in range(steps):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        loss = run(letters[:, :-1], letters[:, 1:])
+        loss = run(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses, time.perf_counter() - begin, run
 
 curves = {
-    "eager": train(lambda model: model),
-    "your compiler": train(my_compiler.compile),
-    "minidynamo and miniinductor": train(minidynamo.compile),
+    "eager": train_with(lambda model: model),
+    "your compiler": train_with(my_compiler.compile),
+    "minidynamo and miniinductor": train_with(minidynamo.compile),
 }
 Table(["", "first loss", "after 10", "after 20", "last loss", "ms of the last step"],
       [(name, *(f"{losses[n]:.4f}" for n in (0, 10, 20, -1)), f"{seconds * 1e3:.1f}")
@@ -488,7 +488,7 @@ Table(["program", "eager ms", "your compiler ms", "minidynamo ms", "eager / your
 
 # %% [markdown]
 # They took turns, as in notebook 15. Above one, fusion has paid. Where your factor is near that of the
-# packages, fusion was all there is to win.
+# packages, fusion was all there was to win.
 #
 # What the two packages add to your files: most of Python (your machine knows few instructions and no
 # exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a backend, most
@@ -579,9 +579,9 @@ check("16.3", (continue_text, GPT))
 
 # %% [markdown]
 # **16.4** (core) *Explain a regression.* A step became slower over night. Write `culprit(before, after)`: both map a
-# kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel that costs most more:
-# `why` is `"new"` if it was not there before, `"more calls"` if the calls explain more of the difference
-# than the time of a call, else `"slower"`. Return None if no kernel costs more.
+# kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel whose cost has grown
+# most. `why` is `"new"` if it was not there before. It is `"more calls"` if the calls explain more of the
+# difference than the time of a call does, else `"slower"`. Return None if no kernel costs more.
 #
 # *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number
 # of calls? That much is due to the calls. What would the new time cost with the old number of calls?
@@ -589,7 +589,7 @@ check("16.3", (continue_text, GPT))
 #
 # <details><summary>Predict: a new kernel, and another one gone with the same cost. A regression?</summary>
 #
-# Not of the whole step. But the question was which kernel costs most more; look at what is gone, too.
+# Not of the whole step. But the question was whose cost has grown most. Look at what is gone, too.
 #
 # </details>
 
@@ -679,3 +679,5 @@ also_here(
 # * The compiled step learns the same; fused kernels round differently.
 # * You have seen every part of a real compiler, and changed most of them. The other parts are in
 #   the same two folders.
+#
+# Next: how the paper's tables look when they are measured again.

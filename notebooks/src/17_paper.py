@@ -75,9 +75,9 @@ for name in fair_order()[:6]:
 #
 # ## Five models, here and now
 #
-# On one thread of this machine, small enough for a notebook. Each is run by eager, and by ours. Most
-# of their time are the library's products and convolutions, which a compiler calls as eager does:
-# what is left between them is what it can win.
+# They run on one thread of this machine, and are small enough for a notebook. Each is run by eager,
+# and by ours. Most of their time goes into the library's products and convolutions, which a compiler
+# calls as eager does. It can win what lies between them.
 
 # %% tags=["volatile"]
 from minidynamo.bench.models import bert, gpt2
@@ -114,9 +114,9 @@ Table(["", "right", "eager / ours", "quartiles"],
 #
 # ## Speedups on a GPU
 #
-# Recorded, not run here: above the table stand the machine, the versions, the date and the command.
-# Models of the sample that were finished before the sitting ended; training needs more time to
-# compile, so fewer of them are there.
+# These tables were recorded, not run here. Above each stand the machine, the versions, the date and the
+# command. The table has those models of the sample that were finished before the sitting ended.
+# Training takes longer to compile, so there it has fewer.
 
 # %%
 def recorded_table(name, make, title):
@@ -131,9 +131,10 @@ def recorded_table(name, make, title):
 recorded_table("h100_paper", report.speedups, "geometric means over models that both get right")
 
 # %% [markdown]
-# A row is a group in one of four columns of the paper's kind. First ask how many models there are, and how
-# many of them are right: a mean over few says little. As pictures: above, the models
-# in the order of their speedups; below, how many have which:
+# (The table is wide: scroll it sideways. The last column is the paper's figure.) A row is one group of
+# models in one of four settings: inference or training, in float32 or in 16 bits. First ask how many
+# models there are, and how many of them are right: a mean over few says little. The same as pictures:
+# above are the models in the order of their speedups; below, how many models have which speedup:
 
 # %%
 run = report.recorded("h100_paper")
@@ -141,18 +142,19 @@ if run:
     report.draw(run);
 
 # %% [markdown]
-# **Why inference differs from the paper's.** The dotted line is the paper's mean. Another GPU: the
-# faster the products, the larger the share of everything around them, which fusion removes. Another
-# eager: the library's attention is one kernel by now, where the paper's models had several. Few
-# models, in small batches, so single ones move the mean; and launches weigh more than in the paper.
+# **Why inference differs from the paper's.** The dotted line is the paper's mean. This is another GPU:
+# the faster the products, the larger is the share of everything around them, which fusion removes. It
+# is another eager mode, too. Its attention is one library kernel by now, where the paper's models ran
+# several. And these are other models, in small batches. Small batches are short of work for a GPU, so
+# the time of launches counts for more.
 #
-# **Why training differs.** Backward is mostly products and convolutions, in both tables. In float32
-# they take nearly all the time, and a compiler calls the library for them. With autocast the casts
-# around them are fused, which eager runs one by one: there is more to win.
+# **Why training differs.** In both tables backward is mostly products and convolutions. In float32
+# they take nearly all the time, and a compiler calls the library for them. With autocast, eager runs
+# the casts around them one by one. A compiler fuses the casts, so there is more to win.
 #
-# **Why the groups differ.** Language models have long chains of small operations between products;
-# images are convolutions first. A mean over another mixture is another mean. That alone explains why
-# nobody's single figure is yours.
+# **Why the groups differ.** Language models have long chains of small operations between products.
+# Image models are convolutions first. A mean over another mixture is another mean. That alone explains
+# why nobody's single figure is yours.
 #
 # ## What is not in the table
 
@@ -223,17 +225,21 @@ recorded_table("cpu_paper_capture", report.capture_causes, "the most frequent ca
 recorded_table("h100_paper_ablation", report.ablations, "geometric means over the models")
 
 # %% [markdown]
-# Every row but the first and the last ones takes something away. The last column counts kernels.
+# The first row is eager, and the row in parentheses adds something. Every other row takes something
+# away: above one the model is slower without it, below one it is faster. The last column counts
+# kernels.
 #
 # **Why this differs from the paper's.** Its largest effect is fusion together with inlining. The same
 # can be seen here wherever a model has chains to fuse. Alone, each of the two stands in for the
 # other: the time without both is more than the product of the two. A CUDA graph takes launches away.
-# Where the GPU is the slower side, as it is in these batches, it has nothing to win.
+# It wins where the GPU waits for the next launch (the column of the least), and nothing where the GPU
+# is the slower side.
 #
 # ## Exercises
 #
 # **17.1** (warm-up) *Side by side.* Write `side_by_side(rows)`: the geometric means of "eager / ours" and of
-# "eager / torch.compile" over the rows that have both. A row has the median first.
+# "eager / torch.compile" over the rows that have both. A row is a dictionary with these keys. Each has
+# a list, of which the median is the first item. A key may be missing.
 #
 # *Hints.* `statistics.geometric_mean`. Choose the rows before you average.
 
@@ -253,8 +259,9 @@ def side_by_side(rows: list) -> tuple:
 check("17.1", side_by_side)
 
 # %% [markdown]
-# **17.2** (core) *Silently wrong.* Write `forgets_the_mode(capture, model, x)`: `capture(model, x)` gives a
-# callable made in eval mode. Return True if it does not follow the model into training mode. Random
+# **17.2** (core) *Silently wrong.* Write `forgets_the_mode(capture, model, x)`. The model is
+# in eval mode, and `capture(model, x)` makes a callable of it. Capture first, then call
+# `model.train()`. Return True if the callable does not follow the model into training mode. Random
 # numbers must not decide: draw from the same seed.
 #
 # *Hints.* `torch.manual_seed` before each of the two calls. Call `train()` on the captured object,
@@ -351,4 +358,5 @@ check("17.4", most_telling)
 # * An order that is fair at every beginning lets one stop when time is over.
 # * A capture that works today may be silently wrong tomorrow: flip the mode, change the inputs.
 #
-# Next: your own models. `python -m minidynamo.bench --suite paper` takes any of the list.
+# Next: many GPUs. (For models of your own: `python -m minidynamo.bench --suite paper` takes any of the
+# list.)

@@ -40,7 +40,7 @@ from minidynamo.explain import Code, Table, excerpt
 # `torchrun` starts the same program several times. It tells each process its place in environment
 # variables: `RANK` is its number, `WORLD_SIZE` how many there are. They find each other through a
 # **backend of communication**: NCCL between GPUs, gloo between CPUs. Here two processes on one CPU
-# have to do. This is how the notebook starts them:
+# are enough. This is how the notebook starts them:
 
 # %%
 excerpt(two_ranks.run)

@@ -16,17 +16,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import networkx
-import torch
 
-from .graph import POINTWISE, VIEWS, Graph, Node, where
-from .sizes import product
+from .graph import FLOAT, POINTWISE, VIEWS, Graph, Node, bytes_of, where
 
 Gradients = tuple[Node | None, ...]
 
 
 def fit(gradient: Node, to: Any) -> Node | None:
     """The gradient of something that was broadcast: summed over what it was repeated along."""
-    if not isinstance(to, Node) or to.dtype != torch.float32:
+    if not isinstance(to, Node) or to.dtype != FLOAT:
         return None
     extra = gradient.ndim - to.ndim
     pairs = zip(gradient.shape[extra:], to.shape, strict=True)
@@ -66,11 +64,6 @@ def _maximum(node: Node, g: Node) -> Gradients:
     return where(is_bound, 0.0, g), None
 
 
-def _where(node: Node, g: Node) -> Gradients:
-    condition, a, b = node.args
-    return None, fit(where(condition, g, 0.0), a), fit(where(condition, 0.0, g), b)
-
-
 def _sum(node: Node, g: Node) -> Gradients:
     """Each element that was added gets the gradient of its sum (`_spread`, `expand`).  One answer
     for each of the three arguments."""
@@ -108,7 +101,11 @@ def _permute(node: Node, g: Node) -> Gradients:
 
 def _rows(node: Node, g: Node) -> Gradients:
     table, index = node.args
-    return node.graph.add("add_rows", index, g, table.shape[0]), None
+    return node.graph.add("add_rows", g, index, table.shape[0]), None
+
+
+def _nll(node: Node, g: Node) -> Gradients:
+    return node.graph.add("nll_back", g, *node.args), None
 
 
 RULES: dict[str, Callable[[Node, Node], Gradients]] = {
@@ -122,7 +119,6 @@ RULES: dict[str, Callable[[Node, Node], Gradients]] = {
     "tanh": lambda node, g: (g * (1.0 - node * node),),
     "sqrt": lambda node, g: (g / (2.0 * node),),
     "maximum": _maximum,
-    "where": _where,
     "sum": _sum,
     "amax": _amax,
     "reshape": lambda node, g: (g.reshape(*node.args[0].shape), None),
@@ -130,6 +126,7 @@ RULES: dict[str, Callable[[Node, Node], Gradients]] = {
     "expand": lambda node, g: (fit(g, node.args[0]), None),
     "matmul": _matmul,
     "rows": _rows,
+    "nll": _nll,
 }
 
 
@@ -146,7 +143,7 @@ def differentiate(graph: Graph, wanted: Iterable[Node]) -> tuple[list[Node], lis
             gradient[node] = gradient[node] + amount if node in gradient else amount
 
     for out, tangent in zip(graph.outputs, tangents, strict=True):
-        receive(out, tangent if out.dtype == torch.float32 else None)
+        receive(out, tangent if out.dtype == FLOAT else None)
     for node in reversed(order):
         if node not in gradient or node.op not in RULES:
             continue
@@ -157,11 +154,7 @@ def differentiate(graph: Graph, wanted: Iterable[Node]) -> tuple[list[Node], lis
 
 
 # --- the cut --------------------------------------------------------------------------------------
-CHEAP = {*POINTWISE, *VIEWS, "one_hot"}  # may be computed a second time
-
-
-def bytes_of(node: Node) -> int:
-    return int(product(node.shape)) * node.dtype.itemsize
+CHEAP = {*POINTWISE, *VIEWS}  # may be computed a second time
 
 
 def cut(graph: Graph, tangents: list[Node], gradients: list[Node]) -> list[Node]:
@@ -171,7 +164,7 @@ def cut(graph: Graph, tangents: list[Node], gradients: list[Node]) -> list[Node]
         if backward.intersection(node.inputs):
             backward.add(node)
     network = networkx.DiGraph()
-    network.add_node("start"), network.add_node("end")
+    network.add_nodes_from(["start", "end"])
     for node in graph.nodes:
         if node in backward:
             for arg in node.inputs:

@@ -4,8 +4,9 @@ A kernel goes through its rows, shared among the threads, and for each row throu
 often as it needs to: loops that can run in one walk over the columns are one *pass*.  Inside a
 pass a value that was just computed stays in a register.
 
-Sixteen columns are worked on at once ("lanes"), so that the compiler can use vector instructions;
-a sum has sixteen partial sums, which are added up at the end of the row.
+Behind `#pragma omp simd` the compiler works on several columns at once, with vector instructions.
+A sum then has several partial sums, which are added up at the end of the row: the pragma names the
+variable, and how two parts become one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from .sizes import Size
 from .sizes import text_of as python_text
 
 TYPES = {torch.float32: "float", torch.int64: "int64_t", torch.bool: "bool"}
+# what a reduction starts with, and its name behind `reduction(`; the first pragma makes the second
 START = {"sum": "0.0f", "amax": "-mini::inf"}
+JOIN = {"sum": "+", "amax": "largest"}
+LARGEST = """\
+    #pragma omp declare reduction(largest : float : omp_out = mini::maximum(omp_out, omp_in)) \\
+        initializer(omp_priv = -mini::inf)
+"""
 FORMS = {
     "add": "({} + {})",
     "sub": "({} - {})",
@@ -37,23 +44,15 @@ FORMS = {
     "sum": "({} + {})",
     "eq": "({} == {})",
     "where": "({} ? {} : {})",
-    "index": "{}",
-    "is_index": "({} == {} ? 1.0f : 0.0f)",
 }
-DRIVER = """\
-#ifndef COLUMNS
-#define COLUMNS
-template <class Step> static inline __attribute__((always_inline))
-void columns(int64_t count, Step step) {      // step(column, lane) for every column
-    int64_t c = 0;
-    for (; c + 16 <= count; c += 16) {
-        #pragma omp simd
-        for (int lane = 0; lane < 16; lane++) step(c + lane, lane);
-    }
-    for (; c < count; c++) step(c, 0);
-}
-#endif
-"""
+
+
+def offset(buffer: Buffer, index: tuple[str, ...]) -> str:
+    """Where an element lies, by Horner's rule, since buffers are contiguous."""
+    text = "0"
+    for size, position in zip(buffer.shape, index, strict=True):
+        text = f"({text} * {python_text(size)} + {position})" if text != "0" else position
+    return text
 
 
 def text_of(size: int) -> str:
@@ -118,7 +117,7 @@ class Writer:
 
     def source(self) -> str:
         """The whole function; NAME stands where its name goes."""
-        lines = [DRIVER, 'extern "C" int NAME(void** args) {']
+        lines = ['extern "C" int NAME(void** args) {', LARGEST]
         for number, buffer in enumerate(self.buffers):
             kind = TYPES[buffer.dtype]
             lines.append(f"    auto {buffer.name} = ({kind}* __restrict__)args[{number}];")
@@ -143,48 +142,42 @@ class Writer:
         return [*lines, "    }"]
 
     def walk(self, walk: Pass) -> list[str]:
-        """One pass: what its reductions start with, the columns, what the reductions end with."""
+        """One pass, with no registers from the one before: what its reductions start with, the loop
+        over the columns (c) with the steps of all loops (v0, v1, ...) in it, what the reductions
+        end with.  In front of the loop `#pragma omp simd`, with `reduction(JOIN:row_NAME)` for each
+        reduction."""
         self.registers.clear()
         sums = [loop for loop in walk.loops if loop.reduction]
-        lines = [line for loop in sums for line in self.start(loop)]
-        lines.append(f"        columns({text_of(walk.columns)}, [&](int64_t c, int lane) {{")
+        lines = [self.start(loop) for loop in sums]
+        joins = "".join(f" reduction({JOIN[s.reduction]}:row_{s.buffer.name})" for s in sums)
+        lines.append(f"        #pragma omp simd{joins}")
+        lines.append(f"        for (int64_t c = 0; c < {text_of(walk.columns)}; c++) {{")
         for number, loop in enumerate(walk.loops):
             lines += self.step(loop, f"v{number}")
-        lines.append("        });")
-        return [*lines, *(line for loop in sums for line in self.end(loop))]
+        return [*lines, "        }", *(line for loop in sums for line in self.end(loop))]
 
-    def start(self, loop: Loop) -> list[str]:
-        """Before the columns: an array `lanes_NAME` of 16 floats, each as `START` says."""
-        name = f"lanes_{loop.buffer.name}"
-        return [
-            f"        float {name}[16]; for (float& lane : {name}) lane = {START[loop.reduction]};"
-        ]
+    def start(self, loop: Loop) -> str:
+        """Before the columns: the variable `row_NAME`, a float, with what `START` says."""
+        return f"        float row_{loop.buffer.name} = {START[loop.reduction]};"
 
     def end(self, loop: Loop) -> list[str]:
-        """Behind the columns: the 16 partial results `lanes_NAME` become one, in the variable
-        `row_NAME`.  It is remembered in `row_values`, by the Load that reads it, and written to
-        its place if the buffer is stored."""
-        name = f"lanes_{loop.buffer.name}"
+        """Behind the columns `row_NAME` has the result.  That is remembered in `row_values`, by the
+        Load that reads it, and written to its place if the buffer is stored."""
         row = f"row_{loop.buffer.name}"
-        joined = FORMS[loop.reduction].format(row, f"{name}[lane]")
         self.row_values[loop.result] = row
-        lines = [
-            f"        float {row} = {name}[0];",
-            f"        for (int lane = 1; lane < 16; lane++) {row} = {joined};",
-        ]
-        if loop.buffer in self.stored:
-            lines.append(f"        {self.place(loop.buffer, loop.store_index)} = {row};")
-        return lines
+        if loop.buffer not in self.stored:
+            return []
+        return [f"        {self.place(loop.buffer, loop.store_index)} = {row};"]
 
     def step(self, loop: Loop, name: str) -> list[str]:
         """What one column of a loop does: its value goes into a variable `name` of the buffer's
-        type.  A reduction joins it to `lanes_NAME[lane]`.  Otherwise it is remembered in
+        type.  A reduction joins it to `row_NAME`, by its form.  Otherwise it is remembered in
         `registers`, by the Load that reads it, and written to its place if the buffer is stored."""
         kind = TYPES[loop.buffer.dtype]
         lines = [f"            {kind} {name} = {self.text(loop.value)};"]
         if loop.reduction:
-            lane = f"lanes_{loop.buffer.name}[lane]"
-            lines.append(f"            {lane} = {FORMS[loop.reduction].format(lane, name)};")
+            row = f"row_{loop.buffer.name}"
+            lines.append(f"            {row} = {FORMS[loop.reduction].format(row, name)};")
             return lines
         self.registers[loop.result] = name
         if loop.buffer in self.stored:
@@ -205,18 +198,11 @@ class Writer:
         return number(value)
 
     def place(self, buffer: Buffer, index: tuple[str, ...]) -> str:
-        """An element in memory: the offset by Horner's rule, since buffers are contiguous."""
-        offset = "0"
-        for size, position in zip(buffer.shape, index, strict=True):
-            offset = f"({offset} * {text_of(size)} + {position})" if offset != "0" else position
-        return f"{buffer.root.name}[{offset}]"
+        """An element in memory."""
+        return f"{buffer.root.name}[{offset(buffer, index).replace('//', '/')}]"
 
 
 def number(value: float) -> str:
     """A constant as a float."""
-    value = float(value)
-    if value != value:
-        return "mini::nan"
-    if value in (float("inf"), float("-inf")):
-        return "mini::inf" if value > 0 else "(-mini::inf)"
-    return f"{value!r}f"
+    special = {"inf": "mini::inf", "-inf": "(-mini::inf)", "nan": "mini::nan"}
+    return special.get(str(float(value)), f"{float(value)!r}f")

@@ -29,9 +29,6 @@ class Outside:
         self.items_changed = False
         self.written: dict[str, Any] = {}
 
-    def __repr__(self) -> str:
-        return self.source
-
 
 class Journal:
     """Changes in the order in which they happened, each with what undoes it."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .loops import Buffer, Extern, Loop, Step, bytes_of, loads
+from .graph import bytes_of
+from .loops import Buffer, Extern, Loop, Step, loads
 from .sizes import text_of
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from .cpp import FORMS as CPP_FORMS
-from .cpp import number
+from .cpp import offset
 from .fusion import Kernel
 from .graph import Refused
-from .loops import Apply, Buffer, Expression, Load, Loop
+from .loops import Apply, Expression, Load, Loop
 from .sizes import Size, product, text_of
 
 FORMS = CPP_FORMS | {
@@ -30,7 +30,6 @@ FORMS = CPP_FORMS | {
     "sqrt": "tl.sqrt_rn({})",
     "maximum": "larger({}, {})",
     "where": "tl.where({}, {}, {})",
-    "is_index": "tl.where({} == {}, 1.0, 0.0)",
 }
 REDUCTIONS = {
     "sum": "tl.sum(tl.where(inside, {}, 0.0), 0)",
@@ -102,14 +101,14 @@ class TritonWriter:
 
     def text(self, value: Expression | Any) -> str:
         """An expression in Triton.  A Load is the variable that has it (`made`), or what `load`
-        says; a number has no `f` behind it here."""
+        says; a number is `float("...")`, which can be infinite, too."""
         if isinstance(value, Apply):
             return FORMS[value.op].format(*map(self.text, value.args))
         if isinstance(value, Load):
             return self.made.get(value) or self.load(value)
         if isinstance(value, str):
             return value
-        return text_of(value) if isinstance(value, Size) else number(value)[:-1]
+        return text_of(value) if isinstance(value, Size) else f'float("{float(value)}")'
 
     def load(self, load: Load) -> str:
         """A `tl.load` of the element, with mask and `other=0` if the index goes over the columns.
@@ -133,11 +132,3 @@ class TritonWriter:
             variables["kernel"][(int(self.programs),)](*arguments, BLOCK=block)
 
         return launch
-
-
-def offset(buffer: Buffer, index: tuple[str, ...]) -> str:
-    """Where an element lies; buffers are contiguous."""
-    text = "0"
-    for size, position in zip(buffer.shape, index, strict=True):
-        text = f"({text} * {text_of(size)} + {position})" if text != "0" else position
-    return text

@@ -7,7 +7,7 @@ new nodes into its graph.
     >>> x = graph.input((2, 3))
     >>> graph.outputs = [(x * 2).sum(-1)]
     >>> print(graph)
-    in0 = input (2, 3)
+    in0 = input((2, 3), torch.float32) (2, 3)
     mul_1 = mul(in0, 2) (2, 3)
     sum_2 = sum(mul_1, (1,), False) (2,)
     return sum_2
@@ -19,42 +19,34 @@ Every node has one of the few operations of `EAGER`; what torch offers besides i
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from .sizes import plain, product
+from .sizes import Size, plain, product
 
 FLOAT = torch.float32
 # What an operation does, by torch's own kernels: (values of its arguments) -> value.
-NAMES = ("add", "sub", "mul", "div", "neg", "exp", "log", "tanh", "sqrt", "eq", "where")
+NAMES = ("add", "sub", "mul", "neg", "exp", "log", "tanh", "sqrt", "eq", "where")
 POINTWISE: dict[str, Callable] = {name: getattr(torch, name) for name in NAMES}
-POINTWISE["maximum"] = torch.clamp_min  # of a tensor and a number
+POINTWISE |= {"maximum": torch.clamp_min, "div": operator.truediv}  # maximum with a number
 REDUCTIONS: dict[str, Callable] = {"sum": torch.sum, "amax": torch.amax}
 VIEWS = {"reshape": torch.reshape, "permute": torch.permute, "expand": torch.Tensor.expand}
+ATEN = torch.ops.aten  # the last two of these are derivatives
 OTHERS: dict[str, Callable] = {
     "matmul": torch.matmul,
     "rows": lambda table, index: F.embedding(index, table),
-    "add_rows": lambda index, rows, count: torch.zeros(count, rows.shape[-1]).index_add(
-        0, index.reshape(-1), rows.reshape(-1, rows.shape[-1])
+    "nll": F.nll_loss,
+    "add_rows": lambda g, index, count: ATEN.embedding_dense_backward(g, index, count, -1, False),
+    "nll_back": lambda g, x, target: ATEN.nll_loss_backward(
+        g, x, target, None, 1, -100, (target != -100).sum().float()
     ),
-    "classes": lambda index, count: _checked_classes(index, count),
-    "one_hot": lambda index, count: (index.unsqueeze(-1) == torch.arange(count)).float(),
 }
 EAGER = {**POINTWISE, **REDUCTIONS, **VIEWS, **OTHERS}
-
-
-IGNORED = -100  # a target that cross_entropy leaves out
-
-
-def _checked_classes(index: torch.Tensor, count: int) -> torch.Tensor:
-    """The index itself.  Raises IndexError for a class that there is not."""
-    wrong = (index < 0) & (index != IGNORED) | (index >= count)
-    if wrong.any():
-        raise IndexError(f"Target {index[wrong][0].item()} is out of bounds.")
-    return index
 
 
 class Refused(Exception):
@@ -70,23 +62,21 @@ def _binary(op: str) -> Callable[[Node, Any], Node]:
     return lambda self, other: self.graph.add(op, self, other)
 
 
+@dataclass(eq=False, repr=False)
 class Node:
     """A tensor of the graph.
 
     op: the name of its operation, or "input".  args: nodes, numbers, tuples of sizes.
-    shape: ints, or Sizes.  dtype: float32, int64 or bool.
+    shape: ints, or Sizes.  dtype: float32, int64 or bool.  contiguous: is it so in eager mode, too?
     """
 
-    def __init__(
-        self, graph: Graph, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype
-    ) -> None:
-        self.graph = graph
-        self.op = op
-        self.args = args
-        self.shape = shape
-        self.dtype = dtype
-        self.contiguous = True  # in eager mode's memory; views of what is not are another matter
-        self.name = f"{'in' if op == 'input' else op + '_'}{len(graph.nodes)}"
+    graph: Graph
+    op: str
+    args: tuple
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    name: str
+    contiguous: bool = True
 
     def __repr__(self) -> str:
         return self.name
@@ -116,7 +106,7 @@ class Node:
         return -self + other
 
     def __rtruediv__(self, other: Any) -> Node:
-        return self.graph.add("div", self * 0.0 + other, self)
+        return self.graph.add("div", other, self)
 
     def relu(self) -> Node:
         return self.graph.add("maximum", self, 0.0)
@@ -157,20 +147,11 @@ class Node:
     def expand(self, shape: tuple[int, ...]) -> Node:
         return self.graph.add("expand", self, shape)
 
-    def unsqueeze(self, dim: int) -> Node:
-        dim %= self.ndim + 1
-        return self.reshape(*self.shape[:dim], 1, *self.shape[dim:])
-
-    def size(self, dim: int) -> int:
-        return self.shape[dim]
-
     def dims(self, dim: Any) -> tuple[int, ...]:
         """Dimensions as a tuple, counted from 0; None means all of them."""
-        if dim is None:
-            return tuple(range(self.ndim))
-        return tuple(
-            plain(d) % self.ndim for d in (dim if isinstance(dim, (tuple, list)) else (dim,))
-        )
+        if not isinstance(dim, (tuple, list)):
+            dim = range(self.ndim) if dim is None else (dim,)
+        return tuple(plain(d) % self.ndim for d in dim)
 
 
 class Graph:
@@ -185,22 +166,16 @@ class Graph:
         return [node for node in self.nodes if node.op == "input"]
 
     def input(self, shape: tuple[int, ...], dtype: torch.dtype = FLOAT) -> Node:
-        return self._append("input", (), tuple(shape), dtype)
+        return self.add("input", tuple(shape), dtype)
 
     def add(self, op: str, *args: Any) -> Node:
         """A new node.  Raises Refused for arguments that eager would refuse, or promote."""
-        shape, dtype = RESULTS[op](*args)
-        node = self._append(op, args, tuple(shape), dtype)
-        follows = op in POINTWISE or op == "reshape"  # eager keeps the order of strides
-        moved = (
-            op in ("permute", "expand") or follows and not all(n.contiguous for n in node.inputs)
-        )
-        node.contiguous = not moved
+        name = f"{'in' if op == 'input' else op + '_'}{len(self.nodes)}"
+        node = Node(self, op, args, *RESULTS[op](*args), name)
+        turned = op in ("permute", "expand") or not all(n.contiguous for n in node.inputs)
+        node.contiguous = op in OTHERS or not turned  # eager keeps the order of strides
+        self.nodes.append(node)
         return node
-
-    def _append(self, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> Node:
-        self.nodes.append(Node(self, op, args, shape, dtype))
-        return self.nodes[-1]
 
     def __str__(self) -> str:
         lines = [f"{n} = {n.op}({', '.join(map(str, n.args))}) {n.shape}" for n in self.nodes]
@@ -236,21 +211,15 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _pointwise(*args: Any) -> Result:
-    nodes = [arg for arg in args if isinstance(arg, Node)]
-    dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
-    if len(dtypes) != 1 or any(isinstance(a, bool) for a in args):
-        raise Refused("mixed dtypes: promotion is not in this compiler")
-    dtype = dtypes.pop()
-    if dtype != FLOAT:
-        raise Refused(f"arithmetic of {dtype}")
-    return broadcast(*(node.shape for node in nodes)), dtype
+    fits = (isinstance(a, Node) and a.dtype == FLOAT or type(a) in (int, float, Size) for a in args)
+    if not all(fits):
+        raise Refused("arithmetic of anything but float32 and numbers")
+    return broadcast(*(arg.shape for arg in args if isinstance(arg, Node))), FLOAT
 
 
 def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
-    if x.dtype != FLOAT or not dims:
+    if x.dtype != FLOAT or not dims or any(x.shape[d] == 0 for d in dims):
         raise Refused("a reduction of integers, or over nothing")
-    if any(x.shape[d] == 0 for d in dims):
-        raise Refused("a reduction over no element")
     kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
     return tuple(kept), x.dtype
 
@@ -264,6 +233,7 @@ def _matmul(a: Node, b: Node) -> Result:
 
 
 RESULTS: dict[str, Callable[..., Result]] = {
+    "input": lambda shape, dtype: (shape, dtype),
     **dict.fromkeys(POINTWISE, _pointwise),
     "eq": lambda a, b: (_pointwise(a, b)[0], torch.bool),
     "where": lambda *args: (broadcast(*(a.shape for a in args if isinstance(a, Node))), FLOAT),
@@ -273,9 +243,9 @@ RESULTS: dict[str, Callable[..., Result]] = {
     "expand": lambda x, shape: (broadcast(x.shape, shape), x.dtype),
     "matmul": _matmul,
     "rows": lambda table, index: ((*index.shape, table.shape[1]), table.dtype),
-    "add_rows": lambda index, rows, count: ((count, rows.shape[-1]), rows.dtype),
-    "classes": lambda index, count: (index.shape, index.dtype),
-    "one_hot": lambda index, count: ((*index.shape, count), FLOAT),
+    "nll": lambda x, target: ((), x.dtype),
+    "add_rows": lambda g, index, count: ((count, g.shape[-1]), g.dtype),
+    "nll_back": lambda g, x, target: (x.shape, x.dtype),
 }
 
 
@@ -283,6 +253,11 @@ def _same_count(x: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
     if product(x.shape) != product(shape):
         raise Refused(f"shape {x.shape} cannot become {shape}")
     return shape
+
+
+def bytes_of(tensor: Any) -> int:
+    """Of a node, or of a buffer (chapter 09)."""
+    return int(product(tensor.shape)) * tensor.dtype.itemsize
 
 
 # --- passes ---------------------------------------------------------------------------------------
@@ -354,14 +329,11 @@ def embedding(index: Node, table: Node, *options: Any) -> Node:
 
 
 def cross_entropy(logits: Node, target: Node) -> Node:
-    if logits.ndim != 2 or target.ndim != 1:
+    if logits.ndim != 2 or target.ndim != 1 or target.dtype != torch.int64:
         raise Refused("cross_entropy of other shapes than (n, classes) and (n,)")
     shifted = logits - logits.amax(-1, keepdim=True)
-    log_sum = shifted.exp().sum(-1).log()
-    count = logits.shape[-1]
-    chosen = logits.graph.add("one_hot", logits.graph.add("classes", target, count), count)
-    counts = chosen.sum(-1)  # 1, or 0 for a target that is ignored
-    return ((log_sum - (shifted * chosen).sum(-1)) * counts).sum() / counts.sum()
+    log_softmax = shifted - shifted.exp().sum(-1, keepdim=True).log()
+    return logits.graph.add("nll", log_softmax, target)
 
 
 def where(condition: Node, a: Any, b: Any) -> Node:

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from .graph import OTHERS, POINTWISE, VIEWS, Graph, Node
-from .sizes import product, text_of
+from .graph import POINTWISE, REDUCTIONS, VIEWS, Graph, Node
+from .sizes import text_of
 
 Index = tuple[str, ...]  # one text for each dimension: "i0", "i1", ..., "c" for the last, or "0"
 
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Apply:
-    """A pointwise operation on expressions and numbers; "index": the number of a column."""
+    """A pointwise operation on expressions and numbers."""
 
     op: str
     args: tuple[Any, ...]
@@ -148,16 +148,20 @@ class Lowering:
         return [self.store(node) for node in self.graph.outputs]
 
     def lower(self, node: Node) -> None:
-        if node.op in VIEWS or node.op == "one_hot":
+        """What becomes of a node.  Views and pointwise operations are inlined: their functions are
+        methods of this class (of the name of the view, `pointwise`).  What is pointwise, dear
+        and has several users is stored as well.  A reduction over the last dimension, and no
+        other, is a loop (`reduction`); whatever else there is, torch computes (`extern`)."""
+        if node.op in VIEWS:
             self.inlined[node] = getattr(self, node.op)(node)
         elif node.op in POINTWISE:
             self.inlined[node] = self.pointwise(node)
             if self.users[node] > 1 and self.is_dear(node):
                 self.store(node)
-        elif node.op in OTHERS or not self.is_over_columns(node):
-            self.extern(node)
-        else:
+        elif node.op in REDUCTIONS and node.args[1] == (node.args[0].ndim - 1,):  # the columns
             self.reduction(node)
+        else:
+            self.extern(node)
 
     def is_dear(self, node: Node) -> bool:
         """Too much to be computed once for every reader."""
@@ -192,13 +196,6 @@ class Lowering:
     def expand(self, node: Node) -> Inlined:
         return lambda index: self.element(node.args[0], index)
 
-    def one_hot(self, node: Node) -> Inlined:
-        def element(index: Index) -> Expression:
-            chosen = self.element(node.args[0], index[:-1])
-            return Apply("is_index", (chosen, Apply("index", (index[-1],))))
-
-        return element
-
     def reshape(self, node: Node) -> Inlined:
         """Dimensions of size 1 come and go for nothing; anything else is the same memory under
         another shape, so that the source has to lie in memory."""
@@ -218,9 +215,10 @@ class Lowering:
         return element
 
     # --- steps ------------------------------------------------------------------------------------
-    def buffer(self, node: Node) -> Buffer:
+    def add(self, node: Node, step: Callable[..., Step], *parts: Any) -> None:
+        """A step that computes this node into a buffer of its own."""
         self.stored[node] = Buffer(f"buf{len(self.steps)}", node.shape, node.dtype)
-        return self.stored[node]
+        self.steps.append(step(self.stored[node], *parts))
 
     def store(self, node: Node) -> Buffer:
         """The buffer of a node; a loop is written for it if it has none."""
@@ -228,13 +226,8 @@ class Lowering:
             rows, columns = node.shape[:-1], node.shape[-1] if node.shape else 1
             index = (*(f"i{n}" for n in range(len(rows))), "c")[: node.ndim]
             value = self.inlined[node](at(index, node.shape))
-            self.steps.append(Loop(self.buffer(node), rows, columns, None, value))
+            self.add(node, Loop, rows, columns, None, value)
         return self.stored[node]
-
-    def is_over_columns(self, node: Node) -> bool:
-        """Does it reduce the last dimension, and only that?"""
-        x, dims, _ = node.args
-        return dims == (x.ndim - 1,)
 
     def reduction(self, node: Node) -> None:
         """A step: a loop whose value is the argument's element at (i0, i1, ..., c), where c is
@@ -243,12 +236,12 @@ class Lowering:
         rows, columns = x.shape[:-1], x.shape[-1]
         index = (*(f"i{n}" for n in range(len(rows))), "c")
         value = self.element(x, index)
-        self.steps.append(Loop(self.buffer(node), rows, columns, node.op, value))
+        self.add(node, Loop, rows, columns, node.op, value)
 
     def extern(self, node: Node) -> None:
         reads: list[Buffer] = []
         args = [self.operand(arg, reads) for arg in node.args]
-        self.steps.append(Extern(self.buffer(node), node.op, args, reads))
+        self.add(node, Extern, node.op, args, reads)
 
     def operand(self, value: Any, reads: list[Buffer]) -> str:
         """An argument of a torch kernel, as a text.  Views cost nothing there."""
@@ -269,7 +262,3 @@ def lower(graph: Graph) -> tuple[list[Step], list[Buffer]]:
     lowering = Lowering(graph)
     outputs = lowering.run()
     return lowering.steps, outputs
-
-
-def bytes_of(buffer: Buffer) -> int:
-    return int(product(buffer.shape)) * buffer.dtype.itemsize

@@ -17,7 +17,6 @@ import builtins
 import inspect
 import math
 import operator
-import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -30,43 +29,35 @@ from . import graph as nodes
 from .effects import Journal, Outside
 from .graph import Graph, Node, Refused
 from .guards import CONSTANTS, Guards
-from .sizes import ARITHMETIC, COMPARISONS, Shape, Size, plain
+from .sizes import ARITHMETIC, COMPARISONS, Size, plain
 
-NULL = types.SimpleNamespace()  # CPython's mark beside the callee
+NULL = object()  # CPython's mark beside the callee
 OPERATORS = ARITHMETIC | {"/": "truediv", "@": "matmul", "**": "pow"}
 BINARY = {symbol: getattr(operator, name) for symbol, name in OPERATORS.items()}
 COMPARE = {symbol: getattr(operator, name) for symbol, name in COMPARISONS.items()}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-# functions of torch -> what they write into the graph
-SIMPLE = ("exp", "log", "tanh", "sqrt", "relu", "sum", "mean", "amax")
-COMPOSED = ("softmax", "layer_norm", "gelu", "linear", "embedding", "cross_entropy")
-TORCH = {getattr(torch, name): getattr(Node, name) for name in SIMPLE}
-TORCH |= {getattr(F, name): getattr(nodes, name) for name in COMPOSED}
-TORCH |= {torch.matmul: operator.matmul, torch.softmax: nodes.softmax, F.relu: Node.relu}
+# what writes into the graph: methods of a tensor, functions of torch
 METHODS = {
     name: function
     for name, function in vars(Node).items()
-    if inspect.isfunction(function) and not name.startswith("_") and name != "dims"
+    if inspect.isfunction(function) and not name.startswith("_") and name not in ("dims", "expand")
 } | {"softmax": nodes.softmax}
+SIMPLE = ("exp", "log", "tanh", "sqrt", "relu", "sum", "mean", "amax", "matmul", "softmax")
+COMPOSED = ("relu", "softmax", "layer_norm", "gelu", "linear", "embedding", "cross_entropy")
+TORCH = {function: function for function in METHODS.values()} | {torch.matmul: operator.matmul}
+TORCH |= {getattr(torch, name): METHODS[name] for name in SIMPLE if name in METHODS}
+TORCH |= {getattr(F, name): getattr(nodes, name, METHODS.get(name)) for name in COMPOSED}
 # functions that are called at once if no argument is a tensor
 PLAIN = {len, range, min, max, abs, int, float, bool, tuple, list, enumerate, zip, math.sqrt}
+SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
 
 
 @dataclass
 class Bound:
-    """`first.name`: a function, to be called with `first` before its other arguments."""
+    """A function, to be called with `first` before its other arguments."""
 
     function: Any
     first: Any
-    name: str
-
-
-@dataclass
-class Loop:
-    """An iterator over values that are known: a `for` loop is unrolled."""
-
-    items: list
-    position: int = 0
 
 
 class Capture:
@@ -79,8 +70,7 @@ class Capture:
         self.guards = Guards(function)
         self.journal = Journal()
         self.dynamic = dynamic
-        self.tensors: list[str] = []  # the sources of the graph's inputs
-        self.examples: list[torch.Tensor] = []
+        self.tensors: dict[str, torch.Tensor] = {}  # source -> example of the graph's inputs
         self.sizes: dict[str, str] = {}  # name of a symbol -> its source
         self.facts: list[str] = []
         # id of an object from outside -> (its value here, its source, itself)
@@ -95,112 +85,75 @@ class Capture:
             found, other, _ = self.known[id(value)]
             self.guards.add(f"{source} is {other}")
             return found
-        made = self._new(value, source)
-        self.known[id(value)] = made, source, value
-        return made
+        made = self.tensor if isinstance(value, torch.Tensor) else self.object
+        self.known[id(value)] = made(value, source), source, value
+        return self.known[id(value)][0]
 
-    def _new(self, value: Any, source: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self.tensor(value, source)
-        outside = Outside(value, source)
+    def object(self, value: Any, source: str) -> Outside:
         if isinstance(value, (types.ModuleType, type, types.BuiltinFunctionType)):
             self.guards.identical(source, value)
         elif isinstance(value, types.FunctionType):
             self.guards.identical(source, value)
             self.guards.identical(f"{source}.__code__", value.__code__)
+            self.guards.identical(f"{source}.__defaults__", value.__defaults__)
         else:
             self.guards.has_type(source, value)
-        return outside
+        return Outside(value, source)
 
     def tensor(self, value: torch.Tensor, source: str) -> Node:
         """A new input of the graph."""
-        shape: list[int] = []
-        for dim, size in enumerate(value.shape):
-            is_symbol = size > 1 and (source, dim) in self.dynamic
-            shape.append(self.symbol(size, f"{source}.shape[{dim}]") if is_symbol else size)
+        shape = list(value.shape)
+        for dim, size in enumerate(shape):
+            if size > 1 and (source, dim) in self.dynamic:
+                name = f"s{len(self.sizes)}"
+                self.sizes[name] = f"{source}.shape[{dim}]"
+                shape[dim] = Size(size, name, self.facts)
         fixed = tuple(None if isinstance(size, Size) else size for size in shape)
         self.guards.tensor(source, value, fixed)
-        self.tensors.append(source)
-        self.examples.append(value)
+        self.tensors[source] = value
         node = self.graph.input(tuple(shape), value.dtype)
         node.contiguous = value.is_contiguous()
         return node
-
-    def symbol(self, value: int, source: str) -> Size:
-        name = f"s{len(self.sizes)}"
-        self.sizes[name] = source
-        return Size(value, name, self.facts)
-
-    def rest_of_loop(self, value: Any, source: str) -> Loop:
-        """What a `for` loop has left that was split by a break: the iterator is ours."""
-        state = value.__reduce__()
-        if len(state) < 3:
-            self.guards.add(f"len({source}.__reduce__()) == 2")
-            return Loop([])
-        _, (items,), position = state
-        source = f"{source}.__reduce__()"
-        self.guards.add(f"len({source}) == 3 and {source}[2] == {position}")
-        self.guards.add(f"len({source}[1][0]) == {len(items)}")
-        places = range(position, len(items))
-        return Loop([self.wrap(items[place], f"{source}[1][0][{place}]") for place in places])
 
     def items(self, value: Any) -> Any:
         """The elements of a list, tuple, dict or ModuleList from outside, as they are now."""
         if not isinstance(value, Outside):
             return value
         if value.items is None:
-            kind = type(value.value)
-            if kind not in (list, tuple, dict, torch.nn.ModuleList):
-                raise Refused(f"the elements of {kind.__name__}")
-            keys = tuple(value.value) if kind is dict else len(value.value)
-            self.guards.add(f"{'tuple' if kind is dict else 'len'}({value.source}) == {keys!r}")
-            value.items = self._read(value)
+            value.items = self._read(value.value, value.source)
         return value.items
 
-    def _read(self, value: Outside) -> Any:
-        if isinstance(value.value, dict):
-            if not all(isinstance(key, str) for key in value.value):
-                raise Refused("a dict whose keys are not strings")
-            pairs = value.value.items()
-            return {key: self.wrap(item, f"{value.source}[{key!r}]") for key, item in pairs}
-        read = [self.wrap(x, f"{value.source}[{n}]") for n, x in enumerate(value.value)]
-        return tuple(read) if isinstance(value.value, tuple) else read
+    def _read(self, found: Any, source: str) -> Any:
+        if type(found) is dict and all(isinstance(key, str) for key in found):
+            self.guards.add(f"tuple({source}) == {tuple(found)!r}")
+            return {key: self.wrap(item, f"{source}[{key!r}]") for key, item in found.items()}
+        if type(found) not in (list, tuple, torch.nn.ModuleList):
+            raise Refused(f"the elements of {type(found).__name__}")
+        self.guards.add(f"len({source}) == {len(found)}")
+        read = [self.wrap(item, f"{source}[{n}]") for n, item in enumerate(found)]
+        return tuple(read) if isinstance(found, tuple) else read
 
     def attribute(self, value: Any, name: str) -> Any:
         """`value.name`"""
-        if isinstance(value, Node):
-            if name == "shape":
-                return Shape(value.shape)
-            if name in ("dtype", "ndim"):
-                return getattr(value, name)
-            if name == "T":
-                return value.transpose(0, 1)
-            if name in METHODS:
-                return Bound(METHODS[name], value, name)
-            if not callable(getattr(torch.Tensor, name, None)):
-                raise Refused(f"the attribute {name} of a tensor")
-            return Bound(getattr(torch.Tensor, name), value, name)
-        if isinstance(value, (list, dict)) and name in ("append", "get"):
-            return Bound(getattr(type(value), name), value, name)
+        if isinstance(value, Node) and name in METHODS:
+            return Bound(METHODS[name], value)
+        if isinstance(value, Node) and name == "shape":
+            return torch.Size(value.shape)
+        if isinstance(value, list) and name == "append":
+            return Bound(list.append, value)
         if not isinstance(value, Outside):
             raise Refused(f"the attribute {name} of {type(value).__name__}")
         if name in value.written:
             return value.written[name]
-        return self._attribute_from_outside(value, name)
-
-    def _attribute_from_outside(self, value: Outside, name: str) -> Any:
         if isinstance(inspect.getattr_static(type(value.value), name, None), property):
             raise Refused(f"the property {name}")
-        try:
-            found = getattr(value.value, name)
-        except AttributeError as error:
-            raise Refused(f"no attribute {name}") from error
+        found = getattr(value.value, name)
         source = f"{value.source}.{name}"
-        if isinstance(found, types.MethodType):
-            self.guards.identical(f"{source}.__func__", found.__func__)
-            return Bound(Outside(found.__func__, f"{source}.__func__"), value, name)
+        if isinstance(found, types.MethodType) and found.__self__ is value.value:
+            function = f"{source}.__func__"
+            return Bound(self.wrap(found.__func__, function), value)
         if isinstance(found, types.BuiltinMethodType) and found.__self__ is value.value:
-            return Bound(getattr(type(value.value), name), value, name)
+            return Bound(getattr(type(value.value), name), value)
         return self.wrap(found, source)
 
 
@@ -218,12 +171,12 @@ class Machine:
         self.locals: dict[str, Any] = {}
         self.stack: list[Any] = []
         self.pc = 0
-        self.trace: list[tuple[str, list]] = []
+        self.reason = ""  # why it has stopped before the end
 
     def run(self) -> Any:
-        while True:
-            if self.step():
-                return self.stack.pop()
+        while not self.step():
+            pass
+        return self.stack.pop()
 
     def step(self) -> bool:
         """One operation; True at the end."""
@@ -231,7 +184,6 @@ class Machine:
         handler = getattr(self, operation.op, None)
         if handler is None or operation.exc:
             raise Refused(f"the instruction {operation.op}, or a try or with statement")
-        self.trace.append((str(operation), list(self.stack)))
         self.pc += 1
         return bool(handler(operation.arg))
 
@@ -264,9 +216,9 @@ class Machine:
 
     def LOAD_DEREF(self, name: str) -> None:
         place = self.function.__code__.co_freevars.index(name)
-        cell = self.function.__closure__[place]
+        found = self.function.__closure__[place].cell_contents
         source = f"{self.source}.__closure__[{place}].cell_contents"
-        self.stack.append(self.capture.wrap(cell.cell_contents, source))
+        self.stack.append(self.capture.wrap(found, source))
 
     # --- the stack itself -------------------------------------------------------------------------
     def PUSH_NULL(self, _: Any) -> None:
@@ -292,16 +244,12 @@ class Machine:
 
     def LOAD_METHOD(self, name: str) -> None:
         callee = self.capture.attribute(self.stack.pop(), name)
-        # in CPython's order, in which a frame that is split puts them back
-        self.stack += [callee, NULL] if sys.version_info >= (3, 13) else [NULL, callee]
+        self.stack += [NULL, callee]
 
     def STORE_ATTR(self, name: str) -> None:
         value, target = self.pop(2)
-        is_plain = isinstance(target, Outside) and type(target.value).__setattr__ in (
-            object.__setattr__,
-            torch.nn.Module.__setattr__,
-        )
-        if not is_plain or isinstance(value, (Outside, Node)):
+        is_plain = isinstance(target, Outside) and type(target.value).__setattr__ in SETATTR
+        if not is_plain or isinstance(value, (Outside, Node, Bound)):
             raise Refused(f"writing the attribute {name}")
         self.capture.attribute(target, name)  # what it is now is guarded, and shadows nothing
         self.capture.journal.set_attribute(target, name, value)
@@ -327,9 +275,6 @@ class Machine:
     def BUILD_LIST(self, count: int) -> None:
         self.stack.append(self.pop(count))
 
-    def BUILD_SLICE(self, count: int) -> None:
-        self.stack.append(slice(*map(plain, self.pop(count))))
-
     def UNPACK_SEQUENCE(self, count: int) -> None:
         """Pop a sequence and push its items, the first on top.  Refused for a tensor, or for
         another number of items (`capture.items` gives them)."""
@@ -351,14 +296,14 @@ class Machine:
             left, right = plain(left), plain(right)
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 
+    def UNARY_NEGATIVE(self, _: Any) -> None:
+        self.stack.append(-plain(self.stack.pop()))
+
     def UNARY_OP(self, symbol: str) -> None:
-        value = self.stack.pop()
-        if symbol == "not":
-            self.stack.append(not self.truth(value))
-        elif symbol == "-" and not isinstance(value, Outside):
-            self.stack.append(-plain(value))
-        else:
+        """Where all of minidynamo is loaded, its translation has this name for four operators."""
+        if symbol != "-":
             raise Refused(f"the operator {symbol}")
+        self.UNARY_NEGATIVE(None)
 
     def COMPARE_OP(self, symbol: str) -> None:
         """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
@@ -368,16 +313,10 @@ class Machine:
             raise Refused("a comparison of tensors or objects")
         self.stack.append(COMPARE[symbol](left, right))
 
-    def IS_OP(self, inverted: int) -> None:
-        left, right = self.pop(2)
-        if left is not None and right is not None:
-            raise Refused("`is` between objects")
-        self.stack.append((left is right) != bool(inverted))
-
     # --- jumps ------------------------------------------------------------------------------------
     def truth(self, value: Any) -> bool:
         if isinstance(value, (Node, Outside, Bound)):
-            raise Refused(f"a branch on {'a tensor' if isinstance(value, Node) else 'an object'}")
+            raise Refused("a branch on a tensor or an object")
         return bool(plain(value))
 
     def JUMP(self, target: int) -> None:
@@ -392,31 +331,20 @@ class Machine:
         if self.truth(self.stack.pop()):
             self.pc = target
 
-    def POP_JUMP_IF_NONE(self, target: int) -> None:
-        if self.stack.pop() is None:
-            self.pc = target
-
-    def POP_JUMP_IF_NOT_NONE(self, target: int) -> None:
-        if self.stack.pop() is not None:
-            self.pc = target
-
     def GET_ITER(self, _: Any) -> None:
-        """Pop a sequence, push a `Loop` over a list of its items (`capture.items`).  Refused for a
+        """Pop a sequence, push an iterator over its items (`capture.items`).  Refused for a
         tensor."""
         value = self.stack.pop()
         if isinstance(value, Node):
             raise Refused("a loop over a tensor")
-        self.stack.append(Loop(list(self.capture.items(value))))
+        self.stack.append(iter(self.capture.items(value)))
 
     def FOR_ITER(self, target: int) -> None:
-        """The top is a `Loop`.  Push its next item, with a new Loop that is one further below it;
-        or pop it and go on at `target`.  (A Loop is never changed: the frame may be split
-        here.)"""
-        loop = self.stack[-1]
-        if loop.position < len(loop.items):
-            self.stack[-1] = Loop(loop.items, loop.position + 1)
-            self.stack.append(loop.items[loop.position])
-        else:
+        """The top is an iterator.  Push its next item; or, if it has none, pop it and go on at
+        `target`.  So a loop is unrolled."""
+        try:
+            self.stack.append(next(self.stack[-1]))
+        except StopIteration:
             self.stack.pop()
             self.pc = target
 
@@ -447,71 +375,38 @@ class Machine:
         if isinstance(callee, Bound):
             return self.call(callee.function, [callee.first, *args], kwargs)
         function = callee.value if isinstance(callee, Outside) else callee
-        values = [*args, *kwargs.values()]
+        capture = self.capture
         if isinstance(function, torch.nn.Module):
-            return self._call_module(callee, args, kwargs)
-        if function in (list.append, dict.get):
-            return self._container_method(function, args)
-        if function in TORCH or function in METHODS.values():
-            return self._tensor_operation(TORCH.get(function, function), args, kwargs)
-        if function in PLAIN and not any(isinstance(v, (Node, Bound)) for v in values):
-            items = [plain(self.capture.items(v)) for v in args]
-            return function(*items, **kwargs)
+            return self.call(self._forward(callee), args, kwargs)
+        if function in TORCH and isinstance(args[0], Node):
+            given = [capture.items(a) if isinstance(a, Outside) else a for a in args]
+            return TORCH[function](*given, **kwargs)
+        if function is list.append:
+            capture.items(args[0])
+            return capture.journal.append(capture.journal.items_of(args[0]), args[1])
+        if function in PLAIN and not any(isinstance(v, (Node, Bound)) for v in args):
+            return function(*(plain(capture.items(v)) for v in args), **kwargs)
         if isinstance(callee, Outside) and isinstance(function, types.FunctionType):
             return self.inline(callee, args, kwargs)
         raise Refused(f"a call of {getattr(function, '__name__', function)}")
 
-    def _tensor_operation(self, function: Any, args: list, kwargs: dict[str, Any]) -> Any:
-        """Write it into the graph.  An argument that the operation here does not have is one that
-        only torch's own knows."""
-        if not isinstance(args[0], Node):
-            raise Refused("an operation of torch whose first argument is no tensor")
-        try:
-            inspect.signature(function).bind(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            raise Refused(f"{function.__name__}: {error}") from error
-        args = [self.capture.items(a) if isinstance(a, Outside) else a for a in args]
-        return function(*args, **kwargs)
-
-    def _container_method(self, function: Any, args: list) -> Any:
-        self.capture.items(args[0])
-        if function is dict.get:
-            return self.capture.items(args[0]).get(*args[1:])
-        journal = self.capture.journal
-        journal.append(journal.items_of(args[0]), args[1])
-        return None
-
-    def _call_module(self, module: Outside, args: list, kwargs: dict[str, Any]) -> Any:
+    def _forward(self, module: Outside) -> Any:
+        """What is called when a module is called; guarded: nobody hooks in."""
         for hooks in HOOKS:
             if getattr(module.value, hooks):
                 raise Refused("a module with hooks")
             self.capture.guards.add(f"len({module.source}.{hooks}) == 0")
-        forward = self.capture.attribute(module, "forward")
-        return self.call(forward, args, kwargs)
+        return self.capture.attribute(module, "forward")
 
     def inline(self, callee: Outside, args: list, kwargs: dict[str, Any]) -> Any:
-        """Evaluate a Python function by a machine of its own that writes into the same graph."""
+        """Evaluate a Python function by a machine of its own that writes into the same graph.
+        Refused where a default value is no constant: it may change."""
         function = callee.value
+        defaults = [function.__kwdefaults__, *(function.__defaults__ or ())]
+        if not all(isinstance(value, CONSTANTS) for value in defaults):
+            raise Refused("a default value that may change")
         inner = Machine(self.capture, function.__code__, function, callee.source)
-        try:
-            bound = inspect.signature(function).bind(*args, **kwargs)
-        except TypeError as error:
-            raise Refused(str(error)) from error
-        for name, parameter in inspect.signature(function).parameters.items():
-            if name in bound.arguments:
-                inner.locals[name] = bound.arguments[name]
-            elif parameter.default is not parameter.empty:
-                inner.locals[name] = self._default(callee, name)
-            else:
-                inner.locals[name] = () if parameter.kind is parameter.VAR_POSITIONAL else {}
+        bound = inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
+        bound.apply_defaults()
+        inner.locals |= bound.arguments
         return inner.run()
-
-    def _default(self, callee: Outside, name: str) -> Any:
-        """The default value of a parameter, which the program may replace."""
-        function, code = callee.value, callee.value.__code__
-        if name in (function.__kwdefaults__ or {}):
-            source = f"{callee.source}.__kwdefaults__[{name!r}]"
-            return self.capture.wrap(function.__kwdefaults__[name], source)
-        place = code.co_varnames.index(name) - code.co_argcount
-        source = f"{callee.source}.__defaults__[{place}]"
-        return self.capture.wrap(function.__defaults__[place], source)

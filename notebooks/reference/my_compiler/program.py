@@ -12,7 +12,7 @@ the same, their order in memory is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,25 +23,18 @@ from .cpp import Writer, stored_buffers
 from .fusion import Kernel, Unit, fuse, writes
 from .graph import EAGER, Graph, Node, optimize
 from .loops import Buffer, lower
-from .sizes import Size, product, text_of
-
-
-def symbols_of(graph: Graph) -> list[str]:
-    """The names of the symbols in its shapes."""
-    texts = {text_of(size) for node in graph.nodes for size in node.shape if isinstance(size, Size)}
-    words = " ".join(texts).replace("(", " ").replace(")", " ").split()
-    return sorted({word for word in words if word.startswith("s")})
+from .sizes import product, text_of
 
 
 class Program:
     """A compiled graph: call it with a list of tensors, and with {symbol: size}.
 
-    units: its kernels.  sources: their C++.  source: the wrapper."""
+    symbols: those in its shapes.  units: its kernels.  sources: their C++.  source: the wrapper."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, symbols: Iterable[str] = ()) -> None:
         optimize(graph)
         self.graph = graph
-        self.symbols = symbols_of(graph)
+        self.symbols = list(symbols)
         steps, self.outputs = lower(graph)
         self.units = fuse(steps)
         self.sources: list[str] = []
@@ -134,7 +127,7 @@ def size_of(buffer: Buffer) -> str:
 class Differentiable:
     """Two programs, one for each half, behind one function that autograd knows."""
 
-    def __init__(self, graph: Graph, wanted: list[Node]) -> None:
+    def __init__(self, graph: Graph, symbols: list[str], wanted: list[Node]) -> None:
         inputs, outputs = list(graph.inputs), list(graph.outputs)
         tangents, gradients = differentiate(graph, wanted)
         graph.outputs = [*outputs, *(g for g in gradients if g is not None)]
@@ -143,10 +136,9 @@ class Differentiable:
         self.places = [
             inputs.index(node) for node, g in zip(wanted, gradients, strict=True) if g is not None
         ]
-        self.joint = str(graph)
         self.saved = cut(graph, tangents, found)
-        self.forward = Program(part(graph, inputs, [*outputs, *self.saved]))
-        self.backward = Program(part(graph, [*self.saved, *tangents], found))
+        self.forward = Program(part(graph, inputs, [*outputs, *self.saved]), symbols)
+        self.backward = Program(part(graph, [*self.saved, *tangents], found), symbols)
         self.count = len(outputs)
         depends = set(wanted)
         for node in graph.nodes:
@@ -181,10 +173,10 @@ class Boundary(torch.autograd.Function):
         return (None, None, *gradients)
 
 
-def compile_graph(graph: Graph, examples: list[torch.Tensor]) -> Program | Differentiable:
+def compile_graph(graph: Graph, examples: list, symbols: list[str]) -> Program | Differentiable:
     """A program for the graph, which autograd can go through if an input requires gradients."""
     pairs = zip(graph.inputs, examples, strict=True)
     wanted = [node for node, example in pairs if example.requires_grad]
     if wanted and graph.outputs and torch.is_grad_enabled():
-        return Differentiable(graph, wanted)
-    return Program(graph)
+        return Differentiable(graph, symbols, wanted)
+    return Program(graph, symbols)

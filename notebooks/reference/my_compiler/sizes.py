@@ -34,25 +34,15 @@ class Size(int):
     def __repr__(self) -> str:
         return f"{int(self)} ({self.text})"
 
-    def fixed(self) -> int:
-        """Its value as a plain number, which the compiled program then relies on."""
-        self.facts.append(f"{self.text} == {int(self)}")
-        return int(self)
-
     __hash__ = int.__hash__
 
 
-class Shape(tuple):
-    """The shape of a tensor that does not exist yet; outside it is a torch.Size again."""
-
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return Shape(found) if isinstance(key, slice) else found
-
-
 def plain(value: Any) -> Any:
-    """`value`, where only a number will do."""
-    return value.fixed() if isinstance(value, Size) else value
+    """`value`, where only a number will do: the program relies on what a Size is in this call."""
+    if not isinstance(value, Size):
+        return value
+    value.facts.append(f"{value.text} == {int(value)}")
+    return int(value)
 
 
 def text_of(size: int) -> str:
@@ -66,8 +56,6 @@ def _computed(symbol: str, function: Callable[[int, int], int], swapped: bool) -
     def method(self: Size, other: Any) -> Any:
         if not isinstance(other, int):
             return NotImplemented
-        if symbol == "*" and int(other) == 1 and not isinstance(other, Size):
-            return self
         left, right = (other, self) if swapped else (self, other)
         value = function(int(left), int(right))
         return Size(value, f"({text_of(left)} {symbol} {text_of(right)})", self.facts)
