@@ -253,7 +253,7 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            tracer.meta = {"backward": True}
+            self.interpreter.begin_backward()
             with tracer, no_autocast(), autograd_errors():
                 found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
         gradients = iter(found)
