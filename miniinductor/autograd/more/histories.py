@@ -65,7 +65,12 @@ class CarefulTrace(ProgramTrace):
         check_histories(tensors, objects)
         super().plan_results(out)
 
+    def differentiate(self) -> list[torch.Tensor | None]:
+        self.check_gradients()
+        return super().differentiate()
+
     def check_gradients(self) -> None:
+        """Raise CannotTrace where one autograd function could not stand for the program's."""
         joint = self.joint
         for place in self.recorded:
             history = self.histories[place]
