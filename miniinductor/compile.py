@@ -46,7 +46,7 @@ from .autograd.runtime import (
 )
 from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
-from .devices import language_of, why_not
+from .devices import why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
@@ -120,7 +120,7 @@ class Compilation:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
-        of_machine = False  # (then the next graph's would be the same: that is told once)
+        of_machine = False  # no compiler is there, say: told once, not again for each graph
         try:
             if refused := self.eager_reason():
                 raise CannotLower(refused)
@@ -188,8 +188,8 @@ class Compilation:
             record.functional_graph = parts.forward
             # how many of the forward half's outputs are results; others are for the backward half
             parts.forward.meta["results"] = joint.count
-            inner = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-            program = self.compile_functional(inner_writes(parts.forward, joint), record, inner)
+            inner = inner_writes(parts.forward, joint)
+            program = self.compile_functional(parts.forward, record, inner)
             plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
         return plan, lambda: parts
@@ -217,7 +217,7 @@ class Compilation:
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
-        return Plan(joint, program, shared_memory=bool(joint.written))
+        return Plan(joint, program)
 
     def compile_functional(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
@@ -289,7 +289,6 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     Raises NotImplementedError where there is no code generator, CompilerError where its compiler is
     missing or fails."""
     device = main_device(graph)
-    language_of(device).prepare(graph, record)
     schedule = make_schedule(graph, record)
     with record.timed("codegen"):
         written = write_kernels(schedule, record)
@@ -323,8 +322,6 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
             nodes = scheduler.fuse(nodes)
         schedule.nodes = schedule.topological(nodes)
         schedule.overwritten = scheduler.overwritten(schedule.nodes)
-        device = main_device(graph)
-        schedule.nodes = language_of(device).arrange(schedule, device, record)
         for join in JOINERS:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))

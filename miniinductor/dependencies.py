@@ -36,7 +36,7 @@ from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .sizes.expressions import FloorDiv, Mod, flatten
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
-from .sizes.symbols import size as plain
+from .sizes.symbols import size as as_size
 
 
 class Access(NamedTuple):
@@ -394,7 +394,7 @@ class LoopBody:
         sizes = self.ranges()
         for index in self.indices:
             for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
-                variable, divisor = division.args[0], plain(division.args[1])
+                variable, divisor = division.args[0], as_size(division.args[1])
                 size = sizes.get(variable, 0)
                 count = None if size in (0, divisor) else quotient(size, divisor)
                 if count is not None:

@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from . import config
-from .records import CompileRecord
 
 if TYPE_CHECKING:
     from .codegen.common import Kernel
-    from .ir import Graph
-    from .nodes import Schedule, ScheduledNode
 
 
 class KernelWriter(Protocol):
@@ -43,8 +40,6 @@ class Language:
       CompilerError.
     why_not: why its kernels cannot be built for a device, or None.
     most_pointers: how many pointers one kernel takes.
-    prepare: changes the loop IR before it is scheduled.
-    arrange: gives the nodes of a schedule, some of them joined or replaced.
     """
 
     name: str
@@ -52,10 +47,6 @@ class Language:
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
     why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)
-    prepare: Callable[["Graph", CompileRecord], None] = field(default=lambda graph, record: None)
-    arrange: Callable[["Schedule", torch.device, CompileRecord], list["ScheduledNode"]] = field(
-        default=lambda schedule, device, record: schedule.nodes
-    )
 
 
 @dataclass(frozen=True)

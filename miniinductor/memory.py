@@ -76,7 +76,7 @@ class MemoryPlan:
         for position, step in enumerate(self.steps):
             for name in step.made():
                 if name not in self.memory_of:
-                    self.note(name, position, self.place(name, step, position))
+                    self.place(name, step, position)
         self.freed = [self.freed_after(step, n) for n, step in enumerate(self.steps)]
 
     def root(self, name: str) -> str:
@@ -115,7 +115,8 @@ class MemoryPlan:
 
     # -- places ------------------------------------------------------------------------------------
     def place(self, name: str, step: Step, position: int) -> str:
-        """Choose where `name` lies, from its step to its last use; the choice in words."""
+        """Choose where `name` lies, from its step to its last use; the choice in words, for
+        records."""
         buffer = self.buffers[name]
         nbytes = storage_bytes(buffer)
         if not config.buffer_reuse or name in self.pinned or not self.may_share(buffer, nbytes):
@@ -133,10 +134,6 @@ class MemoryPlan:
         self.in_arena[name] = (0, start)
         self.arena.append(Occupied(start, size, born, dies, name))
         return f"reuse of {before}" if before else "new"
-
-    def note(self, name: str, position: int, place: str) -> None:
-        """Told where a buffer lies, and from which step on.  (extras/more_records.py writes it
-        down.)"""
 
     def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
         """May it lie in the arena?"""

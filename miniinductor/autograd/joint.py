@@ -203,7 +203,6 @@ class ProgramTrace:
             self.plan_results(self.run_program())
             self.plan_recorded_writes()
             self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
-            self.check_gradients()
             gradients = self.differentiate()
         self.write_down((self.to_compute(), gradients), "JointGraph")
         written = [int(name.removeprefix("primal")) for _, name in self.joint.written]
@@ -240,9 +239,6 @@ class ProgramTrace:
                 self.results.append(thing)
         self.joint.count = len(self.results)
 
-    def check_gradients(self) -> None:
-        """Raise CannotTrace where one autograd function could not stand for the program's."""
-
     def differentiate(self) -> list[torch.Tensor | None]:
         """The gradient of each primal, traced; None for those without."""
         tracer = self.tracer
@@ -253,7 +249,7 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            tracer.meta = {"backward": True}
+            self.interpreter.begin_backward()
             with tracer, no_autocast(), autograd_errors():
                 found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
         gradients = iter(found)

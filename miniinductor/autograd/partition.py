@@ -38,7 +38,7 @@ from torch import fx
 from .. import config
 from ..checks import may_raise
 from ..replaceable import replaceable
-from ..sizes.symbols import hint, is_dense
+from ..sizes.symbols import estimate, is_dense
 from .functionalize import (
     MAY_BE_VIEWS,
     Graph,
@@ -105,7 +105,7 @@ def element_bytes(value: Any) -> int:
 
 def elements(value: Any) -> int:
     """How many elements a tensor has in this run: symbolic sizes count as their hints."""
-    return math.prod(hint(n, 512) for n in value.shape) if isinstance(value, torch.Tensor) else 0
+    return estimate(value.shape) if isinstance(value, torch.Tensor) else 0
 
 
 def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:

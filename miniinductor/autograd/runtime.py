@@ -81,7 +81,6 @@ class Plan:
     joint: how outputs are made of results.  (Its graphs are not kept.)
     program: the Program of the forward half, or what stands for one.
     cut: in training, a Cut.
-    shared_memory: the program writes, so in no call may two of its tensors share memory.
     may_refuse: kernels may raise for what they read, and the program can then be run again by
       eager kernels (extras/eager_kernels.py).
     """
@@ -89,7 +88,6 @@ class Plan:
     joint: Joint
     program: Any
     cut: Any = None
-    shared_memory: bool = False
     may_refuse: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,16 +171,16 @@ def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
     return list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
 
 
-def inner_writes(forward: fx.GraphModule, joint: Joint) -> fx.GraphModule:
-    """The forward graph, of whose second output, the new values, only those that autograd does not
-    record are left: the others are results."""
+def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]:
+    """What autograd does not record of what the program writes: (op, target).  Of the forward
+    graph's second output, the new values, theirs are left: the others are results."""
     output = output_of(forward.graph)
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
-    inner = [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]
-    output.args = ((results, inner),)
+    names = [f"primal{w.primal}" for w in joint.writes if w.result is None]
+    output.args = ((results, [by_name[name] for name in names]),)
     forward.recompile()
-    return forward
+    return [("placeholder", name) for name in names]
 
 
 def connect(

@@ -285,7 +285,7 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 class OriginInterpreter(fx.Interpreter):
     """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
-    line of the user it came.  (more/backward_lines.py finds them for backward ops, too.)"""
+    line of the user it came."""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
@@ -297,6 +297,11 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
         return super().run_node(node)
+
+    def begin_backward(self) -> None:
+        """What is recorded from here on belongs to the backward half.  (more/backward_lines.py: and
+        to the line whose gradient it is.)"""
+        self.tracer.meta = {"backward": True}
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):

@@ -97,7 +97,7 @@ class Kernel:
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may run twice, and so read something after it has written a result
-    # what is known of each line of the source, see records.Listing
+    # what is known of each line of the source, see listings.py
     about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try
 

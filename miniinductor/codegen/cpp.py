@@ -38,7 +38,7 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, int_or_none, is_loop_variable
+from ..dependencies import LoopBody, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
@@ -94,13 +94,11 @@ class CppKernelWriter(CppExpressions):
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
-        self.inner_symbols: set[sympy.Symbol] = (
-            set()
-        )  # indirect indices that change along the lanes
+        self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
-        self.inner_variables: set[sympy.Symbol] = set()
+        self.inner_variables = set()
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -424,7 +422,7 @@ class CppKernelWriter(CppExpressions):
         if name in self.crossings.scratch:
             place = f"{self.crossings.scratch[name]}[{self.flat_inner()}]"
             return self.temporary(place, dtype, True)
-        if int_or_none(self.buffers[name].layout.numel) == 0:
+        if 0 in self.buffers[name].layout.size:
             return self.constant(0, dtype)  # it has no element; the check of the index raises
         if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)

@@ -22,7 +22,7 @@ import torch
 
 from .. import config
 from ..ir import playing
-from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ..ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
 from ..sizes.symbols import Size
 from .common import INFIX as INFIX_OF_ALL
 from .common import LOGICAL, Scope, Value, install_family
@@ -217,7 +217,7 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
         if op == "logical_not":
             return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
+        dtype = torch.bool if op in TESTS else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:

@@ -27,15 +27,14 @@ Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,si
 """
 
 import functools
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import sympy
 
 from ..dependencies import LoopBody, loop_variables, merge_loops
 from ..nodes import Node
-from ..sizes.symbols import Size, hint
+from ..sizes.symbols import Size, estimate
 
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
@@ -94,11 +93,6 @@ class KernelPlan:
             and self.is_inner[n.name]
             and any(access.name == node.name for access in n.body.reads())
         ]
-
-
-def estimate(sizes: Iterable[Size]) -> int:
-    """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
-    return math.prod(hint(n, 512) for n in sizes)
 
 
 def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:

@@ -42,7 +42,7 @@ from ..records import CompileRecord
 class Guarded(Compilation):
     def started(self, plan: Plan, parts: Callable) -> Callable:
         run = super().started(plan, parts)
-        return guard_shared_memory(run, self.gm, self.record) if plan.shared_memory else run
+        return guard_shared_memory(run, self.gm, self.record) if plan.joint.written else run
 
 
 def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:

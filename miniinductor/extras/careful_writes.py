@@ -126,10 +126,24 @@ def at_the_start(joint: Joint, run: Callable) -> Callable:
     return started
 
 
+def by_data(joint: Joint, run: Callable) -> Callable:
+    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
+    autograd does not count such writes."""
+
+    def call(*inputs: Any) -> Any:
+        given = list(inputs)
+        for place in joint.uncounted:
+            given[place] = given[place].data
+        return run(*given)
+
+    return call if joint.uncounted else run
+
+
 @extends(Compilation)
-class AtTheStart(Compilation):
+class CarefulStart(Compilation):
     def start_forward(self, plan: Plan) -> Callable:
-        return at_the_start(plan.joint, super().start_forward(plan))
+        run = super().start_forward(plan)
+        return at_the_start(plan.joint, by_data(plan.joint, run))
 
 
 # --- what is recorded in another way --------------------------------------------------------------

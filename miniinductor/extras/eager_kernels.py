@@ -57,7 +57,7 @@ class WithEagerKernels(Compilation):
         run = super().started(plan, parts)
         if not plan.may_refuse:
             return run
-        return with_eager_errors(run, self.gm, writes=plan.shared_memory)
+        return with_eager_errors(run, self.gm, writes=bool(plan.joint.written))
 
 
 class Interpreted:

@@ -56,7 +56,8 @@ class RecordedPlan(MemoryPlan):
         super().choose()
         self.record_lives()
 
-    def note(self, name: str, position: int, place: str) -> None:
+    def place(self, name: str, step: Step, position: int) -> str:
+        place = super().place(name, step, position)
         buffer = self.buffers[name]
         is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
         nbytes = hint(storage_bytes(buffer), 0)
@@ -67,6 +68,7 @@ class RecordedPlan(MemoryPlan):
             if name in self.pinned:
                 dies = len(self.steps) - 1
             self.lives.append((name, nbytes, position, dies))
+        return place
 
     def record_lives(self) -> None:
         """Write the lives down, and the most bytes that live at one step; bytes that one buffer

@@ -12,12 +12,14 @@ from .. import config
 from ..autograd.runtime import Plan
 from ..codegen.common import Kernel
 from ..compile import Compilation
-from ..devices import Device, Language, register_device, register_language
+from ..devices import Device, Language, language_of, register_device, register_language
 from ..graph_passes import LAYOUTS, Context, graph_pass
-from ..hooks import extends
+from ..hooks import JOINERS, extends
 from ..ir import Graph
-from ..nodes import Group
+from ..kernels import main_device
+from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
+from ..scheduler import Scheduler
 from .arg_chunks import split_arg_reductions
 from .build import build_triton_kernels, why_not
 from .kernel_writer import TritonKernelWriter
@@ -28,11 +30,27 @@ from .split_reductions import split_reductions
 from .workers import start_workers
 
 
-def prepare(graph: Graph, record: CompileRecord) -> None:
-    if config.split_reductions:
-        unroll_short_reductions(graph, record)
-        split_arg_reductions(graph, record)
-        split_reductions(graph, record)
+@extends(Scheduler)
+class InParts(Scheduler):
+    """Reductions of the loop IR are unrolled, or split, before anything is scheduled."""
+
+    def __init__(self, graph: Graph, record: CompileRecord) -> None:
+        if config.split_reductions and language_of(main_device(graph)) is TRITON:
+            unroll_short_reductions(graph, record)
+            split_arg_reductions(graph, record)
+            split_reductions(graph, record)
+        super().__init__(graph, record)
+
+
+def join_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
+    """The nodes of a schedule, matrix products and what follows them as one."""
+    device = main_device(schedule.graph)
+    if language_of(device) is not TRITON:
+        return schedule.nodes
+    return with_products(schedule, device, record)
+
+
+JOINERS.insert(0, join_products)  # before kernels that are alike become one
 
 
 def build(device: torch.device, kernels: Sequence[Kernel], moved: Sequence[int]) -> list[Callable]:
@@ -69,8 +87,6 @@ TRITON = Language(
     build=build,
     most_pointers=480,  # a GPU takes 4 KB of arguments
     why_not=why_not,
-    prepare=prepare,
-    arrange=with_products,
 )
 register_language(TRITON)
 register_device(Device(type="cuda", language="triton", hands_over=True))

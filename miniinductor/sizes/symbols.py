@@ -91,6 +91,11 @@ def hint(n: Any, unknown: int | None = None) -> Any:
     return int(value) if value.is_Integer else unknown
 
 
+def estimate(sizes: Iterable[Any]) -> int:
+    """The product of sizes in that run; one that is not known counts as 512."""
+    return math.prod(hint(n, 512) for n in sizes)
+
+
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
     found = {}

@@ -48,6 +48,10 @@ class FollowedInterpreter(OriginInterpreter):
         self.origins.append(self.tracer.meta)
         return result
 
+    def begin_backward(self) -> None:
+        tracer: Any = self.tracer
+        tracer.before_record = self.find_origin
+
     def find_origin(self) -> None:
         """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
         forward node whose gradient it is.
@@ -65,9 +69,7 @@ class FollowedInterpreter(OriginInterpreter):
 @extends(ProgramTrace)
 class FollowedTrace(ProgramTrace):
     def differentiate(self) -> list[torch.Tensor | None]:
-        tracer: Any = self.tracer
-        interpreter: Any = self.interpreter
-        tracer.before_record = interpreter.find_origin
         gradients = super().differentiate()
+        tracer: Any = self.tracer
         tracer.before_record = None  # which knows the tracer: no cycle is left
         return gradients

@@ -18,11 +18,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...compile import Compilation
 from ...exceptions import CannotTrace
 from ...hooks import Op, call_rule, extends, op_rule
-from ..joint import Joint, ProgramTrace, is_tensor, needs_gradient
-from ..runtime import Halves, Plan
+from ..joint import ProgramTrace, is_tensor, needs_gradient
+from ..runtime import Halves
 from .careful_tracer import CarefulTracer, data_of
 from .views import AliasHalves, is_custom
 
@@ -66,7 +65,12 @@ class CarefulTrace(ProgramTrace):
         check_histories(tensors, objects)
         super().plan_results(out)
 
+    def differentiate(self) -> list[torch.Tensor | None]:
+        self.check_gradients()
+        return super().differentiate()
+
     def check_gradients(self) -> None:
+        """Raise CannotTrace where one autograd function could not stand for the program's."""
         joint = self.joint
         for place in self.recorded:
             history = self.histories[place]
@@ -204,25 +208,6 @@ class HooksOfReached(collections.OrderedDict):
 
 def call_if_reached(hook: Callable, gradient: torch.Tensor | None) -> Any:
     return None if gradient is None else hook(gradient)
-
-
-def by_data(joint: Joint, run: Callable) -> Callable:
-    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
-    autograd does not count such writes."""
-
-    def call(*inputs: Any) -> Any:
-        given = list(inputs)
-        for place in joint.uncounted:
-            given[place] = given[place].data
-        return run(*given)
-
-    return call if joint.uncounted else run
-
-
-@extends(Compilation)
-class ByData(Compilation):
-    def start_forward(self, plan: Plan) -> Callable:
-        return by_data(plan.joint, super().start_forward(plan))
 
 
 aten = torch.ops.aten
