@@ -9,7 +9,7 @@ and a graph break before the first tensor leaves the frame to plain Python.
 """
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
     from .records import FrameRecord
+    from .replacement import Tail
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
@@ -43,6 +44,8 @@ RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets besid
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
+# (tail) at a graph break: names of locals that live on though no instruction reads them
+KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead

@@ -335,7 +335,9 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
 def _defaultdict(tx, factory=None, /, *args, **kwargs):
     if factory is not None and factory.identity() is not None and not is_callable(factory):
         tx.raise_(TypeError, "first argument must be callable or None")
-    return updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs)
+    made: Any = DictVar({}, collections.defaultdict)
+    made.factory = factory
+    return updated(made, tx, args, kwargs)
 
 
 def _type(tx, value, *more, **kwargs):

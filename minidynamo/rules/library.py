@@ -185,7 +185,8 @@ def deep_copy(tx, value, done):
     if id(value) in done:
         return done[id(value)]
     if isinstance(value, DictVar):
-        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
+        made = done[id(value)] = DictVar({}, value.cls)
+        made.factory = value.factory
         for key, item in value.pairs(tx):
             made.store(tx, key, deep_copy(tx, item, done))
         if value.attributes is not None:

@@ -187,7 +187,7 @@ class RootFrame(Frame):
         self.step = 0
         self.group_step = 0  # the step at which this native instruction began
         self.split: tuple[int, Break] | None = None
-        self.kept: Any = ()  # dead variables that the replacement code keeps, too
+        self.kept: set[str] = set()  # dead variables that the replacement code keeps, too
         output.root = self
 
     def loop(self) -> None:
