@@ -52,9 +52,6 @@ KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
 # (output, target, tensors that it was given, result) of one that has run with fake tensors
 AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
-# (frame, op, target, args, kwargs, result, tensors that were written) -> the variable of a result
-# that holds no tensor; the last one is used
-ANSWERS: list[Callable[..., Any]] = []
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]

@@ -48,8 +48,7 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        known = [item.realize(current()) if type(item) is Lazy else item for item in self.items]
-        values = [item.as_constant() for item in known]
+        values = [item.as_constant() for item in self.items]
         return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def truth(self, tx: Frame) -> bool:
