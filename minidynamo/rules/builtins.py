@@ -119,7 +119,7 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     return default
 
 
-def are_sizes(values):
+def are_sizes(values) -> bool:
     """Whole numbers, of which one or more are symbols."""
     whole = all(is_number(value) and value.python_type() is int for value in values)
     return whole and any(type(value) is SymVar for value in values)
@@ -211,7 +211,7 @@ def _reversed_object(tx, value):
     return tx.iter_of(TupleVar(items[::-1]))
 
 
-def is_sequence(cls):
+def is_sequence(cls) -> bool:
     """May its objects be walked from the end?  Not where `__reversed__` is None."""
     asked = lookup(cls, "__reversed__")[1] is not None
     return asked and hasattr(cls, "__getitem__") and hasattr(cls, "__len__")

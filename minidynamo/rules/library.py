@@ -178,7 +178,7 @@ def _copy(tx, value):
     return copied_object(tx, value, "__copy__", lambda item: item)
 
 
-def deep_copy(tx, value, done):
+def deep_copy(tx, value, done) -> Variable:
     """copy.deepcopy of containers and plain objects."""
     if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
         return value
@@ -203,7 +203,7 @@ def deep_copy(tx, value, done):
     return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
 
 
-def copied_object(tx, value, special, copy_item):
+def copied_object(tx, value, special, copy_item) -> Variable:
     """A plain object with its fields copied; anything with a protocol of its own breaks the
     graph."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
