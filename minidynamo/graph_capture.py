@@ -217,9 +217,7 @@ class OutputGraph(Builder):
         for note in hooks.AFTER_FAKES:
             note(self, target, [tensor for tensor, _ in given], result)
         if not holds_tensor(result):
-            if not hooks.ANSWERS:
-                raise Break("op", f"{describe(target)} gives no tensor")
-            return hooks.ANSWERS[-1](tx, op, target, args, kwargs, result, written)
+            return self.answer(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
@@ -241,6 +239,10 @@ class OutputGraph(Builder):
             raise
         except ours(Exception) as error:
             raise self.failure(target, error) from None
+
+    def answer(self, tx: Any, op: str, target: Any, *others: Any) -> Variable:
+        """The variable of a result that holds no tensor, see extras/rare_nodes.py."""
+        raise Break("op", f"{describe(target)} gives no tensor")
 
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain

@@ -28,7 +28,6 @@ section 3.3).
 # PyTorch: the tree is built from C++ nodes; a generated Python function can be read.
 """
 
-import gc
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +40,7 @@ from .foreign import is_foreign, ours
 from .sources import KINDS, Source, SourceTree, identifier
 
 # What the accesses and checks call by name; coverage adds some.
-NAMES: dict[str, Any] = {"get_referents": gc.get_referents, "math": math}
+NAMES: dict[str, Any] = {"math": math}
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
@@ -315,13 +314,10 @@ def words(text: str) -> set[str]:
     return set(WORD.findall(text))
 
 
-KIND_WORDS = words(" ".join(KINDS.values()))
-
-
 def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
     """What each parameter is called in `text`: what the program calls it, with `_` behind it where
     the text uses that word for something else."""
-    taken = words(text) | KIND_WORDS
+    taken = words(" ".join([text, *KINDS.values()]))
     names = []
     for parameter in parameters:
         name = identifier(parameter)

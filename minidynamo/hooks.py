@@ -9,7 +9,7 @@ and a graph break before the first tensor leaves the frame to plain Python.
 """
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
     from .records import FrameRecord
+    from .replacement import Tail
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
@@ -43,15 +44,14 @@ RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets besid
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
+# (tail) at a graph break: names of locals that live on though no instruction reads them
+KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
 # (output, target, tensors that it was given, result) of one that has run with fake tensors
 AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
-# (frame, op, target, args, kwargs, result, tensors that were written) -> the variable of a result
-# that holds no tensor; the last one is used
-ANSWERS: list[Callable[..., Any]] = []
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]

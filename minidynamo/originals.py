@@ -1,13 +1,12 @@
-"""What torch had under its names when minidynamo was imported, and so whether a program has put
-something else there since.
+"""What Python and torch had under their names when the compiler was imported.
 
     >>> torch.relu = lambda x: x - 1
-    >>> replaced_in_module(vars(torch), "relu")
-    True
+    >>> MODULES[id(vars(torch))]["relu"], made_by_torch(torch.relu)
+    (<built-in method relu of type object at 0x...>, False)
 
 A rule of `torch.relu`, or a node of the graph that calls it, means torch's own function.  Where a
-program has replaced one (`torch.Tensor.relu = mine`), the program's is traced instead.  Whoever
-looks a name up guards that it is not replaced later.
+program has put one of its own there, extras/replaced_functions.py finds it with these copies, and
+it is traced instead.
 """
 
 import builtins

@@ -130,7 +130,7 @@ class Tail(Codegen):
         frame = self.frame
         self.check_state(position)
         finish_stack = self.push_stack()
-        frame.kept = self.kept()
+        frame.kept = {name for names in hooks.KEPT for name in names(self)}
         live = frame.info.live_before(position).union(frame.kept)
         stores = self.push_locals(live)
         self.mutations()
@@ -168,10 +168,6 @@ class Tail(Codegen):
         for name in self.frame.bound:
             if self.has_ended(name, live) and name not in self.code.co_cellvars:
                 self.emit("DELETE_FAST", name)
-
-    def kept(self) -> Collection[str]:
-        """Locals that live on though nothing reads them."""
-        return ()
 
     def has_ended(self, name: str, live: Collection[str]) -> bool:
         """Is the value that the argument `name` had no longer held by the frame?"""

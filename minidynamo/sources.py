@@ -17,7 +17,7 @@ import re
 from typing import Any
 
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
-# the code that loads the value again is compiled from it
+# the code that loads the value again is compiled from it.  (Coverage adds some.)
 KINDS = {
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
@@ -25,9 +25,6 @@ KINDS = {
     "attr": "{p}.{k}",
     "getattr": "getattr({p}, {k!r})",
     "item": "{p}[{k!r}]",
-    "dict_item": "dict.__getitem__({p}, {k!r})",
-    "list_item": "list.__getitem__({p}, {k!r})",
-    "tuple_item": "tuple.__getitem__({p}, {k!r})",
     "pinned_item": "{p}[{k}]",
     "dict": "{p}.__dict__",
     "raw_dict": "object.__getattribute__({p}, '__dict__')",  # the class overrides __getattribute__
@@ -35,8 +32,6 @@ KINDS = {
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
     "stride": "{p}.stride({k})",
-    "call": "{p}()",  # of a weak reference
-    "behind": "get_referents({p})[0]",  # the dict of a mappingproxy
 }
 
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")

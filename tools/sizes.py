@@ -54,17 +54,19 @@ A frame comes in
     minidynamo api.py config.py exceptions.py records.py frame_hook.* skipping.py convert_frame.py
     minidynamo conversion.py entries.py
 Bytecode
-    minidynamo/bytecode canonical.py assembler.py *
+    minidynamo/bytecode __init__.py assembler.py emit.py canonical.py
 Symbolic evaluation
     minidynamo/symbolic_eval evaluator.py opcodes.py operations.py operators.py calls.py *
 Values on the symbolic stack
-    minidynamo/variables base.py constant.py tensor.py containers.py iterators.py functions.py *
+    minidynamo/variables base.py registry.py constant.py symbolic.py tensor.py containers.py
+    minidynamo/variables lookup.py objects.py functions.py binding.py iterators.py nn_modules.py
+    minidynamo/variables modules.py classes.py builder.py wrap_containers.py wrap_tensors.py *
 Sources and guards
-    minidynamo sources.py guards.py assumptions.py entry_guards.py
+    minidynamo sources.py guards.py entry_guards.py
 The graph under construction
     minidynamo graph_capture.py graph_values.py graph_module.py symbolic_inputs.py
 Values as code again, graph breaks
-    minidynamo reconstruct.py replacement.py resume.py runtime.py
+    minidynamo reconstruct.py resume.py replacement.py
 Sizes as symbols
     minidynamo dynamic.py symbolic_shapes.py symbolic_numbers.py
 Backends, and what is left of minidynamo

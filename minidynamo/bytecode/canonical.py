@@ -71,11 +71,20 @@ def _load_global(ins: Instruction) -> list[tuple[str, Any]]:
     return [null, load] if VERSION < (3, 13) else [load, null]
 
 
+def _make_function(ins: Instruction) -> list[tuple[str, Any]]:
+    """Until 3.12 its flags say which parts of the function lie below the code, the closure (8) on
+    top; since then an instruction of its own sets each."""
+    flags = ins.arg or 0
+    parts = [("SET_FUNCTION_ATTRIBUTE", bit) for bit in (8, 4, 2, 1) if flags & bit]
+    return [("MAKE_FUNCTION", None), *parts]
+
+
 # native name -> what stands for it in the canonical set, where that is not the instruction itself;
 # minidynamo/rules/native_opcodes.py has more
 RULES: dict[str, Callable[[Instruction], list[tuple[str, Any]]]] = {
     "LOAD_GLOBAL": _load_global,
     "LOAD_ATTR": lambda ins: [("LOAD_METHOD" if ins.flags else "LOAD_ATTR", ins.arg)],
+    "MAKE_FUNCTION": _make_function,
     "RETURN_CONST": lambda ins: [("LOAD_CONST", ins.arg), ("RETURN_VALUE", None)],
     "BINARY_OP": lambda ins: [("BINARY_OP", BINARY_SYMBOLS[ins.arg])],
     "COMPARE_OP": lambda ins: [("COMPARE_OP", dis.cmp_op[ins.arg >> COMPARE_SHIFT])],

@@ -1,18 +1,13 @@
 """What has died is forgotten: entries of modules, functions that are made anew, texts of graphs.
 
-Entries that were made for modules which have died: they are dropped.
-
-In:   an entry, when it is made.   Out: weak references to its modules, which drop it.
+In:   entries when they are made, and the GraphModules that torch.fx makes.
+Out:  weak references, and what happens at the end of what they refer to:
+      a module: its entries are dropped, with the parameters that they hold;
+      code that a program makes anew of the same line, time and again: all but the last ones lose
+      their entries;
+      a GraphModule: its text, which torch.fx keeps for tracebacks, is forgotten.
 
     >>> del model                       # and the code's cache has one entry less
-
-Without this file such an entry stays, with the parameters of the module.
-Mirrors `CheckFunctionManager.invalidate` in torch/_dynamo/guards.py.
-
-A program that makes its functions anew keeps the memory of a few of them.
-
-In:   code objects that get entries.   Out: of those that were made of the same line, all but the
-      last ones forget theirs.
 
     for _ in range(1000):
         exec(source, namespace := {})           # each time another code object
@@ -20,16 +15,11 @@ In:   code objects that get entries.   Out: of those that were made of the same 
 
 An entry knows its program's globals, these the function, the function its code, and the code its
 entries: a circle through a code object, into which the garbage collector does not look.  So without
-this each of them lives for ever: 50 KiB, and what the backend has made.  A function that is called
-again after its entries have gone is compiled again.
+this file each of them lives for ever: 50 KiB, and what the backend has made.  A function that is
+called again after its entries have gone is compiled again.
 
-PyTorch: keeps all of them.
-
-The texts of graphs that have died are forgotten.
-
-In:   the GraphModules that torch.fx makes.   Out: nothing, at their end.
-
-torch.fx keeps the text of every GraphModule that ever was, for tracebacks.
+Mirrors `CheckFunctionManager.invalidate` in torch/_dynamo/guards.py.
+# PyTorch: functions that are made anew keep all their entries.
 """
 
 import collections

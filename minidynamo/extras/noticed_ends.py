@@ -15,6 +15,7 @@ from collections.abc import Collection
 
 import torch
 
+from .. import hooks
 from ..replacement import Tail
 from ..symbolic_eval.evaluator import RootFrame
 from ..variables.base import Lazy, OpaqueVar, Variable, extends, peek
@@ -23,22 +24,8 @@ from ..variables.more.exceptions import INSTANCES
 from ..variables.objects import ObjectVar
 
 
-kept_anyway = Tail.kept
-
-
 @extends(Tail)
 class NoticedEnds(Tail):
-    def kept(self) -> Collection[str]:
-        return frozenset(kept_anyway(self)).union(
-            name
-            for name, value in self.frame.locals.items()
-            if (
-                end_is_noticed(value)
-                or (id(value) in self.variable_temps and type(value) in INSTANCES)
-            )
-            and name != deleted_by_python(self.frame)
-        )
-
     def has_ended(self, name: str, live: Collection[str]) -> bool:
         """Also where the name is bound anew, nothing reads it, and the program may notice the end
         of the old value."""
@@ -47,6 +34,20 @@ class NoticedEnds(Tail):
             return True
         rebound = name not in live and value.source is not was.source
         return rebound and end_is_noticed(was)
+
+
+def kept(tail: Tail) -> set[str]:
+    """Locals whose end the program may notice, or that the frame's exceptions know."""
+    deleted = deleted_by_python(tail.frame)
+    return {
+        name
+        for name, value in tail.frame.locals.items()
+        if end_is_noticed(value) or id(value) in tail.variable_temps and type(value) in INSTANCES
+        if name != deleted
+    }
+
+
+hooks.KEPT.append(kept)
 
 
 def deleted_by_python(frame: RootFrame) -> str | None:

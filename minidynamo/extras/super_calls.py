@@ -11,13 +11,13 @@ Out:  the same with `super(__class__, self)`: without arguments it looks at the 
 """
 
 import types
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
+from .. import hooks
 from ..bytecode import Instruction
 from ..replacement import Tail
 from ..resume import SUPER_CALLS, CannotSplit
 from ..symbolic_eval.code_info import liveness
-from ..variables.base import extends
 
 
 def explicit_super(
@@ -53,15 +53,14 @@ def is_super_call(ins: Instruction, call: Instruction) -> bool:
     return bool(loads) and call.op in ("PRECALL", "CALL") and call.arg == 0
 
 
+def first_local(tail: Tail) -> list[str]:
+    """That which super() may read later."""
+    code, split = tail.code, tail.frame.split
+    if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
+        return []
+    read_later = liveness(tail.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
+    return [code.co_varnames[0]] if "super" in read_later[split[0]] else []
+
+
 SUPER_CALLS.append(explicit_super)
-kept_anyway = Tail.kept
-
-
-@extends(Tail)
-class WithFirstLocal(Tail):
-    def kept(self) -> Collection[str]:
-        kept, code, split = kept_anyway(self), self.code, self.frame.split
-        if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
-            return kept
-        read_later = liveness(self.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
-        return {*kept, code.co_varnames[0]} if "super" in read_later[split[0]] else kept
+hooks.KEPT.append(first_local)

@@ -119,7 +119,7 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     return default
 
 
-def are_sizes(values):
+def are_sizes(values) -> bool:
     """Whole numbers, of which one or more are symbols."""
     whole = all(is_number(value) and value.python_type() is int for value in values)
     return whole and any(type(value) is SymVar for value in values)
@@ -211,7 +211,7 @@ def _reversed_object(tx, value):
     return tx.iter_of(TupleVar(items[::-1]))
 
 
-def is_sequence(cls):
+def is_sequence(cls) -> bool:
     """May its objects be walked from the end?  Not where `__reversed__` is None."""
     asked = lookup(cls, "__reversed__")[1] is not None
     return asked and hasattr(cls, "__getitem__") and hasattr(cls, "__len__")
@@ -335,7 +335,9 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
 def _defaultdict(tx, factory=None, /, *args, **kwargs):
     if factory is not None and factory.identity() is not None and not is_callable(factory):
         tx.raise_(TypeError, "first argument must be callable or None")
-    return updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs)
+    made: Any = DictVar({}, collections.defaultdict)
+    made.factory = factory
+    return updated(made, tx, args, kwargs)
 
 
 def _type(tx, value, *more, **kwargs):

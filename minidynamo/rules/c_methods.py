@@ -52,7 +52,7 @@ OF_CLASSES = {  # methods of `type` that look at a class, and at nothing else
 @callable_of_type(
     types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType
 )
-def call_descriptor(tx, descriptor, args, kwargs):
+def call_descriptor(tx, descriptor, args, kwargs) -> Variable:
     """A method of a C type, called with the object as its first argument."""
     owner, name = descriptor.__objclass__, descriptor.__name__
     if not args:
@@ -72,7 +72,7 @@ def call_descriptor(tx, descriptor, args, kwargs):
 
 
 @functools.cache
-def signature_of(descriptor):
+def signature_of(descriptor) -> inspect.Signature | None:
     """What its documentation tells of the arguments, if it does."""
     try:
         return inspect.signature(descriptor)
@@ -80,7 +80,7 @@ def signature_of(descriptor):
         return None
 
 
-def takes(descriptor, args, kwargs):
+def takes(descriptor, args, kwargs) -> bool:
     """Could a method of a C type be called with so many arguments?"""
     signature = signature_of(descriptor)
     try:

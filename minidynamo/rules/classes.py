@@ -20,6 +20,7 @@ import sys
 import types
 import typing
 import weakref
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -28,7 +29,7 @@ from ..extras.made_anew import Makers
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import class_with_base, rule, rules
-from ..variables.base import OpaqueVar
+from ..variables.base import OpaqueVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
@@ -45,7 +46,7 @@ TYPING = ("typing", "typing_extensions")
 
 
 @rule(isinstance)
-def is_instance(tx, value, kinds, /):
+def is_instance(tx, value, kinds, /) -> bool:
     """PyObject_IsInstance."""
     cls = kinds.identity()
     if cls is value.python_type():
@@ -63,7 +64,7 @@ def is_instance(tx, value, kinds, /):
     raise Break("class", f"isinstance() of {value} and {kinds}")  # plain Python says what is wrong
 
 
-def parts_of(tx, kinds):
+def parts_of(tx, kinds) -> Iterable[Variable] | None:
     """The variables of a tuple or union, or None for what is one class."""
     if isinstance(kinds, TupleVar):
         return kinds.iterate(tx)
@@ -73,7 +74,7 @@ def parts_of(tx, kinds):
     return None
 
 
-def ask_class(tx, value, cls):
+def ask_class(tx, value, cls) -> bool:
     check = lookup(type(cls), "__instancecheck__")[1]
     if check is type.__instancecheck__:
         return by_type(tx, value, cls)
@@ -92,7 +93,7 @@ def ask_class(tx, value, cls):
     raise Break("class", f"isinstance() asks {type(cls).__name__}.__instancecheck__")
 
 
-def classes_of(tx, value):
+def classes_of(tx, value) -> Iterator[type]:
     """The type of a value, then what it says of itself: `__class__` may be a property (a
     mock's)."""
     kind = value.python_type()
@@ -108,7 +109,7 @@ def classes_of(tx, value):
                 yield said
 
 
-def by_type(tx, value, cls):
+def by_type(tx, value, cls) -> bool:
     """type.__instancecheck__."""
     return any(cls in kind.__mro__ for kind in classes_of(tx, value))
 
@@ -125,7 +126,7 @@ def is_registered(tx, kind, cls) -> bool:
     return found
 
 
-def folded_check(tx, kind, cls):
+def folded_check(tx, kind, cls) -> bool:
     """issubclass(kind, cls) of a typing construct.  What raises is left to plain Python."""
     try:
         return issubclass(kind, cls)
@@ -150,7 +151,7 @@ def is_legacy_tensor(tx, value, cls) -> bool:
     return found
 
 
-def fulfils(tx, value, protocol):
+def fulfils(tx, value, protocol) -> bool:
     """A runtime-checkable protocol's `__instancecheck__`: are all its attributes there?"""
     kind = value.python_type()
     if protocol in kind.__mro__:
@@ -161,7 +162,7 @@ def fulfils(tx, value, protocol):
     return all(has_member(tx, value, name) for name in sorted(names))
 
 
-def has_member(tx, value, name):
+def has_member(tx, value, name) -> bool:
     """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
     asks."""
     _, found = lookup(value.python_type(), name)  # which guards what it finds
@@ -182,7 +183,7 @@ def has_member(tx, value, name):
 
 
 @rule(issubclass)
-def is_subclass(tx, cls, kinds, /):
+def is_subclass(tx, cls, kinds, /) -> bool:
     """PyObject_IsSubclass."""
     parts = parts_of(tx, kinds)
     if parts is not None:
@@ -229,7 +230,7 @@ def _super(tx, *args, **kwargs):
     raise Break("class", "super() with these arguments")  # plain Python says what is wrong
 
 
-def zero_argument_super(tx):
+def zero_argument_super(tx) -> list[Variable]:
     """What super() takes from the frame that calls it."""
     name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
     cell = tx.cells.get(name)

@@ -178,7 +178,7 @@ for _real, _row in ITERTOOLS.items():
     rule(_real)(_itertools_rule(_real, *_row))
 
 
-def library_iterator(tx, iterator, cls=None):
+def library_iterator(tx, iterator, cls=None) -> Variable:
     made = tx.user_stack(), tx.output.root.group_step
     return LibraryIterator(iterator, made, cls or type(iterator))
 

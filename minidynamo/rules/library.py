@@ -178,14 +178,15 @@ def _copy(tx, value):
     return copied_object(tx, value, "__copy__", lambda item: item)
 
 
-def deep_copy(tx, value, done):
+def deep_copy(tx, value, done) -> Variable:
     """copy.deepcopy of containers and plain objects."""
     if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
         return value
     if id(value) in done:
         return done[id(value)]
     if isinstance(value, DictVar):
-        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
+        made = done[id(value)] = DictVar({}, value.cls)
+        made.factory = value.factory
         for key, item in value.pairs(tx):
             made.store(tx, key, deep_copy(tx, item, done))
         if value.attributes is not None:
@@ -202,7 +203,7 @@ def deep_copy(tx, value, done):
     return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
 
 
-def copied_object(tx, value, special, copy_item):
+def copied_object(tx, value, special, copy_item) -> Variable:
     """A plain object with its fields copied; anything with a protocol of its own breaks the
     graph."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)

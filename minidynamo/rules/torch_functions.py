@@ -86,7 +86,7 @@ rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
 rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
-def check_size(condition):
+def check_size(condition) -> None:
     """torch._check() of a size that only the run knows, in the graph."""
     if isinstance(condition, bool):
         torch._check(condition)
@@ -190,7 +190,7 @@ def _tensor_of_tensor(tx, function, data, args, kwargs):
     return detached.call_method(tx, "to", [detached], {**wanted, "copy": ConstantVar(True)})
 
 
-def contains(tx, variable, kinds):
+def contains(tx, variable, kinds) -> bool:
     """Is there a tensor (NumPy number...) in nested containers?"""
     if isinstance(variable, SequenceVar):
         return any(contains(tx, item, kinds) for item in variable.iterate(tx))

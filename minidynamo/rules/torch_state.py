@@ -156,10 +156,10 @@ class ContextVar(Variable):
     arg: Any
     state: Any
 
-    def getattr(self, tx, name):
+    def getattr(self, tx, name) -> MethodVar:
         return MethodVar(self, name)
 
-    def method___enter__(self, tx):
+    def method___enter__(self, tx) -> Variable:
         changes = tx.output.noted(StateChanges)
         changes.before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
         self.state = {(setter, key): STATES[setter](*key) for setter, key in changes.before}
@@ -167,14 +167,14 @@ class ContextVar(Variable):
         call_state(tx.output, tx, enter, [self.make.__name__.strip("_"), self.arg])
         return self
 
-    def method___exit__(self, tx, *_):
+    def method___exit__(self, tx, *_) -> None:
         entered = tx.output.noted(StateChanges).entered
         if entered[-1:] != [self]:
             raise Break("context", f"{self} is left before one that was entered later")
         entered.pop()
         call_state(tx.output, tx, leave, [])
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg) -> None:
         cg.call_object(self.make, ConstantVar(self.arg))
 
     def __repr__(self):

@@ -4,8 +4,8 @@ In:   the function or class, and its arguments as variables.   Out: a variable; 
 
     >>> call_c(tx, math.sqrt, [ConstantVar(4)], {})         # constant 2.0
 
-`call_c` goes through four answers: the rule of this very function (`rule`); torch's functions
-become nodes of the graph; a rule for callables of this type (`callable_of_type`); a pure function
+`call_known` has two answers for any function: its own rule (`rule`); torch's become nodes of the
+graph.  `call_c` goes on to a rule for callables of this type (`callable_of_type`); a pure function
 of known arguments is called now.  `call_class` asks the rule of the class, then those of its bases
 (`class_with_base`; the rule of `object` traces `__new__` and `__init__`).
 Mirrors torch/_dynamo/variables/builtin.py.
@@ -44,17 +44,23 @@ CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
 
+def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable | None:
+    """What its own rule makes of the call, or the graph whole; None: neither knows it."""
+    found = RULES.get(function)
+    if found is not None:
+        return found(tx, args, kwargs)
+    return call_leaf(tx, function, args, kwargs) if is_leaf(function) else None
+
+
 def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
     """A function, or another callable object of C."""
     try:
-        found = RULES.get(function)
-    except ours(TypeError):  # not hashable
+        hash(function)
+    except ours(TypeError):
         raise Break("C function", f"the call of a {type(function).__name__}") from None
-    if found is not None:
-        return found(tx, args, kwargs)
-    if is_leaf(function):
-        return call_leaf(tx, function, args, kwargs)
-    result = callable_of_type.ask(type(function), tx, function, args, kwargs)
+    result = call_known(tx, function, args, kwargs)
+    if result is None:
+        result = callable_of_type.ask(type(function), tx, function, args, kwargs)
     return called_now(tx, function, args, kwargs) if result is None else result
 
 

@@ -27,7 +27,6 @@ from ..variables.iterators import GeneratorVar
 from . import calls, torch_rules
 from .code_info import code_info
 from .operations import Operations
-from .registry import RULES
 
 if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
@@ -137,11 +136,9 @@ class Frame(Operations):
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
-            rule = RULES.get(fn)
-            if rule is not None:
-                return rule(self, args, kwargs)
-            if torch_rules.is_leaf(fn):
-                return torch_rules.call_leaf(self, fn, args, kwargs)
+            result = calls.call_known(self, fn, args, kwargs)
+            if result is not None:
+                return result
             torch_rules.refuse(fn)
         return self.inline(function, args, kwargs)
 
@@ -187,7 +184,7 @@ class RootFrame(Frame):
         self.step = 0
         self.group_step = 0  # the step at which this native instruction began
         self.split: tuple[int, Break] | None = None
-        self.kept: Any = ()  # dead variables that the replacement code keeps, too
+        self.kept: set[str] = set()  # dead variables that the replacement code keeps, too
         output.root = self
 
     def loop(self) -> None:

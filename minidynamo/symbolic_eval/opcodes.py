@@ -217,37 +217,27 @@ def CALL_KW(frame: Frame, n: int) -> None:
     frame.stack.append(function.call(frame, args, kwargs))
 
 
-DEFAULTS, NAMED_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8  # what lies below the code
-
-
 @opcode
-def MAKE_FUNCTION(frame: Frame, flags: int) -> None:
+def MAKE_FUNCTION(frame: Frame, _: Any) -> None:
     code = frame.stack.pop().value
-    made = FunctionVar(None, code, frame.function.globals, code.co_qualname)
-    for bit in (CLOSURE, ANNOTATIONS, NAMED_DEFAULTS, DEFAULTS):  # the closure lies on top
-        if flags and flags & bit:
-            function_attribute(frame, made, bit, frame.stack.pop())
-    frame.stack.append(made)
+    frame.stack.append(FunctionVar(None, code, frame.function.globals, code.co_qualname))
 
 
 def set_closure(frame: Frame, made: FunctionVar, value: Any) -> None:
     made.closure = tuple(value.items)
 
 
-# what lies below the code -> what makes it a part of the function
+DEFAULTS, NAMED_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
+# what the value below a function becomes -> what makes it that
 FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {CLOSURE: set_closure}
 
 
-def function_attribute(frame: Frame, made: FunctionVar, bit: int, value: Any) -> None:
-    if bit not in FUNCTION_PARTS:
-        raise Break("function", "a function with defaults or annotations is made")
-    FUNCTION_PARTS[bit](frame, made, value)
-
-
 @opcode
-def SET_FUNCTION_ATTRIBUTE(frame: Frame, bit: int) -> None:
-    made = frame.stack.pop()
-    function_attribute(frame, made, bit, frame.stack.pop())
+def SET_FUNCTION_ATTRIBUTE(frame: Frame, part: int) -> None:
+    value, made = frame.popn(2)
+    if part not in FUNCTION_PARTS:
+        raise Break("function", "a function with defaults or annotations is made")
+    FUNCTION_PARTS[part](frame, made, value)
     frame.stack.append(made)
 
 

@@ -209,6 +209,9 @@ class Lazy(Variable):
             self.variable = tx.output.wrap(self.value, self.source)
         return self.variable
 
+    def as_constant(self) -> Any:
+        return self.realize(current()).as_constant()
+
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return part(self.realize(current()))
 

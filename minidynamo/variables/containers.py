@@ -16,14 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
-import torch
-
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
-
 
 INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
 
@@ -51,8 +48,7 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        known = [item.realize(current()) if type(item) is Lazy else item for item in self.items]
-        values = [item.as_constant() for item in known]
+        values = [item.as_constant() for item in self.items]
         return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def truth(self, tx: Frame) -> bool:
@@ -142,35 +138,22 @@ def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
 
 
 class DictVar(Container):
-    """A dict, OrderedDict or defaultdict (with `factory`).
+    """A dict, OrderedDict or defaultdict.
 
     With a source, a key that was read is guarded alone; walking the dict or asking its length
-    guards all keys.  The replay stores the keys in `written`, or everything, if `rewritten`."""
+    guards all keys.  The replay stores the keys in `written`."""
 
     items: dict  # host key -> (key variable, value variable)
     cls: type = dict
-    factory: Any = None
     # host key -> the variable that the program wrote with first; True: it has removed the key
     written: dict[Any, Any] = field(default_factory=dict, init=False)
-    rewritten: bool = field(default=False, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
-    removed: int = field(default=0, init=False)  # how often a key was removed or moved
-    # Of an instance of a subclass: the class whose methods answer for it.
-    base: Any = field(default=None, kw_only=True)
-
-    def keys_check(self, tx: Frame) -> str:
-        """How a guard reads the keys: the methods of a user's subclass are not asked."""
-        if self.base is None:
-            return "{0}"
-        return tx.output.tree.pinned(self.base).key + ".keys({0})"
+    keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
 
     def guard_keys(self, tx: Frame) -> None:
-        if self.source is not None and "KEYS" not in self.source.guards:
-            keys = self.keys_check(tx)
-            check, pin = f"[*{keys}] == {{pin}}", self.real_keys
-            if any(isinstance(key, torch.Tensor) for key in pin):
-                check, pin = f"[*map(id, {keys})] == {{pin}}", [id(key) for key in pin]
-            tx.output.guard(self.source, "KEYS", check, pin)
+        if self.source is not None:
+            check = f"[*{self.keys_text}] == {{pin}}"
+            tx.output.guard(self.source, "KEYS", check, self.real_keys)
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
         """Guard that `host` is among the keys (PRESENT) or is not (ABSENT); where a guard cannot
@@ -179,11 +162,11 @@ class DictVar(Container):
             self.guard_keys(tx)
         elif "KEYS" in self.source.guards:
             return
-        elif kind == "ABSENT" and type(host) is str and self.base is None:
+        elif kind == "ABSENT" and type(host) is str and self.keys_text == "{0}":
             tx.output.guard_absent(self.source, host)
         else:
             word = "in" if kind == "PRESENT" else "not in"
-            check = f"{{pin}} {word} {self.keys_check(tx)}"
+            check = f"{{pin}} {word} {self.keys_text}"
             tx.output.guard(self.source, (kind, host), check, host)
 
     def get(self, tx: Frame, key: Variable) -> Any:

@@ -49,8 +49,6 @@ class FunctionVar(Variable):
     defaults: tuple = ()
     kwdefaults: dict = field(default_factory=dict)
     closure: tuple = ()
-    attrs: Any = field(default=None, init=False)  # its __dict__, once somebody asks
-    annotations: Any = field(default=None, init=False)
 
     def identity(self) -> Any:
         return self if self.fn is None else self.fn

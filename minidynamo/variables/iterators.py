@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Any, cast
 
 from ..exceptions import SkipFrame
-from .base import Frame, Variable
+from .base import Frame, Variable, refusal
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar, sequence_of
 from .objects import ObjectVar
@@ -31,8 +31,7 @@ class IteratorVar(Variable):
     shared = True
     cls = cast(Any, type(iter(())))
 
-    def next(self, tx: Frame) -> Variable | None:
-        raise NotImplementedError
+    next = refusal("iteration", "the next item of {self}")
 
     def rest(self, tx: Frame) -> Iterator[Variable]:
         """What is left, for who has asked for this iterator."""
@@ -44,20 +43,18 @@ class IteratorVar(Variable):
 
 
 class SequenceIterator(IteratorVar):
-    """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1)
-    from its last down."""
+    """Over a list or tuple variable (live: the list may grow)."""
 
     sequence: SequenceVar
-    index: int = 0
-    step: int = 1
+    index: int = 0  # of the item that comes next
 
     def next(self, tx: Frame) -> Variable | None:
-        if not 0 <= self.index < len(self.sequence.items):
+        if self.index >= len(self.sequence.items):
             # at the end, where it stays though the list may grow
-            self.sequence, self.index = sequence_of(self.sequence.cls, []), min(self.step, 0)
+            self.sequence, self.index = sequence_of(self.sequence.cls, []), 0
             return None
-        self.index += self.step
-        return self.sequence.item(tx, self.index - self.step)
+        self.index += 1
+        return self.sequence.item(tx, self.index - 1)
 
 
 class KeysIterator(IteratorVar):

@@ -103,20 +103,19 @@ def guard_classes(output: OutputGraph) -> None:
     class attribute that is none is guarded where it is read."""
     for cls in filter(can_change, WALKED):
         output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-    defined = {place: found for place, found in FOUND.items() if can_change(place[0])}
     absent: dict[type, set[str]] = collections.defaultdict(set)
-    for (cls, name), found in defined.items():
+    for (cls, name), found in FOUND.items():
+        if not can_change(cls):
+            continue
         if found is MISSING:
             absent[cls].add(name)
-    for cls, names in absent.items():
-        check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
-        output.guard(output.tree.pinned(cls), "ABSENT", check)
-    for (cls, name), found in defined.items():
-        if found is MISSING:
             continue
         source = output.tree.pinned(cls).child("class_item", name)
         if hasattr(type(found), "__get__") or found is None:
             output.guard(source, "ID", "{0} is {pin}", found)
         elif "ID" not in source.guards and "EQUALS" not in source.guards:
             output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
+    for cls, names in absent.items():
+        check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
+        output.guard(output.tree.pinned(cls), "ABSENT", check)
     forget_lookups()

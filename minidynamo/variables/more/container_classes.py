@@ -15,20 +15,23 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-import torch
 
 from ...exceptions import Break
 from ...foreign import ours
 from ...reconstruct import Codegen, Part
-from ..base import Frame, Lazy, OutputGraph, Source, Variable, current, extends
+from ...sources import KINDS
+from ..base import Lazy, OutputGraph, Source, Variable, current, extends
 from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
 from ..wrap_containers import pairs_of, wrapped
+from . import dictionary_keys  # noqa: F401  (guards an OrderedDict's keys)
 from .dictionaries import Items
 
+# the methods of the program's class are not asked
+for _type in (dict, list, tuple):
+    KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
 plain_constant = DictVar.as_constant
-plain_guard_keys = DictVar.guard_keys
 plain_item = Codegen.commit_item
 
 
@@ -36,13 +39,12 @@ plain_item = Codegen.commit_item
 @SHARED.rule(collections.OrderedDict, collections.defaultdict)
 @wrapped
 def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    factory = None
     pairs = real_pairs(value)
     items = pairs_of(builder, pairs, source)
-    if type(value) is collections.defaultdict and value.default_factory is not None:
-        factory = Lazy(value.default_factory, source.attr("default_factory"))
     keys = [key for key, _ in pairs]
-    variable: Any = DictVar(items, type(value), factory, source=source, real_keys=keys)
+    variable: Any = DictVar(items, type(value), source=source, real_keys=keys)
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
     if type(value).__dictoffset__:
         variable.attributes = own_attributes(builder, value.__dict__, source)
     return variable
@@ -97,7 +99,8 @@ def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: typ
     pairs = real_pairs(value)
     items = pairs_of(builder, pairs, source, "dict_item")
     keys = [key for key, _ in pairs]
-    return DictVar(items, base, source=source, real_keys=keys, base=base)
+    keys_text = builder.tree.pinned(base).key + ".keys({0})"
+    return DictVar(items, base, source=source, real_keys=keys, keys_text=keys_text)
 
 
 CONTENTS: dict[type, Callable[..., Variable]] = {
@@ -121,17 +124,6 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar
 # ---- what differs from the containers that they inherit from
 @extends(DictVar)
 class SpecialDict(Items):
-    def guard_keys(self, tx: Frame) -> None:
-        """The guard KEYS reads an OrderedDict's order.  Its table has the same keys, and must have
-        them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
-        plain_guard_keys(self, tx)
-        if self.source is not None and issubclass(self.base or self.cls, collections.OrderedDict):
-            table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
-            check, pin = f"{table} == {{pin}}", {*self.real_keys}
-            if any(isinstance(key, torch.Tensor) for key in pin):
-                check, pin = f"{{{{*map(id, {table})}}}} == {{pin}}", {id(key) for key in pin}
-            tx.output.guard(self.source, "TABLE", check, pin)
-
     def as_constant(self) -> Any:
         if self.attributes is not None:
             raise Break("constant", "an OrderedDict with attributes where a constant is needed")

@@ -186,7 +186,9 @@ class DictMethods(Items):
 
     def method_copy(self, tx: Frame) -> Any:
         self.guard_keys(tx)
-        return DictVar(dict(self.items), self.cls, factory=self.factory)
+        made: Any = DictVar(dict(self.items), self.cls)
+        made.factory = self.factory
+        return made
 
     def method_move_to_end(
         self, tx: Frame, key: Variable, last: Variable = ConstantVar(True)

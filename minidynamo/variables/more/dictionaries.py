@@ -24,6 +24,9 @@ plain_replay = DictVar.replay
 @extends(DictVar)
 class Items(DictVar):
     attributes = cast(Any, None)  # a DictVar: what was set on an OrderedDict itself
+    factory = cast(Any, None)  # of a defaultdict
+    rewritten = False  # does the replay store everything?
+    removed = 0  # how often a key was removed or moved
 
     def truth(self, tx: Frame) -> bool:
         return self.length(tx) > 0

@@ -1,25 +1,55 @@
 """Keys of dictionaries that are no constants: parameters in an optimizer's state, classes...
 
 In:   a key of a dictionary from outside.
-Out:  its variable, which hashes by its value or as an object.
+Out:  its variable, which hashes by its value or as an object; guards on all keys of a dictionary
+      with such keys, or of an OrderedDict.
 
     optimizer.state[parameter]["step"]          handlers[type(node)](node)
 """
 
+import collections
 import types
 import typing
 from typing import Any
 
 import torch
 
-from ..base import OutputGraph, Variable
+from ..base import Frame, OutputGraph, Variable, extends
 from ..constant import LITERALS
+from ..containers import DictVar
 from ..registry import KEYS
 
 HASHED_BY_IDENTITY = (
     *(type, types.FunctionType, types.BuiltinFunctionType),
     *(types.GenericAlias, types.UnionType, typing._Final),
 )
+
+
+plain_guard_keys = DictVar.guard_keys
+
+
+@extends(DictVar)
+class GuardedKeys(DictVar):
+    def guard_keys(self, tx: Frame) -> None:
+        """Tensors are told apart by which they are, as `==` of two gives a tensor.
+
+        The guard KEYS reads an OrderedDict's order.  Its table has the same keys, and must have
+        them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
+        if self.source is None:
+            return
+        ids = [id(key) for key in self.real_keys]
+        has_tensors = any(isinstance(key, torch.Tensor) for key in self.real_keys)
+        if has_tensors:
+            tx.output.guard(self.source, "KEYS", f"[*map(id, {self.keys_text})] == {{pin}}", ids)
+        else:
+            plain_guard_keys(self, tx)
+        if not issubclass(self.cls, collections.OrderedDict):
+            return
+        table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
+        check, pin = f"{table} == {{pin}}", {*self.real_keys}
+        if has_tensors:
+            check, pin = f"{{{{*map(id, {table})}}}} == {{pin}}", {*ids}
+        tx.output.guard(self.source, "TABLE", check, pin)
 
 
 @KEYS.rule(torch.Tensor, torch.nn.Parameter)

@@ -81,6 +81,9 @@ NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked o
 
 @extends(FunctionVar)
 class FunctionAttributes(FunctionVar):
+    attrs: Any = None  # its __dict__, once somebody asks
+    annotations: Any = None
+
     def real(self) -> Any:
         if self.fn is None or self.attrs is not None and self.attrs.mutated:
             raise Break("constant", f"{self} was made or changed in this frame")
@@ -144,7 +147,7 @@ class FunctionAttributes(FunctionVar):
         cg.call_object(types.FunctionType, *map(RealVar, parts), closure)
 
 
-def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
+def real_attribute(self: FunctionAttributes, tx: Frame, name: str) -> Variable:
     if lookup(types.FunctionType, name)[1] is MISSING:
         return in_dictionary(tx, dict_of(self, tx), self.fn, name)
     value = getattr(self.fn, name)
@@ -164,12 +167,12 @@ def in_dictionary(tx: Frame, fields: Any, owner: Any, name: str) -> Variable:
     return found
 
 
-def annotations_of(self: FunctionVar) -> Variable:
+def annotations_of(self: FunctionAttributes) -> Variable:
     self.annotations = self.annotations or DictVar({})
     return self.annotations
 
 
-def dict_of(self: FunctionVar, tx: Frame) -> DictVar:
+def dict_of(self: FunctionAttributes, tx: Frame) -> DictVar:
     if self.attrs is None and self.fn is None:
         self.attrs = DictVar({})
     elif self.attrs is None:

@@ -16,10 +16,12 @@ from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ..base import Codegen, Frame, Variable, extends
 from ..constant import ConstantVar
-from ..containers import TupleVar
+from ..containers import TupleVar, sequence_of
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
 from .type_names import type_text
+
+next_up = SequenceIterator.next
 
 
 def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
@@ -414,6 +416,17 @@ class KeysWalking(KeysIterator):
 
 @extends(SequenceIterator)
 class SequenceWalking(SequenceIterator):
+    step = 1  # -1: from the last item down
+
+    def next(self, tx: Frame) -> Variable | None:
+        if self.step > 0:
+            return next_up(self, tx)
+        if not 0 <= self.index < len(self.sequence.items):
+            self.sequence, self.index = sequence_of(self.sequence.cls, []), -1
+            return None
+        self.index -= 1
+        return self.sequence.item(tx, self.index + 1)
+
     def python_type(self) -> type:
         empty = self.sequence.cls.__new__(self.sequence.cls)
         return type(iter(empty) if self.step > 0 else reversed(empty))

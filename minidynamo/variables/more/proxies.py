@@ -12,10 +12,16 @@ import types
 from typing import Any
 
 from ...exceptions import Break
+from ...guards import NAMES
+from ...sources import KINDS
 from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
 from ..iterators import iterator_of, KeysIterator
 from ..registry import SHARED
+
+
+KINDS["behind"] = "get_referents({p})[0]"
+NAMES["get_referents"] = gc.get_referents
 
 
 class ProxyVar(Container):

@@ -19,11 +19,14 @@ import torch
 
 from ...exceptions import Break
 from ...reconstruct import Codegen
+from ...sources import KINDS
 from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
 from ..registry import BY_VALUE, KEYS, SHARED
+
+KINDS["call"] = "{p}()"
 
 
 def lets_go(output: OutputGraph, value: Any) -> bool:
