@@ -154,6 +154,42 @@ def test_tiles_of_float16_stay_within_their_tile():
     assert "_tile" in sources(record) and "_run" not in sources(record)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 15, 33, 37, 47, 130, 196, 255, 300, 1000])
+def test_rows_of_float16_of_any_length_stay_in_their_memory(width):
+    """What is converted by whole vectors lies in arrays; of memory no element more is written."""
+    around = torch.full((6, width + 40), 7.0).half()
+    x, y = torch.randn(2, 6, width).half()
+    x[2, width // 2], x[3, -1] = torch.nan, torch.inf
+    rows = lambda x, y: (x.amax(-1), x.amin(0), (x + y) * 2, x.float().sum(-1))  # noqa: E731
+    check(rows, [x, y])
+    inside = around.as_strided((6, width), (width + 40, 1), 20)
+
+    def written(inside, x):
+        inside.copy_(x * 2 + 1)
+        return inside.sum()
+
+    minidynamo.compile(written)(inside, x)
+    assert torch.equal(inside.nan_to_num(), (x * 2 + 1).nan_to_num())
+    inside.fill_(7)
+    assert torch.equal(around, torch.full_like(around, 7))
+
+
+def test_a_row_that_is_one_run_has_no_loop_over_runs():
+    x = torch.randn(30, 196).half()
+    record = check(lambda x: (torch.relu(x).mean(-1), x + 1), [x])
+    assert "_run +=" not in sources(record) and "196);" in sources(record)
+    assert "_run += 144" in sources(check(lambda x: (x.t() * 2,), [torch.randn(9, 1000).half()]))
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, *HALVES))
+def test_the_last_lanes_of_a_row_are_put_together_alone(dtype):
+    """Else what a part of a vector has written would be read as a whole vector at once."""
+    x = torch.randn(50, 37).to(dtype)
+    x[3, 36], x[4, 33], x[5, 35] = torch.nan, torch.nan, torch.inf
+    record = check(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1)), [x])
+    assert "rest0[4]" in sources(record) and "rest0[1]" in sources(record)
+
+
 # --- sums that are wanted of some rows only -------------------------------------------------------
 def wanted_sums(x, wanted):
     rows, columns = x.sum(-1) > 0, x.sum(0) > 0
