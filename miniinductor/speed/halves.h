@@ -77,4 +77,17 @@ OP float round_float16(float x) {
     y = __builtin_fabsf(x) >= 65520.f ? inf : y;
     return bits<float>(bits<uint32_t>(y) | (u & 0x80000000u));
 }
+// A run of them; arrays as those that `convert` fills.
+OP void round_to_float16(const float* from, float* to, int64_t count) {
+#if HALVES_IN_VECTORS
+    for (int64_t k = 0; k < count; k += HALVES) {
+        Halves halves;
+        convert(from + k, (float16*)&halves);
+        convert((const float16*)&halves, to + k);
+    }
+#else
+    #pragma omp simd
+    for (int64_t k = 0; k < count; k++) to[k] = round_float16(from[k]);
+#endif
+}
 }  // namespace mini

@@ -7,8 +7,7 @@
 
 In:   the elements of float16 that an innermost loop reads and writes.  Out: what stands for them,
       and a loop over runs, in which the other strategies write the loop over the lanes.  A row that
-      is one run has no such loop, and lanes whose number g++ knows.  Where loops are cut into tiles,
-      tiles.py does it.
+      is one run has no such loop, and lanes whose number g++ knows.  Tiles: see tiles.py.
 
 Arrays of floats end with a whole vector (`room`): only memory is read and written by parts of one.
 """
@@ -29,6 +28,7 @@ from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from .arrays import LANES, room
+from .rounding_steps import Steps
 from .tiles import is_indirect
 
 RUN = 128  # elements converted at once
@@ -111,6 +111,11 @@ class Halves(Strategy):
             given, wanted = (array, place) if written else (place, array)
             convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
             (after if written else before).append(convert)
+        read = [array for (_, written), (array, _) in self.arrays.items() if not written]
+        steps = Steps(self.writer, body, [a.term for a in accumulators], read)
+        if steps.are_many and self.writer.lanes_are_free():
+            before += steps.loops(str(self.writer.plan.r[-1]), part, length, count)
+            body = steps.last_lines
         pragma = self.writer.simd(accumulators)
         if pragma is not None and pragma.threads:
             pragma = replace(pragma, threads="", condition="")
