@@ -1193,7 +1193,7 @@ def test_lanes_run_along_windows_that_overlap(dtype):
 
 @pytest.mark.parametrize("width", [16, 32, 48, 72, 112, 120])
 def test_short_rows_of_float16_are_converted_in_vectors(width):
-    """Where whole vectors are all of a row; the rest of another would be converted one by one."""
+    """From one of 32 elements on; the last ones of a row by a part of a vector."""
     minidynamo.reset()  # else sizes become symbolic
     x = torch.randn(40, width).to(torch.float16)
     functions = [
@@ -1208,7 +1208,7 @@ def test_short_rows_of_float16_are_converted_in_vectors(width):
         torch.testing.assert_close(found, function(x), rtol=2e-3, atol=2e-3)
     row = torch.randn(width).to(torch.float16)
     source = source_of(lambda x, row: torch.softmax(x + row, -1), x, row)
-    assert ("mini::convert(" in source) == (width >= 32 and width % 16 == 0), source
+    assert ("mini::convert(" in source) == (width >= 32), source
 
 
 def test_short_rows_of_many_rows_of_float16():

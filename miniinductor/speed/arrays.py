@@ -13,6 +13,12 @@ from ..codegen.tree import Line
 # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose
 # latencies overlap
 LANES = 64
+VECTOR = 16  # floats in the widest
+
+
+def room(length: int) -> int:
+    """Elements of an array of floats that holds `length`: whole vectors."""
+    return -(-length // VECTOR) * VECTOR
 
 
 def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:

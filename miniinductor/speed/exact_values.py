@@ -5,7 +5,8 @@
     const float tmp2 = mini::round_float16(tmp1);   not written
 
 In:   conversions to float16 and bfloat16, which eager makes after each operation.  Out: none where
-      the value is an element that was read, or one of several such, or such a one without its sign.
+      the value is an element that was read, or one of several such, or such a one without its sign,
+      or rounded to an integer; nor where it is an integer of 8 bits.
 """
 
 from typing import Any
@@ -17,7 +18,9 @@ from ..codegen.cpp import CppKernelWriter
 from ..lowerings.half_types import HALVES
 
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
-SIGNS = ("abs", "neg")
+# what they make of an element needs no more bits: one that is large enough is whole already
+KEEPING = ("abs", "neg", "round", "floor", "ceil", "trunc")
+BYTES = (torch.int8, torch.uint8)  # bfloat16 has 8 bits, float16 11
 Exact = set[tuple[str, torch.dtype]]  # the text of a value, and what holds it without a loss
 
 
@@ -42,7 +45,12 @@ def to_dtype(plain: Any) -> Any:
             exact.add((x.text, x.dtype))
         if dtype in HALVES and x.dtype is torch.float32 and (x.text, dtype) in exact:
             return Value(x.text, dtype, x.inner)
+        if dtype in HALVES and x.dtype in BYTES and x.number is None:
+            x = self.to_dtype(x, torch.float32)
+            return Value(x.text, dtype, x.inner)
         found = plain(self, x, dtype, src_dtype)
+        if x.dtype in BYTES and dtype is torch.float32:
+            exact.update((found.text, half) for half in HALVES)
         if dtype in HALVES and found.number is None:
             exact.add((found.text, dtype))
         return found
@@ -75,7 +83,7 @@ def forgetting(plain: Any) -> Any:
 
 
 for _name, _which in {
-    "unary": lambda op, x: [x] if op in SIGNS else [],
+    "unary": lambda op, x: [x] if op in KEEPING else [],
     "binary": lambda op, a, b: [a, b] if op in SELECTING else [],
     "where": lambda condition, a, b: [a, b],
 }.items():

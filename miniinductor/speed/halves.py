@@ -6,8 +6,10 @@
         for (int64_t r0 = r0_run; ...) ... half0[r0 - r0_run]
 
 In:   the elements of float16 that an innermost loop reads and writes.  Out: what stands for them,
-      and a loop over runs, in which the other strategies write the loop over the lanes.  Not where
-      loops are cut into tiles (tiles.py), whose lanes are few.
+      and a loop over runs, in which the other strategies write the loop over the lanes.  A row that
+      is one run has no such loop, and lanes whose number g++ knows.  Tiles: see tiles.py.
+
+Arrays of floats end with a whole vector (`room`): only memory is read and written by parts of one.
 """
 
 from dataclasses import replace
@@ -21,17 +23,19 @@ from .. import config
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from ..codegen.tree import Block, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
-from .arrays import LANES
+from .arrays import LANES, room
+from .rounding_steps import Steps
 from .tiles import is_indirect
 
 RUN = 128  # elements converted at once
-SHORTEST, VECTOR = 32, 16  # shorter runs than RUN: whole vectors, whose number is known
+SHORTEST = 32  # a shorter row than RUN is converted, too, if its length is known
 RUN_OF_SUMS = 512  # the same where they are added up: then partial sums are put together
 RUN_OF_PLACES = 4096  # and of argmax, whose lanes are put together one by one
+RUNS = "which part of the loop is converted"
 
 
 @strategy(order=8)
@@ -43,13 +47,12 @@ class Halves(Strategy):
         return self.is_long_enough()
 
     def is_long_enough(self) -> bool:
-        """Is it worth an array?  A short loop only if nothing of it would be converted one by
-        one."""
+        """Is it worth an array?"""
         plan, size = self.writer.plan, self.writer.plan.inner[-1]
         if isinstance(size, int) and size < RUN:
             if len(plan.inner) > 1 and size <= LANES:
                 return False  # short_rows.py writes these loops as a whole
-            return size >= SHORTEST and size % VECTOR == 0
+            return size >= SHORTEST
         return estimate([size]) >= RUN
 
     def begin_lanes(self) -> None:
@@ -78,36 +81,52 @@ class Halves(Strategy):
         if not self.arrays:
             return None
         lane, length = self.writer.plan.r[-1], run_length(accumulators)
-        if start == "0" and end.isdigit():
-            length = min(length, int(end))  # a short row is one run, whose length g++ knows
+        is_known = start == "0" and end.isdigit()
+        if is_known:
+            length = even_length(int(end), length)
+        if is_known and length == int(end):
+            first = Line(f"const int64_t {lane}_run = 0;", origin=RUNS)
+            return [Block([first, *self.one_run(body, accumulators, (start, end), length, end)])]
         count = f"{lane}_run_end - {lane}_run"
         stop = bound(f"{lane}_run_end", f"{lane}_run + {length}", end)
-        if end.isdigit() and start == "0" and int(end) % length == 0:
+        if is_known and int(end) % length == 0:
             stop = replace(stop, text=f"const int64_t {lane}_run_end = {lane}_run + {length};")
             count = str(length)
-        before: list[Statement] = [stop]
+        part = (f"{lane}_run", f"{lane}_run_end")
+        lines = [stop, *self.one_run(body, accumulators, part, length, count)]
+        pragma, threads = self.writer.simd(accumulators), None
+        if pragma is not None and pragma.threads:
+            threads = replace(pragma, simd=False)
+        return nest(lines, [(f"{lane}_run", start, end, length)], threads)
+
+    def one_run(
+        self, body: Statements, accumulators: Sums, part: tuple[str, str], length: int, count: str
+    ) -> list[Statement]:
+        """What is read, converted; the lanes; what is written.  part: from where to where; count:
+        so many lanes, at most `length`."""
+        before: list[Statement] = []
         after: list[Statement] = []
         for (place, written), (array, instruction) in self.arrays.items():
-            before.append(Line(f"float {array}[{length}];", origin=instruction))
+            before.append(Line(f"float {array}[{room(length)}];", origin=instruction))
             given, wanted = (array, place) if written else (place, array)
             convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
             (after if written else before).append(convert)
-        threads, pragma = None, self.writer.simd(accumulators)
+        read = [array for (_, written), (array, _) in self.arrays.items() if not written]
+        steps = Steps(self.writer, body, [a.term for a in accumulators], read)
+        if steps.are_many and self.writer.lanes_are_free():
+            before += steps.loops(str(self.writer.plan.r[-1]), part, length, count)
+            body = steps.last_lines
+        pragma = self.writer.simd(accumulators)
         if pragma is not None and pragma.threads:
-            threads = replace(pragma, simd=False)
             pragma = replace(pragma, threads="", condition="")
-        lanes = self.lanes_of_run(body, accumulators, pragma)
-        runs = (f"{lane}_run", start, end, length)
-        return nest([*before, *lanes, *after], [runs], threads)
+        return [*before, *self.lanes_of_run(body, accumulators, part, pragma), *after]
 
     def lanes_of_run(
-        self, body: Statements, accumulators: Sums, pragma: Pragma | None
+        self, body: Statements, accumulators: Sums, part: tuple[str, str], pragma: Pragma | None
     ) -> list[Statement]:
         """The loop over the lanes of one run, as the other strategies write it."""
-        lane = self.writer.plan.r[-1]
-        part = (f"{lane}_run", f"{lane}_run_end")
         if not accumulators:
-            return nest(body, [(lane, *part)], pragma)
+            return nest(body, [(self.writer.plan.r[-1], *part)], pragma)
         for other in self.writer.strategies:
             method = None if other is self else getattr(other, "innermost", None)
             found = None if method is None else method(body, accumulators, *part)
@@ -121,6 +140,13 @@ def run_length(accumulators: Sums) -> int:
     if any(a.is_arg for a in accumulators):
         return RUN_OF_PLACES
     return RUN_OF_SUMS if accumulators else RUN
+
+
+def even_length(size: int, length: int) -> int:
+    """The length of runs of about `length` elements, of which none is much shorter than others."""
+    if size < 2 * length:
+        return size
+    return room(-(-size // (size // length)))
 
 
 PRELUDES.append(Path(__file__).with_name("halves.h"))

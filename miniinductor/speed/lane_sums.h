@@ -11,6 +11,7 @@ constexpr int VECTOR_BYTES = 16;
 template <class T, int n> struct Lanes { typedef T type __attribute__((vector_size(n * sizeof(T)), aligned(sizeof(T)), may_alias)); };
 template <int n, class T, class Both> OP T together(const T* lanes, Both both) {
     if constexpr (n == 1) return lanes[0];
+    else if constexpr (n == 2) return both(lanes[0], lanes[1]);    // of vectors of one, gcc makes a branch on which of two is larger
     else {
         constexpr int most = VECTOR_BYTES / sizeof(T), width = n / 2 < most ? n / 2 : most;
         typedef typename Lanes<T, width>::type Part;

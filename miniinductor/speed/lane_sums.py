@@ -30,7 +30,7 @@ from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
 from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
-from .arrays import LANES, array_declarations
+from .arrays import LANES, VECTOR, array_declarations
 from .spread import Spread
 
 
@@ -117,14 +117,32 @@ class LaneSums(Strategy):
             Line(f"int64_t {group} = {start};", origin=GROUP),
             Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
         ]
+        tails: list[Statement] = []
         if start == "0" and end.isdigit():
             done = int(end) // lanes * lanes
             for first, stop in whole_vectors(int(end) - done):
-                lines += gathered(done + first, stop - first)
+                if stop - first >= VECTOR:
+                    lines += gathered(done + first, stop - first)
+                else:
+                    tails += self.tail(body, accumulators, done + first, stop - first)
         else:  # setting up a vector loop over nothing would cost a tenth of a row of 768
             left = gathered(group, f"{end} - {group}")
             lines.append(Branch(f"__builtin_expect({group} < {end}, 0)", left))
         lines += [a.update(f"mini::{a.kind}_of({p.name})") for a, p in zip(accumulators, parts)]
+        return [Block(lines), *tails]
+
+    def tail(self, body: Statements, accumulators: Sums, first: int, count: int) -> list[Statement]:
+        """The last lanes, which fill no vector, in arrays of their own: what is written by parts of
+        a vector, and read as a whole, would have to reach the cache in between."""
+        parts = [a.renamed("rest") for a in accumulators]
+        made = Line(f"const int64_t {self.writer.plan.r[-1]} = {first} + k;", origin=GROUP)
+        lanes = [made, *body, *[p.update(p.term, "[k]") for p in parts]]
+        lines = [
+            *array_declarations(parts, count),
+            *fence(lanes, count),
+            *nest(lanes, [("k", "0", count)], Pragma(simd=True)),
+            *[a.update(f"mini::{a.kind}_of({p.name})") for a, p in zip(accumulators, parts)],
+        ]
         return [Block(lines)]
 
     def width(self, body: Statements, accumulators: Sums, lanes: int) -> str:
@@ -188,7 +206,7 @@ class LaneSums(Strategy):
 def whole_vectors(size: int) -> list[tuple[int, int]]:
     """[(start, end)] of the parts of a loop over `size` lanes."""
     parts, at = [], 0
-    for lanes in (16, 8, 4, 1):
+    for lanes in (VECTOR, 8, 4, 2, 1):
         stop = size // lanes * lanes
         if stop > at:
             parts.append((at, stop))

@@ -43,7 +43,7 @@ from ..ir import playing
 from ..lowerings.half_types import HALVES
 from ..nodes import Node
 from ..sizes.symbols import hint
-from .arrays import LANES, array_declarations, arrays_of, filled, merged, taken_of_rows
+from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
 from .tiles import is_indirect
@@ -519,7 +519,7 @@ class Rows(RowInvariants):
         array = self.halves.arrays[place, written] = writer.outside.fresh("half")
         given, wanted = (array, place) if written else (place, array)
         convert = Line(f"mini::convert({given}, {wanted}, {self.count});", origin=playing.value)
-        declared = Line(f"float {array}[{self.block_width}];", origin=playing.value)
+        declared = Line(f"float {array}[{room(self.block_width)}];", origin=playing.value)
         self.halves.before += [declared] if written else [declared, convert]
         self.halves.after += [convert] if written else []
         return f"{array}{self.at}"

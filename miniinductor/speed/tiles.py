@@ -31,6 +31,7 @@ from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import Size, hint
+from .arrays import room
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
 TILE_OF_MANY = (256, 128)
@@ -127,7 +128,7 @@ class Tiles(Strategy):
         before: list[Statement] = []
         after: list[Statement] = []
         for (place, written), (array, made_by) in self.rows.items():
-            before.append(Line(f"float {array}[{self.tile_size[1]}];", origin=made_by))
+            before.append(Line(f"float {array}[{room(self.tile_size[1])}];", origin=made_by))
             given, wanted = (array, place) if written else (place, array)
             convert = Line(f"mini::convert({given}, {wanted}, {end} - {start});", origin=made_by)
             (after if written else before).append(convert)
