@@ -254,6 +254,14 @@ def asked_and_shown(name: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_cell_shows_one_excerpt(name):
+    """Of two, a notebook would show the second only."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in stored["cells"]]
+    assert [cell for cell in cells if len(re.findall(r"^excerpt\(", cell, re.M)) > 1] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_excerpt_shows_what_was_asked_for(name):
     """Coverage may put a method of its own in the place of the core's: then show another."""
     assert [

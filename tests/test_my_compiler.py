@@ -220,6 +220,18 @@ class Counts:
         self.step = 5
 
 
+def test_the_stack_has_room_for_all_locals():
+    names = [f"v{number}" for number in range(40)]
+    lines = [f"    {name} = x + {number}" for number, name in enumerate(names)]
+    lines += ["    print('between')", f"    return {' + '.join(names)}"]
+    variables = {}
+    exec("\n".join(["def function(x):", *lines]), variables)
+    compiled = my_compiler.compile(variables["function"])
+    same(compiled(X()), variables["function"](X()))
+    first = compiled.compiler.entries[0]
+    assert first.reason and first.replacement.co_stacksize > len(names)
+
+
 def test_a_method_of_a_class_gets_the_class():
     compiled = my_compiler.compile(lambda x, counts: x * counts.of_the_class())
     same(compiled(X(), Counts()), X())

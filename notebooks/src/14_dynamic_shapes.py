@@ -342,6 +342,13 @@ broken.breaks
 from minidynamo.dynamic import SizePolicy
 
 excerpt(SizePolicy.is_symbol)
+
+# %% [markdown]
+# `pinned` are the sizes that some line needs as numbers. `is_wanted` is true where the user asked for a
+# symbol. Every number that is met is written down in `met`, for the next compilation. And what has
+# changed?
+
+# %%
 excerpt(SizePolicy.changed)
 
 # %% [markdown]

@@ -143,8 +143,9 @@ if run:
 
 # %% [markdown]
 # **Why inference differs from the paper's.** The dotted line is the paper's mean. This is another GPU:
-# the faster the products, the larger is the share of everything around them, which fusion removes. It
-# is another eager mode, too. Its attention is one library kernel by now, where the paper's models ran
+# the faster the products, the larger is the share of everything around them, which fusion removes. In
+# float32 products are slow, so the mean is below the paper's. In bfloat16 they are fast, so it is above.
+# It is another eager mode, too. Its attention is one library kernel by now, where the paper's models ran
 # several. And these are other models, in small batches. Small batches are short of work for a GPU, so
 # the time of launches counts for more.
 #
@@ -174,7 +175,7 @@ recorded_table("h100_paper", report.unfinished, "rows without a right result, an
 recorded_table("h100_paper", report.overheads, "time over eager's; below one the graph is faster")
 
 # %% [markdown]
-# The mean is below one: capturing alone makes most models a little faster. On a CPU, where a tiny model is
+# The mean over all is below one: on average, capturing alone makes a model a little faster. On a CPU, where a tiny model is
 # nothing but Python, one can count it in microseconds. A negative figure is time that was saved:
 
 # %%

@@ -171,9 +171,8 @@ class Entry:
         body.append(Instruction("UNPACK_SEQUENCE", len(self.values)))
         body += [ins for name in self.names for ins in emit.store_fast(name)]
         body += self._rest(machine) if self.reason else emit.return_value()
-        return assembled(
-            code, body, code.co_varnames, co_argcount=count, stacksize=code.co_stacksize + count + 8
-        )
+        room = code.co_stacksize + count + len(code.co_varnames) + 8  # all locals may lie on it
+        return assembled(code, body, code.co_varnames, co_argcount=count, stacksize=room)
 
     def _rest(self, machine: Machine) -> list[Instruction]:
         """The refused statement, and a call of the resume function behind it; of two where it ends
