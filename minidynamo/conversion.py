@@ -93,7 +93,8 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            if self.compiler.fullgraph and self.forced and not any(f(self) for f in hooks.WAYS_ON):
+            has_way = not self.forced or any(way(self) for way in hooks.WAYS_ON)
+            if self.compiler.fullgraph and not has_way:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 

@@ -32,7 +32,7 @@ TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made; or is
 # not, because there are `config.recompile_limit` of them
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
-# (conversion): fullgraph=True forbids the break that was met; is there another way?
+# (conversion): a break was met, which fullgraph=True forbids; is there another way?
 WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
 HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []

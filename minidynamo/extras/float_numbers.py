@@ -74,6 +74,7 @@ for _name in MATH:
     IN_GRAPH[f"Math_{_name}"] = CALLS[getattr(math, _name)] = getattr(torch, f"_sym_{_name}")
 
 compute_now = SymNode.opaque
+QUOTIENTS = ("truediv", "int_truediv", "float_truediv")
 DIVISIONS = ("floordiv", "int_floordiv", "mod")
 
 
@@ -85,11 +86,42 @@ def kept_opaque(node: Any, name: str, compute: Callable, *others: SymNode) -> Sy
         result = getattr(negative(node), name)(negative(others[0]))
         return negative(result) if name == "mod" else result
     node.check_domain(name, *others)
+    if name in QUOTIENTS and divides_by_zero(others[0]):
+        return by_zero(node)
     if name not in OPAQUE:
         return compute_now(node, name, compute, *others)
     function, nodes = OPAQUE[name], (node, *others)
     expr = function(*[each.expr for each in nodes])
     return node.new(expr, function.result, computed(compute, *nodes))
+
+
+# floats that are made of sizes, by name -> the same of integers
+OF_SIZES = {"FloatAdd": sympy.Add, "FloatSub": operator.sub, "FloatMul": sympy.Mul}
+OF_SIZES |= {"FloatMax": sympy.Max, "FloatMin": sympy.Min, "ToFloat": lambda size: size}
+
+
+def in_integers(expr: sympy.Expr) -> sympy.Expr:
+    """`float(s0) - 1.0` is 0 where `s0 - 1` is, of which more is known."""
+    if isinstance(expr, sympy.Float) and expr == int(expr):
+        return sympy.Integer(expr)
+    function = OF_SIZES.get(type(expr).__name__)
+    return function(*map(in_integers, expr.args)) if function is not None else expr
+
+
+def divides_by_zero(divisor: SymNode) -> bool:
+    """`2 / (n - 1)`, as the gradient of a variance has it, means a number for all sizes but one:
+    Python, which computes it in the graph, raises there, and torch's C++ gives infinity."""
+    expr = divisor.expr
+    if expr.is_number or not all(symbol.is_integer for symbol in expr.free_symbols):
+        return expr == 0  # (floats of the program's: `check_domain`)
+    return not divisor.shape_env.decide(sympy.Ne(in_integers(expr), 0))
+
+
+def by_zero(node: SymNode) -> SymNode:
+    """What C++ gives for it; a quotient of the program's own is computed by Python then."""
+    number = node.guard_float()
+    value = math.copysign(math.inf, number) if number else math.nan
+    return node.new(sympy.sympify(value), float, value)
 
 
 setattr(SymNode, "opaque", kept_opaque)

@@ -111,6 +111,8 @@ def capture_after_all(conversion: Conversion) -> bool:
     """Under fullgraph=True, what only the run knows stays in the graph: the alternative is an
     error."""
     policy, found = conversion.policy, next(iter(conversion.forced.values()))
+    if not conversion.compiler.fullgraph:
+        return False
     if found.kind != "data-dependent" or policy.unbacked or policy.dynamic is False:
         return False
     policy.unbacked = True

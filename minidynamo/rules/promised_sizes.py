@@ -27,6 +27,7 @@ from ..variables.tensor import TensorVar
 from .torch_functions import check_in_graph
 
 FUNCTIONS = {torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch.randn}
+SQUEEZES = {"squeeze", "squeeze_"}
 METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "split", "split_with_sizes"}
 
 
@@ -43,6 +44,8 @@ def promise(tx: Any, condition: Any) -> None:
     """A check in the graph; then a fact.  Nothing where the answer is known."""
     unknown = isinstance(condition, torch.SymBool) and not condition.node.has_hint()
     if unknown and tx.output.shape_env.prove(condition.node.expr) is None:
+        if tx.output.policy.sizes_alone:
+            bool(condition)  # nothing is promised by default: it breaks the graph
         check_in_graph(tx, condition)
         tx.output.shape_env.learn(condition.node.expr)
 
@@ -78,6 +81,16 @@ def promise_ends(tx: Any, tensor: TensorVar, key: Variable) -> None:
                 promise(tx, first <= second)
 
 
+def promise_many(tx: Any, tensor: TensorVar, dims: list[Any]) -> None:
+    """x.squeeze(dims): no size is 1 that only the run knows, so that the result has the dimensions
+    which it is taken to have."""
+    shape = tensor.fake.shape
+    known = [getattr(dim, "value", None) for dim in dims]
+    for d in known if known and all(type(d) is int for d in known) else range(len(shape)):
+        if -len(shape) <= d < len(shape) and unknown(shape[d]):
+            promise(tx, shape[d] != 1)
+
+
 def unknown(number: Any) -> bool:
     return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
@@ -89,6 +102,11 @@ def promise_sizes(
     if tx.output.policy.unbacked and target is operator.getitem and not kwargs:
         if type(args[0]) is TensorVar:
             promise_ends(tx, args[0], args[1])
+    if tx.output.policy.unbacked and getattr(target, "__name__", target) in SQUEEZES and args:
+        dims = [*args[1:], *kwargs.values()]
+        if type(args[0]) is TensorVar:
+            flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
+            promise_many(tx, args[0], list(map(peek, flat)))
     takes = target in METHODS if isinstance(target, str) else target in FUNCTIONS
     if not takes or not tx.output.policy.unbacked:
         return target, args, kwargs

@@ -99,6 +99,7 @@ def check_difference(difference: int, compare: str) -> None:
 
 
 COMPARED = {sympy.Ge: "ge", sympy.Gt: "gt", sympy.Le: "le", sympy.Lt: "lt", sympy.Eq: "eq"}
+COMPARED[sympy.Ne] = "ne"
 
 
 def check_in_graph(tx: Any, promise: torch.SymBool) -> None:

@@ -652,27 +652,27 @@ def autograd_function_made_in_a_frame():
 
 
 # ---- operations whose result only the run knows
-@program(graphs=2, breaks=1)
+@program
 def nonzero():
     return lambda x: (x > 0).nonzero().float() * 2, (X(grad=False),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def masked_select():
     return lambda x: torch.masked_select(x, x > 0) * 2, (X(),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def boolean_index():
     return lambda x: (x[x > 0] + 1).sum(), (X(),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def unique():
     return lambda x: torch.unique(x.round()) + 1, (X(grad=False),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def bincount():
     return lambda x: torch.bincount(x.abs().long().flatten()) + 1, (X(grad=False) * 5,)
 
@@ -682,7 +682,7 @@ def item():
     return lambda x: x * x.max().item(), (X(grad=False),)
 
 
-@program(graphs=2, breaks=1)
+@program
 def where_of_a_condition():
     return lambda x: torch.where(x > 0)[0] + 1, (X(grad=False),)
 

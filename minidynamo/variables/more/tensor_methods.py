@@ -96,7 +96,7 @@ class TensorMethods(Metadata):
         known = constant_of(self, tx)
         if known is not None:
             return tx.output.wrap_result(known.tolist())
-        if not tx.output.policy.unbacked or not all(type(n) is int for n in self.fake.shape):
+        if not keeps_numbers(tx) or not all(type(n) is int for n in self.fake.shape):
             return self.python_value(tx, "tolist")
         if not self.fake.dim():
             return self.call_method(tx, "item", [], {})
@@ -157,13 +157,18 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
     )
 
 
+def keeps_numbers(tx: Frame) -> bool:
+    """Do numbers that only the run knows stay in the graph?"""
+    return tx.output.policy.unbacked and not tx.output.policy.sizes_alone
+
+
 def _as_scalar(name: str, kind: type | None) -> Callable:
     """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run
     knows."""
 
     def method(self: TensorMethods, tx: Frame) -> Variable:
         no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
-        if no_number or not tx.output.policy.unbacked:
+        if no_number or not keeps_numbers(tx):
             return self.python_value(tx, name)
         value = tx.output.call_graph(tx, "call_method", "item", [self], {})
         if kind is None or value.python_type() is kind:
