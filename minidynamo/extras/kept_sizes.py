@@ -30,14 +30,14 @@ from miniinductor.fakes.mode import EAGER
 from .. import config, hooks, records
 from ..conversion import Conversion
 from ..entries import CacheEntry
-from ..exceptions import Break, DataDependentDecision
+from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 from . import rare_nodes  # noqa: F401  (its `failure` comes first)
-from .unbacked_sizes import add_unbacked
+from .unbacked_sizes import DataDependentDecision, Unbacked
 
 HINT = "keep the size, or the decision about it, outside the compiled function"
 # breaks that a program need not have with numbers for sizes
@@ -55,7 +55,7 @@ class Makers(dict[Any, tuple[int, UnknownSize]]):
 
 
 # ---- what is met while a frame is traced
-plain_failure = OutputGraph.failure
+plain_failure, add_sized_node = OutputGraph.failure, OutputGraph.add_node
 
 
 @extends(OutputGraph)
@@ -66,13 +66,14 @@ class Sized(OutputGraph):
             return UnknownSize(found.kind, found.reason, found.hint)
         return found
 
-    def add_unbacked(self, tx: Any, node: Any, result: Any) -> None:
-        known = set(self.unbacked)
-        add_unbacked(self, tx, node, result)
+    def add_node(self, tx: Any, *operation: Any) -> torch.fx.Node:
+        known = set(self.noted(Unbacked))
+        node = add_sized_node(self, tx, *operation)
         reason = f"{describe(node.target)} needs the tensor's values"
-        for symbol in set(self.unbacked) - known:
+        for symbol in set(self.noted(Unbacked)) - known:
             made = UnknownSize("data-dependent", reason, HINT, stack=tx.user_stack())
             self.noted(Makers)[symbol] = (self.root.group_step, made)
+        return node
 
 
 @hooks.TRACING.append
@@ -158,7 +159,7 @@ class Hopeless(BaseException):
     the backend would run the graph eagerly.)"""
 
 
-plain_origin, plain_run = ShapeEnv._origin, Conversion.run
+plain_value, plain_run = ShapeEnv.value_now, Conversion.run
 
 
 @extends(ShapeEnv)
@@ -166,11 +167,12 @@ class AskedInVain(ShapeEnv):
     is_final = False  # does a backend ask now, which may have numbers instead?
     in_vain: Any = ()  # symbols of the last question that could not be answered
 
-    def _origin(self, expr: Any) -> str:
-        self.in_vain = expr.free_symbols
-        if self.is_final:
-            raise Hopeless(str(expr))
-        return plain_origin(self, expr)
+    def value_now(self, expr: Any) -> Any:
+        if self.size_hint(expr) is None:
+            self.in_vain = expr.free_symbols
+            if self.is_final:
+                raise Hopeless(str(expr))
+        return plain_value(self, expr)
 
 
 @hooks.BACKENDS.append
