@@ -116,7 +116,6 @@ class Steps:
             rounded = [n for n, s in self.step.items() if s == step + 1 and self.made[n].rounded]
             for name in self.kept_after(step, rounded):
                 result.append(self.declared(name, length))
-                made = self.made[name]
                 body.append(Line(f"{self.arrays[name]}{self.place} = {name};", origin=STEP))
             calls: list[Statement] = []
             for name in rounded:
