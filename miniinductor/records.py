@@ -45,6 +45,20 @@ class Fallback:
 
 
 @dataclass
+class SavedActivation:
+    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
+    view of one, which costs nothing, since that is in memory anyway."""
+
+    name: str
+    op: str
+    shape: str
+    bytes: int
+    is_input: bool
+    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
+    line: str = ""
+
+
+@dataclass
 class FusionDecision:
     """Two scheduler nodes that were considered together; `reason` is a sentence for a student."""
 
@@ -117,7 +131,7 @@ class CompileRecord:
     aten_graph: object = Lazy()  # after tracing with decompositions
     functional_graph: object = Lazy()  # after functionalization and graph passes
     joint_graph: object = Lazy()  # training: forward and backward in one functional graph
-    saved: list = field(default_factory=list)  # training: SavedActivation, the cut
+    saved: list[SavedActivation] = field(default_factory=list)  # training: the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
     backward: object = None
     loop_ir: Any = Lazy("")  # every buffer's loop body, before fusion

@@ -16,28 +16,23 @@ traced without such symbols, too.  PyTorch: `capture_dynamic_output_shape_ops`, 
 decision breaks the graph where it is met.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
-
-from miniinductor.fake_mode import FakeMode
-from miniinductor.fakes.mode import EAGER
 
 from .. import config, hooks, records
 from ..conversion import Conversion
 from ..entries import CacheEntry
-from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
-from . import rare_nodes  # noqa: F401  (its `failure` comes first)
-from .unbacked_sizes import DataDependentDecision, Unbacked
+from .rare_nodes import UnknownSize
+from .unbacked_sizes import ASKED, MADE, DataDependentDecision
 
 HINT = "keep the size, or the decision about it, outside the compiled function"
 # breaks that a program need not have with numbers for sizes
@@ -46,34 +41,17 @@ DOUBTFUL = ("op failed", "fake tensor", "torch")
 MAY_COPY = {"contiguous", "reshape", "reshape_as", "flatten", "ravel"}
 
 
-class UnknownSize(Break):
-    """An op gives a tensor whose size only the run knows."""
-
-
 class Makers(dict[Any, tuple[int, UnknownSize]]):
     """symbol -> (step of the root at which an op made it, the break that this would have been)."""
 
 
 # ---- what is met while a frame is traced
-plain_failure, add_sized_node = OutputGraph.failure, OutputGraph.add_node
-
-
-@extends(OutputGraph)
-class Sized(OutputGraph):
-    def failure(self, target: Any, error: Exception) -> Break:
-        found = plain_failure(self, target, error)
-        if isinstance(error, fake_tensor.DynamicOutputShapeException):
-            return UnknownSize(found.kind, found.reason, found.hint)
-        return found
-
-    def add_node(self, tx: Any, *operation: Any) -> torch.fx.Node:
-        known = set(self.noted(Unbacked))
-        node = add_sized_node(self, tx, *operation)
-        reason = f"{describe(node.target)} needs the tensor's values"
-        for symbol in set(self.noted(Unbacked)) - known:
-            made = UnknownSize("data-dependent", reason, HINT, stack=tx.user_stack())
-            self.noted(Makers)[symbol] = (self.root.group_step, made)
-        return node
+@MADE.append
+def note_makers(output: OutputGraph, tx: Any, node: torch.fx.Node, symbols: set[Any]) -> None:
+    reason = f"{describe(node.target)} needs the tensor's values"
+    for symbol in symbols:
+        made = UnknownSize("data-dependent", reason, HINT, stack=tx.user_stack())
+        output.noted(Makers)[symbol] = (output.root.group_step, made)
 
 
 @hooks.TRACING.append
@@ -98,22 +76,6 @@ def ask_for_copies(
     if all(fake.untyped_storage()._cdata != memory for fake in given):
         for size in result.shape:
             bool(size > 1)
-
-
-def ask_for_ones(mode: FakeMode, op: Any, args: Any, kwargs: Any) -> None:
-    """How many dimensions squeeze() leaves, in a function of torch's, is a decision."""
-    env = mode.shape_env
-    if env is None or env.allow_scalar_outputs:  # there are none, or not sizes alone
-        return
-    shape = args[0].shape
-    dims = args[1] if len(args) > 1 else range(len(shape))
-    for dim in dims if isinstance(dims, Iterable) else (dims,):
-        if -len(shape) <= dim < len(shape) and shape:
-            bool(shape[dim] != 1)
-
-
-for _name in ("default", "dim", "dims"):
-    EAGER.own.setdefault(getattr(torch.ops.aten.squeeze, _name), ask_for_ones)
 
 
 # ---- what is made of it
@@ -159,7 +121,7 @@ class Hopeless(BaseException):
     the backend would run the graph eagerly.)"""
 
 
-plain_value, plain_run = ShapeEnv.value_now, Conversion.run
+plain_run = Conversion.run
 
 
 @extends(ShapeEnv)
@@ -167,12 +129,13 @@ class AskedInVain(ShapeEnv):
     is_final = False  # does a backend ask now, which may have numbers instead?
     in_vain: Any = ()  # symbols of the last question that could not be answered
 
-    def value_now(self, expr: Any) -> Any:
-        if self.size_hint(expr) is None:
-            self.in_vain = expr.free_symbols
-            if self.is_final:
-                raise Hopeless(str(expr))
-        return plain_value(self, expr)
+
+@ASKED.append
+def note_question(env: ShapeEnv, expr: Any) -> None:
+    sizes = cast(AskedInVain, env)
+    sizes.in_vain = expr.free_symbols
+    if sizes.is_final:
+        raise Hopeless(str(expr))
 
 
 @hooks.BACKENDS.append

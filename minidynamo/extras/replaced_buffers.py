@@ -17,27 +17,34 @@ PyTorch: parameters and buffers are all placeholders (`inline_inbuilt_nn_modules
 from typing import Any
 
 from ..conversion import Conversion
-from ..entries import CacheEntry, entries_before, owner_of
+from ..entries import entries_before, owner_of
 from ..sources import Source
+from ..symbolic_eval.evaluator import RootFrame
 from ..variables.base import extends
 
-run = Conversion.run
+trace = Conversion.trace
 
 
 @extends(Conversion)
-class WithReplacedBuffers:
-    def run(self: Conversion) -> CacheEntry | None:
-        """With the buffers that are placeholders of earlier entries already, and with those beside
-        the one that the last entry did not find."""
-        before = entries_before(self.code, self.compiler, owner_of(self.args))
-        known = [source for entry in before for source in entry.record.input_sources]
-        self.input_sources |= {source.name() for source in known if table_of(source)}
-        failed = self.record.failed_guard
-        changed = table_of(failed.source) if failed and failed.kind == "ID" else None
-        if changed is not None:
-            held = [guard.source for guard in before[-1].record.guards if guard.kind == "ID"]
-            self.input_sources |= {source.name() for source in held if table_of(source) == changed}
-        return run(self)
+class WithReplacedBuffers(Conversion):
+    def trace(self) -> RootFrame:
+        if not self.attempts:
+            self.input_sources |= replaced(self)
+        return trace(self)
+
+
+def replaced(conversion: Conversion) -> set[str]:
+    """Names of buffers that are placeholders of earlier entries already, and of those beside the
+    one that the last entry did not find."""
+    before = entries_before(conversion.code, conversion.compiler, owner_of(conversion.args))
+    known = [source for entry in before for source in entry.record.input_sources]
+    names = {source.name() for source in known if table_of(source)}
+    failed = conversion.record.failed_guard
+    changed = table_of(failed.source) if failed and failed.kind == "ID" else None
+    if changed is not None:
+        held = [guard.source for guard in before[-1].record.guards if guard.kind == "ID"]
+        names |= {source.name() for source in held if table_of(source) == changed}
+    return names
 
 
 def table_of(source: Any) -> str | None:

@@ -45,6 +45,12 @@ class DataDependentDecision(Break, RuntimeError):
         super().__init__("data-dependent", reason, hint)
 
 
+# called with (graph, frame, node, its new symbols) after an op has made what only the run knows
+MADE: list[Callable[[OutputGraph, Any, torch.fx.Node, set[sympy.Symbol]], None]] = []
+# called with (sizes, expression) before a question about such symbols is refused
+ASKED: list[Callable[[ShapeEnv, sympy.Expr], None]] = []
+
+
 class Unbacked(dict[sympy.Symbol, SymVar]):
     """Symbol that only the run knows -> its variable."""
 
@@ -142,6 +148,8 @@ class UnbackedEnv(ShapeEnv):
         value = self.size_hint(expr)
         if value is not None:
             return value
+        for told in ASKED:
+            told(self, expr)
         rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
         unknown = [row for row in rows if row.hint is None]
         origin = ", ".join(f"{row.name} ({row.created_by} at {row.line})" for row in unknown)
@@ -183,7 +191,10 @@ class UnbackedGraph(OutputGraph):
         node = add_plain_node(self, tx, *operation)
         result = operation[-1]
         if self.policy.unbacked and result is not None:
+            before = set(self.noted(Unbacked))
             add_unbacked(self, tx, node, result)
+            for told in MADE:
+                told(self, tx, node, set(self.noted(Unbacked)) - before)
         return node
 
 

@@ -1,30 +1,22 @@
-"""Fake results of our own: positions out of range, rolls, and convolutions of symbolic sizes.
+"""Fake results of our own, where torch's rules look at too little or decide too much.
 
-Positions and dimensions out of range, for which torch's fake rules do not look.
+In:   an op and its fake arguments.  Out: its fake result, or nothing: torch's own rule goes on.
 
-In:   `select`, a `*_scatter` of a part, a softmax, a sort or a norm of weights, of fake tensors.
-Out:  what eager's kernel raises, in its class; where a position is a symbol, a guard that it lies
-      in the tensor.  Else nothing: torch's own rule goes on.
-
-Where the result is used, another op would stumble over it.  Where nobody uses it, the op is dropped
-from the graph, and eager's error with it: `x[n]; return x + 1`.  Torch's rule for `select` looks at
-the position since 2.12.
-
-Rolls on a CPU, in the layout of eager's kernel, which joins two parts: images whose channels lie
-last keep them there, where torch's rule makes dense ones.
-
-Convolutions of symbolic sizes, without a decision about how many elements there are.
-
-In:   a convolution, or its backward, of contiguous fake tensors on a CPU whose sizes are symbols.
-Out:  its fake result, which is contiguous whichever of eager's kernels runs.
-
-Torch's own rule asks which kernel that is, and `use_mkldnn` looks at `input.numel() > 20480`: each
-convolution would put such a guard on the sizes of the input, and each image on the other side
-would be compiled for anew.
-# PyTorch: asks, and guards.
+* Positions and dimensions out of range (`select`, a `*_scatter` of a part, a softmax, a sort, a
+  norm of weights) raise what eager's kernel raises, in its class; where a position is a symbol,
+  that it lies in the tensor becomes a guard.  Where nobody used the result, the op would be dropped
+  from the graph, and eager's error with it: `x[n]; return x + 1`.  (Torch's rule for `select` looks
+  at the position since 2.12.)
+* A roll on a CPU has the layout of eager's kernel, which joins two parts: images whose channels lie
+  last keep them there, where torch's rule makes dense ones.
+* A convolution of symbolic sizes, or its backward, of contiguous tensors on a CPU is contiguous
+  whichever of eager's kernels runs.  Torch's rule asks which one that is: `use_mkldnn` looks at
+  `input.numel() > 20480`, a guard on the sizes for which images on the other side of it would be
+  compiled anew.
+* squeeze() of a size that only the run knows is a decision.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -182,3 +174,20 @@ def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
 
 for _op in (aten.convolution.default, aten.convolution_backward.default):
     EAGER.own[_op] = convolution
+
+
+def ask_for_ones(mode: Any, op: Any, args: Any, kwargs: Any) -> None:
+    """How many dimensions squeeze() leaves is a decision: where sizes that only the run knows stay
+    in the graph by default (minidynamo/extras/kept_sizes.py), it is asked for, as any other."""
+    env = mode.shape_env
+    if env is None or getattr(env, "allow_scalar_outputs", True):  # none, or numbers stay, too
+        return
+    shape = args[0].shape
+    dims = args[1] if len(args) > 1 else range(len(shape))
+    for dim in dims if isinstance(dims, Iterable) else (dims,):
+        if -len(shape) <= dim < len(shape) and shape:
+            bool(shape[dim] != 1)
+
+
+for _squeeze in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
+    EAGER.own.setdefault(_squeeze, ask_for_ones)
