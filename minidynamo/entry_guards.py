@@ -19,7 +19,6 @@ from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
 from .sources import Source
-from .variables.base import Variable
 from .variables.lookup import guard_classes
 from .variables.tensor import TensorVar
 

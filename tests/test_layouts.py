@@ -108,7 +108,13 @@ def test_what_a_guard_asks_beside_the_memo_where_sizes_are_symbols():
     x = torch.ones(4, 5)
     with torch.inference_mode():
         made = torch.ones(4, 5)
-    others = (x.double(), torch.ones(4), x.requires_grad_(), torch._neg_view(torch.ones(4, 5)), made)
+    others = (
+        x.double(),
+        torch.ones(4),
+        x.requires_grad_(),
+        torch._neg_view(torch.ones(4, 5)),
+        made,
+    )
     for n, other in enumerate(others, 2):
         for size in (4, 6, 7):
             compiled(torch.ones(size, 5))

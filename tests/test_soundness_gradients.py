@@ -221,7 +221,9 @@ def test_what_a_custom_function_reads_and_does(name, backend):
 def test_a_custom_function_that_reads_constants_is_part_of_the_graph(backend):
     space = {"__name__": "program"}
     exec(
-        READ_BY_FUNCTIONS.replace("FORWARD", "x * Mine.k + number").replace("BACKWARD", "torch.cos(g)"),
+        READ_BY_FUNCTIONS.replace("FORWARD", "x * Mine.k + number").replace(
+            "BACKWARD", "torch.cos(g)"
+        ),
         space,
     )
     minidynamo.reset()

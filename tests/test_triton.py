@@ -305,7 +305,10 @@ def test_short_integers_are_divided_in_their_own_type(dtype):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
     [kernel] = minidynamo.explain(function)(x, y).main.compiled.kernels
     assert re.search(r"= tl.maximum\(tmp\d+, tmp\d+\)", kernel.source)
-    kind, operands = str(dtype).removeprefix("torch."), re.findall(r"integer_\w+\((.*)\)", kernel.source)
+    kind, operands = (
+        str(dtype).removeprefix("torch."),
+        re.findall(r"integer_\w+\((.*)\)", kernel.source),
+    )
     for name in set(", ".join(operands).split(", ")) - {"a", "b"}:
         assert re.search(rf"{name} = tmp\d+\.to\(tl\.{kind}\)", kernel.source), kernel.source
 

@@ -352,8 +352,8 @@ class TritonExpressions(OpsHandler):
         return self.call(op, self.solid(a), self.solid(b))
 
     def of_one_type(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
-        """What some versions of Triton compute in 32 bits (a maximum, a sum), in its own again: they
-        divide by no other type."""
+        """What some versions of Triton compute in 32 bits (a maximum), in its own type again: they
+        divide by no other."""
         if a.dtype.itemsize >= 4 or a.dtype is torch.bool:
             return a, b
         kind = triton_type(a.dtype)

@@ -2,8 +2,8 @@
 
     python -m tests.soundness.class_code --modes eager,inductor
 
-A case is (protocol, what its code reads, change, where the object lies).  Protocols are all the ways
-in which a class answers by a function of the program: descriptors, properties, `__getattr__`,
+A case is (protocol, what its code reads, change, where the object lies).  Protocols are the ways in
+which a class answers by a function of the program: descriptors, properties, `__getattr__`,
 metaclasses, `super()`, `__class_getitem__`, `__init_subclass__`, `__set_name__`, operators and
 conversions.  The function reads one number: a global, an attribute of a class or of an object, an
 item, a closure's, a default, what another function gives.  Between two calls the number changes, or
@@ -23,7 +23,10 @@ FILE = "<a program of tests.soundness.class_code>"
 # protocol -> (the program's classes: `answer` is the function, which `READ` calls; the question,
 # of the class C and its object c)
 PROTOCOLS: dict[str, tuple[str, str]] = {
-    "descriptor": ("class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()", "c.got"),
+    "descriptor": (
+        "class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()",
+        "c.got",
+    ),
     "descriptor of a class": (
         "class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()",
         "C.got",
@@ -68,8 +71,10 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
     ),
     "dir": ("class C:\n def __dir__(self): return ['a'] * int(READ)", "len(dir(c))"),
     "class item": ("class C:\n def __class_getitem__(cls, key): return key * READ", "C[3]"),
-    "metaclass item": ("class M(type):\n def __getitem__(cls, key): return key * READ\n"
-                       "class C(metaclass=M): pass", "C[3]"),
+    "metaclass item": (
+        "class M(type):\n def __getitem__(cls, key): return key * READ\nclass C(metaclass=M): pass",
+        "C[3]",
+    ),
     "metaclass getattr": (
         "class M(type):\n def __getattr__(cls, name): return READ\nclass C(metaclass=M): pass",
         "C.absent",
@@ -88,11 +93,13 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
         "C().size",
     ),
     "instance check": (
-        "class M(type):\n def __instancecheck__(cls, i): return READ == 2\nclass C(metaclass=M): pass",
+        "class M(type):\n def __instancecheck__(cls, i): return READ == 2\n"
+        "class C(metaclass=M): pass",
         "isinstance(3, C), isinstance(x, C), isinstance(kept, (str, C))",
     ),
     "subclass check": (
-        "class M(type):\n def __subclasscheck__(cls, k): return READ == 2\nclass C(metaclass=M): pass",
+        "class M(type):\n def __subclasscheck__(cls, k): return READ == 2\n"
+        "class C(metaclass=M): pass",
         "issubclass(int, C), issubclass(str, (int, C))",
     ),
     "metaclass operator": (
@@ -127,7 +134,8 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
         "made()",
     ),
     "super method": (
-        "class B:\n def got(self): return READ\nclass C(B):\n def got(self): return super().got() + 1",
+        "class B:\n def got(self): return READ\nclass C(B):\n"
+        " def got(self): return super().got() + 1",
         "c.got()",
     ),
     "super property": (
@@ -151,7 +159,8 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
         "C().size",
     ),
     "super in the middle": (
-        "class A:\n def got(self): return 1\nclass B(A):\n def got(self): return super().got() * READ\n"
+        "class A:\n def got(self): return 1\nclass B(A):\n"
+        " def got(self): return super().got() * READ\n"
         "class D(A):\n def got(self): return super().got() + 3\nclass C(B, D): pass",
         "c.got()",
     ),
@@ -163,8 +172,7 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
     ),
     "iteration": ("class C:\n def __iter__(self): yield READ", "[*c], max(c)"),
     "next": (
-        "class C:\n def __iter__(self): return self\n"
-        " def __next__(self): return READ",
+        "class C:\n def __iter__(self): return self\n def __next__(self): return READ",
         "next(c), next(iter(c))",
     ),
     "contains": ("class C:\n def __contains__(self, n): return n == READ", "2 in c, 3 not in c"),
@@ -186,7 +194,8 @@ PROTOCOLS: dict[str, tuple[str, str]] = {
         "hash(c) % 100 == 2, {c: 1}.get(2, 5)",
     ),
     "numbers": (
-        "class C:\n def __index__(self): return int(READ)\n def __float__(self): return READ * 1.5\n"
+        "class C:\n def __index__(self): return int(READ)\n"
+        " def __float__(self): return READ * 1.5\n"
         " def __int__(self): return int(READ) + 1\n def __abs__(self): return READ",
         "float(c), int(c), abs(c), [1, 2, 3, 4, 5, 6, 7, 8, 9][c], range(c)",
     ),
@@ -299,7 +308,9 @@ def program(case: tuple) -> tuple[dict, str]:
     expression, changes = READS[read]
     body = "\n".join(f" {line}" for line in classes.replace("READ", expression).split("\n"))
     text = HEADER.replace("TEXT", body)
-    text += "put, C, M, D, B, made = make()\nc = next(iter(C)) if protocol == 'enumeration' else C()\n"
+    text += (
+        "put, C, M, D, B, made = make()\nc = next(iter(C)) if protocol == 'enumeration' else C()\n"
+    )
     text += PLACES[place].replace("QUESTION", question)
     space: dict = {"__name__": "program", "protocol": protocol}
     exec(compile(text, FILE, "exec"), space)
@@ -312,7 +323,9 @@ def replace(space: dict, value: int | None) -> None:
     for name in ("C", "M", "D", "B"):
         cls = space[name]
         for key, function in [*vars(cls or object).items()] if cls else []:
-            if key in ("__init__", "__dict__", "__getattribute__", "__new__") or not is_own(function):
+            if key in ("__init__", "__dict__", "__getattribute__", "__new__") or not is_own(
+                function
+            ):
                 continue
             if value is None:
                 type.__delattr__(cls, key)

@@ -3,10 +3,10 @@ between a call and its backward pass.
 
     python -m tests.soundness.custom_functions --modes aot_eager,inductor
 
-A case is (what is read, in which methods, change, when, what is written, where).  The methods are
-`forward`, `setup_context` and `backward` of a `torch.autograd.Function`; they read globals, closures,
-attributes of the context, of objects, of modules, of the class; and write to them.  Compared with
-eager: values, gradients, and everything that was written, after each call and each backward pass.
+A case is (what is read, in which methods, change, what is written, when, kind).  The methods are
+`forward`, `setup_context` and `backward` of a `torch.autograd.Function`; they read globals,
+closures, attributes of the context, of objects, of modules, of the class; and write to them.
+Compared with eager: values, gradients, and everything that was written, after each call and each backward pass.
 Enumerated.
 """
 
@@ -95,12 +95,19 @@ def backward(ctx, g):
 READS: dict[str, dict[str, str]] = {
     "number": {"other": "number = 7", "type": "number = 2.5", "gone": "del number"},
     "reader()": {"other": "number = 7", "function": "reader = lambda: 7"},
-    "helper()": {"code": "helper.__code__ = (lambda n: 7).__code__", "d": "helper.__defaults__ = (7,)"},
+    "helper()": {
+        "code": "helper.__code__ = (lambda n: 7).__code__",
+        "d": "helper.__defaults__ = (7,)",
+    },
     "table['k']": {"other": "table['k'] = 7", "gone": "table.clear()"},
     "table.get('late', 2)": {"comes": "table['late'] = 7"},
     "row[0]": {"other": "row[0] = 7", "before": "row.insert(0, 7)"},
     "len(row)": {"longer": "row.append(1)"},
-    "weight": {"other": "weight = torch.ones(3) * 7", "written": "weight.mul_(3)", "gone": "del weight"},
+    "weight": {
+        "other": "weight = torch.ones(3) * 7",
+        "written": "weight.mul_(3)",
+        "gone": "del weight",
+    },
     "weight.sum()": {"written": "weight.mul_(3)", "shape": "weight = torch.ones(5)"},
     "holder.k": {"own": "holder.k = 7", "class": "Holder.k = 7", "another": "holder = Net()"},
     "holder.scale()": {"own": "holder.k = 7", "method": "Holder.scale = lambda self: 7"},
@@ -208,7 +215,9 @@ def calls(case: tuple, mode: Mode | None) -> list:
             exec(change, space)
         if result:
             learned = outcome(lambda: result[0].sum().backward(), (), {}, state(space), FILE)
-            grads = [None if t.grad is None else [f"{v:.4g}" for v in t.grad.tolist()] for t in (x, w)]
+            grads = [
+                None if t.grad is None else [f"{v:.4g}" for v in t.grad.tolist()] for t in (x, w)
+            ]
             found.append(learned | {"grads": grads})
     found.append(outcome(lambda: None, (), {}, state(space), FILE))  # what the last call wrote
     return found
@@ -218,7 +227,13 @@ def state(space: dict) -> list:
     """What the methods may write, as it is now: the same list of objects, described afterwards."""
     net = space["net"]
     kept = [space.get(name) for name in WATCHED]
-    return [kept, net.__dict__.get("count"), net.kept, net.__dict__.get("last"), space["Mine"].count]
+    return [
+        kept,
+        net.__dict__.get("count"),
+        net.kept,
+        net.__dict__.get("last"),
+        space["Mine"].count,
+    ]
 
 
 def check(case: tuple, mode: Mode) -> str:

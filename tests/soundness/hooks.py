@@ -34,7 +34,7 @@ SINGLE = (
     "register_full_backward_pre_hook",
     "register_full_backward_hook",
 )
-# way of registering -> (attribute of the registry, of the module or of its first parameter, options)
+# way of registering -> (name in the registry, the module or its first parameter, options)
 WAYS: dict[str, tuple[str, dict[str, bool]]] = {
     **{name: (name, {}) for name in (*GLOBAL, *SINGLE)},
     "forward, always": ("register_module_forward_hook", {"always_call": True}),
