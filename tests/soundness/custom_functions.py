@@ -6,7 +6,8 @@ between a call and its backward pass.
 A case is (what is read, in which methods, change, what is written, when, kind).  The methods are
 `forward`, `setup_context` and `backward` of a `torch.autograd.Function`; they read globals,
 closures, attributes of the context, of objects, of modules, of the class; and write to them.
-Compared with eager: values, gradients, and everything that was written, after each call and each backward pass.
+Compared with eager: values, gradients, and everything that was written, after each call and each
+backward pass.
 Enumerated.
 """
 
