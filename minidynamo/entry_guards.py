@@ -19,7 +19,6 @@ from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
 from .sources import Source
-from .variables.base import Variable
 from .variables.lookup import guard_classes
 from .variables.tensor import TensorVar
 
@@ -93,23 +92,22 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
     fresh: Source | None = None  # the dictionary of **keywords is made in each call
     if code.co_flags & inspect.CO_VARKEYWORDS:
         fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
+    kinds = {variable.source: variable.python_type() for variable in output.sourced}
+    sources = {id(variable): written_source(variable.source) for variable in output.sourced}
+    known = [source for source in dict.fromkeys(sources.values()) if source and source in kinds]
     for variable in output.sourced:
-        source = variable.source  # None: a tensor that was made here, with an attribute
-        if not variable.mutated or source in (fresh, None) or source.kind in OWN_DICT:
+        source = sources[id(variable)]
+        if not variable.mutated or source is fresh or source not in known:
             continue
-        for other in output.sourced:
-            if may_be_same(variable, other):
-                output.guard_pair("{0} is not {1}", source, other.source)
+        known.remove(source)  # each pair once
+        for other in known:
+            if other.kind != "pinned" and kinds[other] is kinds[source]:
+                output.guard_pair("{0} is not {1}", source, other)
 
 
-def may_be_same(variable: Variable, other: Variable) -> bool:
-    """Could two variables of different sources be one object in a later call?"""
-    first, second = variable.source, other.source
-    if other is variable or second is first or second is None:
-        return False
-    if second.kind in OWN_DICT or second.kind == "pinned":
-        return False
-    return other.python_type() is variable.python_type()
+def written_source(source: Source | None) -> Source | None:
+    """The object that a write there reaches: an object's `__dict__` belongs to it alone."""
+    return source.base if source is not None and source.kind in OWN_DICT else source
 
 
 def pinned_sizes(output: OutputGraph) -> list[tuple[str, float, str]]:

@@ -221,7 +221,10 @@ def test_what_a_custom_function_reads_and_does(name, backend):
 def test_a_custom_function_that_reads_constants_is_part_of_the_graph(backend):
     space = {"__name__": "program"}
     exec(
-        READ_BY_FUNCTIONS.replace("FORWARD", "x * Mine.k").replace("BACKWARD", "g * number"), space
+        READ_BY_FUNCTIONS.replace("FORWARD", "x * Mine.k + number").replace(
+            "BACKWARD", "torch.cos(g)"
+        ),
+        space,
     )
     minidynamo.reset()
     mine = space["Mine"]

@@ -292,6 +292,27 @@ def test_every_bfloat16_is_read_and_its_reciprocal_is_eagers():
     assert "= reciprocal(" in kernel.source and "= tl.div_rn" not in kernel.source
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_short_integers_are_divided_in_their_own_type(dtype):
+    """Triton 3.6 computes `tl.maximum(x, 0)` in 32 bits, and then refuses to divide that by x."""
+
+    def function(x, y):
+        return x.relu() % (y + 1), x.relu() // (y + 1), torch.fmod(x.relu(), y + 1)
+
+    x = (torch.arange(300) - 100).to(dtype)
+    y = (torch.arange(300) % 7).to(dtype)
+    for got, want in zip(minidynamo.compile(function)(x, y), function(x, y)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+    [kernel] = minidynamo.explain(function)(x, y).main.compiled.kernels
+    assert re.search(r"= tl.maximum\(tmp\d+, tmp\d+\)", kernel.source)
+    kind, operands = (
+        str(dtype).removeprefix("torch."),
+        re.findall(r"integer_\w+\((.*)\)", kernel.source),
+    )
+    for name in set(", ".join(operands).split(", ")) - {"a", "b"}:
+        assert re.search(rf"{name} = tmp\d+\.to\(tl\.{kind}\)", kernel.source), kernel.source
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -5,10 +5,14 @@ Out:  the node; guards on all that its methods read from outside; a break where 
       guarded, or where they write there.
 
     class Scaled(torch.autograd.Function):
-        factor = 2.0                                # guarded
+        factor = 2.0
+        def forward(ctx, x):
+            return x * Scaled.factor                # guarded (of OPTIONS["factor"]: a break)
         def backward(ctx, gradient):
-            return gradient * Scaled.factor         # (of OPTIONS["factor"]: a break)
+            return gradient * 2.0                   # (of Scaled.factor: a break)
 
+A guard holds at the call.  A number or a tensor may be another one by the time that `backward`
+reads it, so that breaks.  (Functions, classes and modules that it reads are those of the call.)
 What is read is found in the bytecode: a global or a closure's variable, and the attributes that are
 asked of it at once.
 Mirrors torch/_dynamo/variables/higher_order_ops.py (AutogradFunctionApplyVariable), which traces
@@ -34,7 +38,8 @@ from ..variables.lookup import MISSING, is_programs, lookup, trusted
 from ..variables.modules import PyModuleVar
 from ..variables.tensor import TensorVar
 
-METHODS = ("forward", "backward", "setup_context")
+METHODS = ("forward", "setup_context", "backward", "vjp")
+LATE = METHODS[2:]  # they run after the call
 LOADS = {"LOAD_GLOBAL", "LOAD_NAME"}
 LOADS_OF_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
@@ -47,11 +52,13 @@ REFUSED += (getattr, hasattr, setattr, delattr, vars, dir, globals, locals)
 class Reads:
     """What the methods of one custom function read from outside, guarded.
 
-    seen: functions that were looked at."""
+    late: does what is looked at run after the call?
+    seen: functions that were looked at, and whether they were late."""
 
     def __init__(self, tx: Frame, cls: type) -> None:
         self.tx, self.cls = tx, cls
-        self.seen: set[types.FunctionType] = set()
+        self.late = False
+        self.seen: set[tuple[types.FunctionType, bool]] = set()
 
     def refuse(self, what: str) -> Break:
         hint = "give apply() what changes as an argument"
@@ -64,14 +71,15 @@ class Reads:
                 continue
             source = self.tx.output.tree.pinned(owner).child("class_item", name)
             self.tx.output.guard(source, "ID", "{0} is {pin}", found)
+            self.late = name in LATE and torch.is_grad_enabled()
             found = getattr(found, "__func__", found)
             if isinstance(found, types.FunctionType):
                 self.function(found)
 
     def function(self, function: types.FunctionType) -> None:
-        if function in self.seen:
+        if (function, self.late) in self.seen:
             return
-        self.seen.add(function)
+        self.seen.add((function, self.late))
         output = self.tx.output
         whole: Any = output.wrap_pinned(function)  # guards its code and its defaults
         for default in (*whole.defaults, *whole.kwdefaults.values()):
@@ -99,6 +107,8 @@ class Reads:
             if isinstance(found, TensorVar) or found.is_constant() and not is_class(found):
                 break
             found = found.getattr(self.tx, name)
+        if self.late and is_data(pinned(found)):
+            raise self.refuse(f"its backward reads {text}, which may change after the call")
         self.value(found, text)
 
     def value(self, found: Variable, text: str) -> None:
@@ -130,6 +140,13 @@ class Reads:
 
 def is_class(variable: Variable) -> bool:
     return isinstance(variable, (ClassVar, CallableVar, FunctionVar, PyModuleVar))
+
+
+def is_data(variable: Variable) -> bool:
+    """A number, a text, a tensor, a tuple of them?"""
+    if isinstance(variable, TupleVar):
+        return True
+    return isinstance(variable, TensorVar) or variable.is_constant() and not is_class(variable)
 
 
 def is_function_class(variable: Variable) -> bool:

@@ -205,6 +205,8 @@ class ProgramTrace:
             self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
             gradients = self.differentiate()
         self.write_down((self.to_compute(), gradients), "JointGraph")
+        if not all(name.startswith("primal") for _, name in self.joint.written):
+            raise CannotTrace("a custom function writes to a tensor that it was not given")
         written = [int(name.removeprefix("primal")) for _, name in self.joint.written]
         self.joint.writes = [Write(place, self.recorded.get(place)) for place in written]
         return self.joint

@@ -18,6 +18,7 @@ run as plain Python.  The program's filters are looked at again only then: they 
 and another thread may be changing them.
 """
 
+import functools
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ..fake_mode import FakeMode
 
@@ -53,6 +54,24 @@ class Eager:
 EAGER = Eager()
 
 
+@functools.cache
+def written_arguments(func: Any) -> list[tuple[int, str]]:
+    """(place, name) of the arguments that the op writes."""
+    arguments = func._schema.arguments if hasattr(func, "_schema") else []
+    is_written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
+    return [(n, a.name) for n, a in enumerate(arguments) if is_written[n]]
+
+
+def refuse_real_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """A tensor that is no fake one would be written while the program is only looked at, by a
+    custom function's `forward` that counts its calls in a global tensor, say."""
+    for place, name in written_arguments(func):
+        given = args[place] if place < len(args) else kwargs.get(name)
+        for tensor in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor):
+                raise RuntimeError(f"{func} writes to a tensor from outside")
+
+
 def dispatch(
     self: FakeMode,
     func: Any,
@@ -61,6 +80,7 @@ def dispatch(
     kwargs: Mapping[str, object] | None = None,
 ) -> Any:
     try:
+        refuse_real_writes(func, args, kwargs or {})
         rule = EAGER.own.get(func)
         out = rule and rule(self, func, args, kwargs or {})
         if out is None:

@@ -32,6 +32,7 @@ from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 
 NARROW = (torch.bfloat16, torch.float16)
+DIVISIONS = ("truncdiv", "floordiv", "fmod", "remainder")
 INFIX = {**INFIX_OF_ALL, "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//"}
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
@@ -340,11 +341,27 @@ class TritonExpressions(OpsHandler):
             if a.dtype is torch.bool:
                 a, b = (self.to_dtype(self.solid(x), torch.int32) for x in (a, b))
             return self.make(f"{{}} {INFIX[op]} {{}}", torch.bool, a, b)
+        if op in DIVISIONS and not is_float:
+            a, b = self.of_one_type(a, b)
         if op in INFIX and not (op == "truncdiv" and is_float):
             return self.make(f"{{}} {INFIX[op]} {{}}", a.dtype, a, b)
         if op in ("maximum", "minimum"):
+            if not is_float:  # a bare literal would be an int32 there
+                a, b = self.solid(a), self.solid(b)
             return self.as_exact_as(op, self.make(extremum(op, a.dtype), a.dtype, a, b), a, b)
         return self.call(op, self.solid(a), self.solid(b))
+
+    def of_one_type(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
+        """What some versions of Triton compute in 32 bits (a maximum), in its own type again: they
+        divide by no other."""
+        if a.dtype.itemsize >= 4 or a.dtype is torch.bool:
+            return a, b
+        kind = triton_type(a.dtype)
+        first, second = (
+            self.solid(x) if x.is_literal else self.make(f"{{}}.to({kind})", a.dtype, x)
+            for x in (a, b)
+        )
+        return first, second
 
     def call(self, op: str, a: Tile, b: Tile) -> Tile:
         """An operation that is a function of a library, or of the helpers."""

@@ -265,7 +265,9 @@ def consequences(plan: random.Random, outputs: list, inputs: list, leaves: list)
         except Exception as error:
             # (torch 2.13 itself fails where a function that gave one tensor twice retains a grad)
             is_torchs = "INTERNAL ASSERT FAILED" in str(error)
-            happened.append((name, "torch's own" if is_torchs else type(error).__name__))
+            is_write = "modified by an inplace operation" in str(error)
+            told = "torch's own" if is_torchs else "written" if is_write else type(error).__name__
+            happened.append((name, told))
 
     tensors = tensors_in(outputs)
     factor = torch.full((), 1.5, requires_grad=True)
@@ -330,14 +332,15 @@ def run(function: Any, seed: int, training: bool) -> list:
     return found
 
 
-def drop_incomparable(eager: list, compiled: list) -> None:
+def drop_incomparable(eager: list, compiled: list, text: str) -> None:
     """What need not be the same.
 
     After a write of the caller's: compiled code keeps other values for backward than eager, so
     either may refuse to go on. Where the program raises: `raise_internal_errors` leaves out the
     plain run that would repeat its writes.
 
-    Where torch fails inside, in eager alone.
+    Where torch fails inside, in eager alone.  Where the program writes what a function has saved,
+    behind a graph break: eager alone refuses to go on (docs/limits.md).
 
     After a write of the caller's to a view that eager has made where gradients are off: eager may
     refuse it for the sake of what it is a view of.  If nobody has that, the compiled one is none.
@@ -349,10 +352,18 @@ def drop_incomparable(eager: list, compiled: list) -> None:
                     del step[name]
             continue
         wrote = any(name in ("write", "write to input") for name in one["then"])
+        eager_saw_a_write = ("backward", "written") in one["then"]
+        for step in (one, other):  # what the error says is no difference
+            step["then"] = [
+                (what[0], "RuntimeError") if what[1:] == ("written",) else what
+                for what in step["then"]
+            ]
         refused = ("backward", "RuntimeError")
         only_eager_refuses = ("write", "RuntimeError") in one["then"] and "write" in other["then"]
         without_gradients = one["around"] != "grad"
         eager_fails = any(what[1:] == ("torch's own",) for what in one["then"])
+        breaks = "retain_grad" in text or "register_hook" in text
+        eager_fails |= breaks and eager_saw_a_write
         if (
             eager_fails
             or (wrote and refused in (one["then"] + other["then"]))
@@ -392,7 +403,7 @@ def check(case: int, mode: Mode) -> str:
         compiled = run(mode.compile(module().f), case, mode.training)
         if mode.again:
             compiled = run(mode.compile(module().f), case, mode.training)
-    drop_incomparable(eager, compiled)
+    drop_incomparable(eager, compiled, text)
     if str(eager) == str(compiled):
         return ""
     return f"{first_difference(eager, compiled)}\n{text}"

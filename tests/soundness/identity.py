@@ -26,10 +26,19 @@ import torch
 class Thing:
     pass
 
+class Slots:
+    __slots__ = ("mark",)
+
+class Rows(list):
+    pass
+
+class Held:
+    a = b = None
+
 def value(t):
     if isinstance(t, torch.Tensor):
         return t.detach().sum()
-    if isinstance(t, list):
+    if isinstance(t, (list, dict, set)):
         return len(t)
     return getattr(t, "mark", 1)
 
@@ -39,6 +48,10 @@ def write(t):
             t.add_(1)
     elif isinstance(t, list):
         t.append(1)
+    elif isinstance(t, dict):
+        t["fresh"] = 1
+    elif isinstance(t, set):
+        t.add("fresh")
     else:
         t.mark = 5
 
@@ -54,6 +67,7 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "closure": ("first", "second", "put(p, q)"),
     "attribute": ("KEPT.a", "KEPT.b", "KEPT.a, KEPT.b = p, q"),
     "module": ("NET.a", "NET.b", "NET.a, NET.b = p, q"),
+    "class": ("Held.a", "Held.b", "Held.a, Held.b = p, q"),
 }
 PROGRAM = """
 KEPT, NET = Thing(), torch.nn.Module()
@@ -110,6 +124,13 @@ KINDS: dict[str, tuple[Callable[[Any, int], Any], Callable[[Any], tuple]]] = {
     ),
     "layer": (lambda space, n: torch.nn.ReLU(), lambda space: twins(torch.nn.ReLU)),
     "list": (lambda space, n: [n], lambda space: twins(lambda: [1])),
+    "dict": (lambda space, n: {1: n}, lambda space: twins(lambda: {1: 1})),
+    "set": (lambda space, n: {n}, lambda space: twins(lambda: {1})),
+    "list's subclass": (
+        lambda space, n: space["Rows"]([n]),
+        lambda space: twins(lambda: space["Rows"]([1])),
+    ),
+    "slots": (lambda space, n: space["Slots"](), lambda space: twins(space["Slots"])),
     "object": (lambda space, n: space["Thing"](), lambda space: twins(space["Thing"])),
     "function": (lambda space, n: lambda: n, lambda space: twins(lambda: lambda: 1)),
     "class": (lambda space, n: type("Own", (), {}), lambda space: twins(lambda: type("A", (), {}))),
@@ -198,7 +219,7 @@ def sample(number: int) -> list[tuple]:
     for kind in KINDS:
         for question in QUESTIONS:
             number += 1
-            one, other = places[number % 8], places[(number * 3 + number // 8) % 8]
+            one, other = places[number % 9], places[(number * 4 + number // 9) % 9]
             found.append((kind, one, other, question, orders[number % 3]))
     return found
 

@@ -31,6 +31,7 @@ from ..functions import (
 from ..lookup import MISSING, lookup, trusted
 from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED
+from .asked_identity import note_key
 from .dictionaries import mapping
 from .type_names import type_text
 
@@ -110,6 +111,7 @@ class FunctionAttributes(FunctionVar):
         dict_of(self, tx).store(tx, ConstantVar(name), value)
 
     def hash_key(self, tx: Frame) -> Any:
+        note_key(tx, self)
         return self.identity()
 
     def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
@@ -260,6 +262,7 @@ class MethodAttributes(BoundMethodVar):
         return tx.method_of(self, name)
 
     def hash_key(self, tx: Frame) -> Any:
+        note_key(tx, self.instance)
         return ("bound method", self.function.identity(), self.instance.identity())
 
     def reconstruct(self, cg: Codegen) -> None:

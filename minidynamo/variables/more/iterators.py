@@ -301,6 +301,9 @@ class Walking(Operations):
             ):
                 return self.iter_of(variable.payload)
             made = method.call(self, [], {})
+            if not hasattr(made.python_type(), "__next__"):
+                kind = type_text(made.python_type())
+                self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
         method = variable.special(self, "__getitem__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):

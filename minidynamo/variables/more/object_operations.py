@@ -23,6 +23,7 @@ from ..lookup import MISSING, lookup
 from .type_names import type_text
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
+from .asked_identity import note_key
 from .dictionaries import mapping
 from .descriptors import Descriptors
 
@@ -157,6 +158,7 @@ class ObjectOperations(Descriptors):
     def hash_key(self, tx: Frame) -> Any:
         _, method = lookup(self.cls, "__hash__")
         if method is object.__hash__:
+            note_key(tx, self)
             return self.identity()
         if self.value is not None and self.pinned:
             return self.value

@@ -1,0 +1,75 @@
+"""Mutants of what is known of objects: which are one, what their classes answer, what custom
+functions read and write, who has hooks."""
+
+from minidynamo import entry_guards, hooks
+from minidynamo.extras import unnoticed
+from minidynamo.graph_capture import OutputGraph
+from minidynamo.rules import custom_functions
+from minidynamo.variables.more import asked_identity
+
+from miniinductor.fakes import mode
+
+from .mutants import mutant
+
+SECONDS = "--seconds 55"
+
+
+@mutant("keys may come to be one object", f"identity --only '(key|set)' --modes eager {SECONDS}")
+def keys() -> None:
+    hooks.AFTER_WRITES.remove(asked_identity.guard_asked_apart)
+
+
+@mutant("a write may reach another object", f"identity --only written --modes eager {SECONDS}")
+def writes() -> None:
+    entry_guards.guard_written_apart = lambda output, code: None
+
+
+@mutant("what classes have is not guarded", f"class_code --only itself --modes eager {SECONDS}")
+def classes() -> None:
+    guard = OutputGraph.guard
+
+    def fewer(self, source, kind, *args, **kwargs):
+        if source.kind != "class_item":
+            guard(self, source, kind, *args, **kwargs)
+
+    OutputGraph.guard = fewer
+
+
+@mutant(
+    "a custom function's reads are not guarded",
+    f"custom_functions --only 'nothing',.'between --modes aot_eager {SECONDS}",
+)
+def reads() -> None:
+    custom_functions.Reads.methods = lambda self, cls: None
+
+
+@mutant(
+    "what backward reads is that of the call",
+    f"custom_functions --only 'nothing',.'before --modes aot_eager {SECONDS}",
+)
+def late() -> None:
+    custom_functions.is_data = lambda variable: False
+
+
+@mutant(
+    "tensors from outside are written while tracing",
+    f"custom_functions --only 'buffer' --modes eager {SECONDS}",
+)
+def written_for_real() -> None:
+    mode.refuse_real_writes = lambda func, args, kwargs: None
+
+
+@mutant(
+    "hooks of all modules are not looked at",
+    f"hooks --only 'register_module_forward_(pre_)?hook' --modes eager {SECONDS}",
+)
+def all_modules() -> None:
+    OutputGraph.guard_no_global_hooks = lambda self: None
+
+
+@mutant(
+    "hooks of registrations see graphs",
+    f"hooks --only 'register_module_parameter_.*looks --modes aot_eager {SECONDS}",
+)
+def registrations() -> None:
+    unnoticed.TABLES.clear()
