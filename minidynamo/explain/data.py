@@ -28,7 +28,7 @@ import miniinductor
 
 from .. import config
 from ..extras.guard_values import shown
-from ..symbolic_eval.code_info import CALL_PREFIXES
+from ..replacement import CALL_PREFIXES
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of
 from .measure import copy_rate, sheet_of
