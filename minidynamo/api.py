@@ -9,7 +9,7 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 
 import functools
 import types
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -38,12 +38,11 @@ def compile(
     arguments'), False (none); see dynamic.py. Raises TypeError if it is given something that cannot
     be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
-    check_options(mode=mode, dynamic=dynamic, fullgraph=fullgraph)
+    options = {"mode": mode, "dynamic": dynamic, "fullgraph": fullgraph}
+    check_options(**options)
     if fn_or_module is None:
-        return lambda target: compile(
-            target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode
-        )
-    return compiled_by(FrameCompiler.of(backend, fullgraph, dynamic, mode), fn_or_module)
+        return functools.partial(compile, backend=backend, **cast(Any, options))
+    return compiled_by(FrameCompiler.of(backend, **options), fn_or_module)
 
 
 def check_options(**options: Any) -> None:

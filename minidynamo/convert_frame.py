@@ -65,14 +65,12 @@ class FrameCompiler:
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
     @classmethod
-    def of(
-        cls, backend: Any, fullgraph: bool, dynamic: bool | None, mode: str | None
-    ) -> "FrameCompiler":
+    def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
         """The compiler for these options: the same one each time, so that entries are shared."""
-        key = (backends.identity(backend), fullgraph, dynamic, mode)
+        key = (backends.identity(backend), *sorted(options.items()))
         compiler = COMPILERS.get(key)
         if compiler is None:
-            compiler = COMPILERS[key] = cls(backend, fullgraph, dynamic, mode)
+            compiler = COMPILERS[key] = cls(backend, **options)
         return compiler
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:

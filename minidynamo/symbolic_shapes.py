@@ -38,6 +38,7 @@ from miniinductor.sizes.expressions import as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
+from . import config
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -97,6 +98,8 @@ class ShapeEnv(Facts):
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -108,7 +111,10 @@ class ShapeEnv(Facts):
                 return value
             value = self.value_now(expr)
         self._asked.update((expr, sympy.Not(expr)))
-        self.note(expr if value else sympy.Not(expr), is_proved, line)
+        fact = expr if value else sympy.Not(expr)
+        self.note(fact, is_proved, line)
+        if not is_proved:
+            self.learn(fact, line or self.where())
         return value
 
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
@@ -121,7 +127,9 @@ class ShapeEnv(Facts):
         expr = self.simplify(sympy.sympify(expr))
         value = self.value_now(expr)
         if not expr.is_number:
-            self.note(sympy.Eq(expr, value), False, line)
+            fact = sympy.Eq(expr, value)
+            self.note(fact, False, line)
+            self.learn(fact, line or self.where())
         return value
 
     def value_now(self, expr: sympy.Expr) -> Any:
@@ -129,17 +137,16 @@ class ShapeEnv(Facts):
         return self.size_hint(expr)
 
     def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
-        """Write down what holds in this run; what is not proved is a guard, and known from now
-        on."""
-        line = line or self.where()
+        """Write down what holds in this run."""
         if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(self.canonical(fact), proved, line))
-        if not proved:
-            self.learn(fact, line)
+            self.decisions.append(Decision(self.canonical(fact), proved, line or self.where()))
 
     def canonical(self, fact: sympy.Expr) -> sympy.Expr:
         """The fact as it is shown and guarded; extras/size_decisions.py makes it shorter."""
         return fact
+
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much, see extras/size_decisions.py."""
 
     # ---- the guards
     def guards(self) -> list[Guard]:

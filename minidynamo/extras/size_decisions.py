@@ -25,16 +25,11 @@ from .. import config, records
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 
-decide_whole, specialize_whole = ShapeEnv.decide, ShapeEnv.specialize
+specialize_whole = ShapeEnv.specialize
 
 
 @extends(ShapeEnv)
 class Shorter(ShapeEnv):
-    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
-        if self.steps > config.size_steps:
-            give_up(self, expr)
-        return decide_whole(self, expr, line)
-
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other."""
@@ -101,3 +96,6 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
         env.specialize(symbol)
         records.tell(text, text)
         records.counters["sizes"][text] += 1
+
+
+ShapeEnv.give_up = give_up

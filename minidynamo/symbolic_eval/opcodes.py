@@ -53,12 +53,9 @@ def SWAP(frame: Frame, n: int) -> None:
 # ---- variables
 @opcode
 def LOAD_CONST(frame: Frame, value: Any) -> None:
-    if isinstance(value, (tuple, frozenset)):
-        frame.stack.append(frame.output.wrap_result(value))
-    elif isinstance(value, type):
-        frame.stack.append(frame.output.wrap_pinned(value))
-    else:
-        frame.stack.append(ConstantVar(value))
+    output = frame.output
+    wrap = output.wrap_pinned if isinstance(value, type) else output.wrap_result
+    frame.stack.append(wrap(value))
 
 
 @opcode

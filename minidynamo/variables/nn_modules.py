@@ -20,7 +20,7 @@ from .base import Args, Frame, Named, OutputGraph, Source, Variable
 from .constant import ConstantVar
 from .containers import DictVar
 from .lookup import MISSING, lookup
-from .objects import ObjectVar
+from .objects import ObjectVar, fields_of
 from .registry import SHARED
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
@@ -92,6 +92,4 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     else:
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
         builder.modules.append(value)
-    plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
-    fields = builder.fields_of(value, source.instance_dict(plain))
-    return ModuleVar(kind, value, fields, source=source)
+    return ModuleVar(kind, value, fields_of(builder, value, source), source=source)

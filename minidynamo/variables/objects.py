@@ -145,6 +145,12 @@ class ObjectVar(Variable):
         return f"{self.cls.__name__} object{where}"
 
 
+def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:
+    """The `__dict__` of an object, read past a `__getattribute__` of its class."""
+    plain = lookup(type(value), "__getattribute__")[1] is object.__getattribute__
+    return builder.fields_of(value, source.instance_dict(plain))
+
+
 def wrap_object(
     builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
 ) -> ObjectVar:
@@ -155,8 +161,7 @@ def wrap_object(
     if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
         raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
     if kind.__dictoffset__ and own is not None:
-        plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
-        fields = builder.fields_of(value, source.instance_dict(plain))
+        fields = fields_of(builder, value, source)
     variable = variable_class(kind, value, fields, source=source)
     builder.sourced.append(variable)
     return variable
