@@ -30,7 +30,6 @@ In:   the groups of a schedule.  Out: in `record.fusions` one record per node an
 
 import itertools
 import operator
-from dataclasses import dataclass
 from collections.abc import Sequence
 
 import torch
@@ -44,7 +43,7 @@ from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
 from ..memory import MemoryPlan, may_alias, storage_bytes
 from ..nodes import ScheduledNode, buffer_bytes
-from ..records import FusionDecision
+from ..records import FusionDecision, SavedActivation
 from ..scheduler import REACH, Scheduler
 from ..sizes.symbols import hint
 
@@ -104,20 +103,6 @@ class RecordsSaved(Compilation):
         overwritten = {placeholders[write.primal].target for write in joint.writes}
         self.record.saved = [activation(n, parts.reasons[n], overwritten) for n in parts.saved]
         return parts
-
-
-@dataclass
-class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
-    view of one, which costs nothing, since that is in memory anyway."""
-
-    name: str
-    op: str
-    shape: str
-    bytes: int
-    is_input: bool
-    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
-    line: str = ""
 
 
 def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActivation:
