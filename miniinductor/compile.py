@@ -104,13 +104,17 @@ class CompiledGraph:
 
 @dataclass
 class Compilation:
-    """One captured graph on its way.  generates: kernels; else eager ones are wanted."""
+    """One captured graph on its way.  generates: kernels; else eager ones are wanted.
+
+    parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
+      backward half is compiled later."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
     mode: str | None = None
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
+    parts: Any = field(default=None, init=False)
 
     def for_caller(self) -> CompiledGraph:
         """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
@@ -141,7 +145,7 @@ class Compilation:
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
-        return self.started(*self.plan())
+        return self.started(self.plan())
 
     def eager_reason(self) -> str | None:
         """Why this graph must not be compiled, or None.  (extras/checked_calls.py knows more.)"""
@@ -152,12 +156,10 @@ class Compilation:
         devices = {t.device for t in tensors} - {torch.device("cpu")}
         return next((reason for device in devices if (reason := why_not(device))), None)
 
-    def plan(self) -> tuple[Plan, Callable[[], Parts | None]]:
-        """The plan of the graph, whose forward part is compiled; and a function that gives both
-        halves of the joint graph, for the backward half is compiled later (None in inference)."""
-        if needs_gradients(self.gm, self.inputs):
-            return self.plan_training()
-        return self.plan_inference(), lambda: None
+    def plan(self) -> Plan:
+        """The plan of the graph, whose forward part is compiled."""
+        is_training = needs_gradients(self.gm, self.inputs)
+        return self.plan_training() if is_training else self.plan_inference()
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
@@ -173,7 +175,7 @@ class Compilation:
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
-    def plan_training(self) -> tuple[Plan, Callable[[], Parts]]:
+    def plan_training(self) -> Plan:
         record, held = self.record, held_tensors(self.gm)
         with record.timed("trace"):
             joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
@@ -192,7 +194,8 @@ class Compilation:
             program = self.compile_functional(parts.forward, record, inner)
             plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
-        return plan, lambda: parts
+        self.parts = lambda: parts
+        return plan
 
     def clean(self, joint: Joint) -> None:
         record = self.record
@@ -259,9 +262,9 @@ class Compilation:
         """The callable of a Program.  (gpu/replay.py replays it as a CUDA graph.)"""
         return program.start()
 
-    def started(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
+    def started(self, plan: Plan) -> Callable:
         """What runs the graph.  (Coverage puts checks around every call of it.)"""
-        return self.start_training(plan, parts) if plan.cut else self.start_inference(plan)
+        return self.start_training(plan) if plan.cut else self.start_inference(plan)
 
     def start_forward(self, plan: Plan) -> Callable:
         """The forward half.  (Coverage changes what some are given, or give.)"""
@@ -273,13 +276,13 @@ class Compilation:
             run = functools.partial(without_autocast, run)
         return run if plan.joint.is_plain else with_outputs(plan.joint, run)
 
-    def start_training(self, plan: Plan, parts: Callable[[], Parts | None]) -> Callable:
+    def start_training(self, plan: Plan) -> Callable:
         start_backward = functools.partial(self.start, is_backward=True)
-        backward = self.backward(plan.cut, parts, start_backward)
+        backward = self.backward(plan.cut, start_backward)
         return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
 
-    def backward(self, cut: Cut, parts: Callable, start: Callable) -> Backward:
-        return extended(Backward)(cut, parts, self.record, self.compile_functional, start)
+    def backward(self, cut: Cut, start: Callable) -> Backward:
+        return extended(Backward)(cut, self.parts, self.record, self.compile_functional, start)
 
 
 # --- the stages: kernels --------------------------------------------------------------------------

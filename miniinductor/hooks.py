@@ -14,6 +14,8 @@
     >>> [rule.__name__ for rule in rules_of(torch.ops.aten.add_.Tensor)]
     ['check_nothing', 'check_write']
 
+One function in place of another: replaceable.py.
+
 All of them empty, every graph is compiled anew, one with sizes that only the run knows runs
 eagerly, and every call is traced as torch's own rules take it apart.
 """

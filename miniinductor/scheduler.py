@@ -255,10 +255,8 @@ class Scheduler:
 
 def same_loops(first: Group, second: Group) -> Pair:
     """Both over the coarsest loops that both can be split to."""
-    outer, inner = (
-        common_loops(first.outer, second.outer),
-        common_loops(first.inner, second.inner),
-    )
+    outer = common_loops(first.outer, second.outer)
+    inner = common_loops(first.inner, second.inner)
     if outer is None or inner is None:
         raise Refused(
             f"their loops differ: {list(first.outer)} x {list(first.inner)} and "

@@ -3,8 +3,9 @@
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
       have history.
 
-    >>> plan, parts = Compilation(gm, [x]).plan_training()                 # compile.py
-    >>> back = Backward(plan.cut, parts, record, compile_graph, start)
+    >>> compilation = Compilation(gm, [x])                                 # compile.py
+    >>> plan = compilation.plan_training()
+    >>> back = Backward(plan.cut, compilation.parts, record, compile_graph, start)
     >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape

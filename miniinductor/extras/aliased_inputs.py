@@ -40,8 +40,8 @@ from ..records import CompileRecord
 
 @extends(Compilation)
 class Guarded(Compilation):
-    def started(self, plan: Plan, parts: Callable) -> Callable:
-        run = super().started(plan, parts)
+    def started(self, plan: Plan) -> Callable:
+        run = super().started(plan)
         return guard_shared_memory(run, self.gm, self.record) if plan.joint.written else run
 
 

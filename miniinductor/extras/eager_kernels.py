@@ -53,8 +53,8 @@ class WithEagerKernels(Compilation):
         plan.may_refuse = self.generates and may_refuse(forward)
         return plan
 
-    def started(self, plan: Plan, parts: Callable) -> Callable:
-        run = super().started(plan, parts)
+    def started(self, plan: Plan) -> Callable:
+        run = super().started(plan)
         if not plan.may_refuse:
             return run
         return with_eager_errors(run, self.gm, writes=bool(plan.joint.written))

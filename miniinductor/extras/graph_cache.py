@@ -547,20 +547,20 @@ class Kept(Compilation):
 
     entry: Entry | None = None  # the graph's place
 
-    def plan(self) -> tuple[Plan, Callable]:
+    def plan(self) -> Plan:
         if not (self.generates and config.graph_cache):
             return super().plan()
         with self.record.timed("look on disk"):
             self.entry = self.open()
             plan = self.entry and self.entry.restored(self.record)
         if plan:
-            parts = self.parts_again(plan.cut is not None)
+            self.parts = self.parts_again(plan.cut is not None)
             print_stages(self.record)
-            return plan, parts
-        plan, parts = super().plan()
+            return plan
+        plan = super().plan()
         if self.entry:
             self.entry.keep(self.record, plan)
-        return plan, parts
+        return plan
 
     def open(self) -> Entry | None:
         """None, and a note, where what the graph depends on cannot be written down."""
@@ -583,7 +583,8 @@ class Kept(Compilation):
         def plan_again() -> tuple[Any, CompileRecord]:
             again = type(self)(self.gm, [make() for make in made_like], self.mode)
             again.record.input_graph, again.record.keeps_steps = self.gm, True
-            return super(Kept, again).plan()[1](), again.record
+            super(Kept, again).plan()
+            return again.parts and again.parts(), again.record
 
         again = functools.cache(ambient(plan_again))
         names = ["aten_graph", "functional_graph", "lowered_graph", "loop_ir", "fused_ir", "steps"]
@@ -593,8 +594,8 @@ class Kept(Compilation):
             setattr(self.record, name, Later(lambda name=name: getattr(again()[1], name)))
         return lambda: again()[0]
 
-    def backward(self, cut: Cut, parts: Callable, start: Callable) -> Backward:
-        half: Any = super().backward(cut, parts, start)
+    def backward(self, cut: Cut, start: Callable) -> Backward:
+        half: Any = super().backward(cut, start)
         half.entry = self.entry
         return half
 

@@ -69,7 +69,7 @@ def for_libraries(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
 
 @extends(Compilation)
 class OnGpu(Compilation):
-    def plan(self) -> tuple[Plan, Callable]:
+    def plan(self) -> Plan:
         """Compilers start while the graph is traced."""
         tensors = [t for t in [*self.inputs, *self.gm.parameters()] if isinstance(t, torch.Tensor)]
         if self.generates and any(t.device.type == "cuda" for t in tensors):

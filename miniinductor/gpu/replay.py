@@ -57,11 +57,11 @@ class Replayed(Compilation):
             program.refused = refused
         return program
 
-    def start_training(self, plan: Plan, parts: Callable) -> Callable:
+    def start_training(self, plan: Plan) -> Callable:
         replay = REPLAYS.get(plan.program.device.type)
         self.pools = replay.new_pools() if replay else None
         self.results = plan.joint.count
-        return super().start_training(plan, parts)
+        return super().start_training(plan)
 
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
         run = super().start(program, record, is_backward)
