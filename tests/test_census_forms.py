@@ -196,7 +196,9 @@ def test_sums_of_what_was_rounded_and_what_was_not():
     def program(x, y):
         product = x * y + 1
         squares = (product * product).float()
-        return product, squares.sum(-1), (squares + x).amax(-1), product.argmax(-1), squares.half()
+        truths = (product * 2).clamp(-1, 1).all(-1), ((product * y) > 0).any(-1)
+        extremes = (squares + x).amax(-1), product.argmax(-1), (product * 3).argmin(0)
+        return product, squares.sum(-1), squares.half(), *truths, *extremes
 
     record = check(program, [x, y])
     assert "mini::round_to_float16(" in sources(record)
@@ -238,6 +240,51 @@ def test_the_last_lanes_of_a_row_are_put_together_alone(dtype):
     x[3, 36], x[4, 33], x[5, 35] = torch.nan, torch.nan, torch.inf
     record = check(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1)), [x])
     assert "rest0[4]" in sources(record) and "rest0[1]" in sources(record)
+
+
+# --- joined rows ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", (torch.float32, *HALVES, torch.float64))
+def test_joined_rows_are_reduced_part_by_part(dtype):
+    """gcc makes no vectors of a loop that reads 16 bits under a condition."""
+    x, y, z = torch.randn(9, 70).to(dtype), torch.randn(9, 130).to(dtype), torch.randn(9, 33)
+    y[2, 100], x[3, 5] = torch.nan, torch.inf
+
+    def program(x, y, z):
+        one, other = torch.cat([x, y], -1), torch.cat([y, z.to(y.dtype), x * 2], -1)
+        padded = torch.nn.functional.pad(x, (20, 30), value=1.5)
+        return (
+            one.sum(-1),
+            one.amax(-1),
+            torch.softmax(other, -1),
+            other.argmax(-1),
+            torch.nn.functional.layer_norm(one, (200,)),
+            (padded * padded).mean(-1),
+            (other > 0).any(-1),
+        )
+
+    check(program, [x, y, z])
+    record = check(lambda x, y: (torch.cat([x, y], -1).sum(-1),), [x, y])
+    assert "if (" not in sources(record).replace("if (__builtin_expect(", "")
+    check(program, [x, y, z], dynamic=True, twice=[t.clone() for t in (x, y, z)])
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, *HALVES))
+def test_joined_rows_that_lie_across_are_read_within_their_tensors(dtype):
+    x, y = torch.randn(70, 400).to(dtype), torch.randn(60, 400).to(dtype)
+
+    def program(x, y):
+        joined = torch.cat([x.t(), y.t()], -1)
+        return joined.sum(-1), torch.softmax(joined, -1), torch.cat([y.t(), x.t()], -1).amax(-1)
+
+    wide = [torch.cat([torch.full((90, 400), torch.nan).to(dtype), t]) for t in (x, y)]
+    check(program, [t[90:] for t in wide])
+    check(program, [torch.cat([t, t * torch.nan])[: len(t)] for t in (x, y)])
+
+
+def test_long_joined_rows_are_added_up_in_doubles():
+    x, y = torch.rand(3, 7000), torch.rand(3, 1001)
+    record = check(lambda x, y: (torch.cat([x, y], -1).sum(-1),), [x, y])
+    assert "double acc0" in sources(record)
 
 
 # --- sums that are wanted of some rows only -------------------------------------------------------

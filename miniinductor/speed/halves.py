@@ -112,7 +112,8 @@ class Halves(Strategy):
             convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
             (after if written else before).append(convert)
         read = [array for (_, written), (array, _) in self.arrays.items() if not written]
-        steps = Steps(self.writer, body, [a.term for a in accumulators], read)
+        taken = [line.text for a in accumulators for line in a.in_lanes()]
+        steps = Steps(self.writer, body, taken, read)
         if steps.are_many and self.writer.lanes_are_free():
             before += steps.loops(str(self.writer.plan.r[-1]), part, length, count)
             body = steps.last_lines

@@ -45,11 +45,11 @@ class Made:
 class Steps:
     """The lines of a loop in an order that rounds in few places; empty where it is not cut."""
 
-    def __init__(self, writer: Any, body: Statements, terms: Iterable[str], arrays: Iterable[str]):
-        """terms: values that accumulators take; arrays: of elements that nothing changes."""
+    def __init__(self, writer: Any, body: Statements, taken: Iterable[str], arrays: Iterable[str]):
+        """taken: lines in which accumulators take values; arrays: of what nothing changes."""
         self.made: dict[str, Made] = {}
         self.stores: list[tuple[Line, frozenset[str]]] = []
-        self.terms, self.read = frozenset(terms), frozenset(arrays)
+        self.terms, self.read = frozenset(NAME.findall("\n".join(taken))), frozenset(arrays)
         self.last = 0
         if all(isinstance(one, Line) for one in body):
             self.read_lines(writer, [one for one in body if isinstance(one, Line)])

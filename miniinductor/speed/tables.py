@@ -188,6 +188,12 @@ def rows_in_a_lane(sizes: Sequence[Size]) -> int:
 def plan_pieces(plan: KernelPlan) -> list[KernelPlan] | None:
     """A plan for each part of the lanes, in which indices and conditions that vary with the lane
     alone take simpler forms; None: there are no such parts."""
+    ends = ends_of_pieces(plan)
+    return [piece(plan, start, end) for start, end in zip(ends, ends[1:])] or None
+
+
+def ends_of_pieces(plan: KernelPlan) -> list[int]:
+    """Where these parts begin, and the last one ends."""
     lane, size = plan.r[-1], plan.inner[-1]
     cuts, runs = {0, size}, 0
     ranges = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
@@ -204,19 +210,21 @@ def plan_pieces(plan: KernelPlan) -> list[KernelPlan] | None:
                 cuts.update(changes(COMPARED[test](values, 0)))
                 runs += size
     ends = sorted(cuts)
-    if not 2 < len(ends) <= MOST_PIECES + 1 or runs < size // 2:
-        return None
-    return [piece(plan, start, end, ranges) for start, end in zip(ends, ends[1:])]
+    return ends if 2 < len(ends) <= MOST_PIECES + 1 and runs >= size // 2 else []
 
 
-def piece(plan: KernelPlan, start: int, end: int, ranges: dict[sympy.Symbol, Size]) -> KernelPlan:
+def piece(plan: KernelPlan, start: int, end: int) -> KernelPlan:
     """The plan of the lanes from `start` to `end`."""
+    bodies = {name: moved(plan, body, start, end) for name, body in plan.bodies.items()}
+    return replace(plan, inner=(end - start,), bodies=bodies)
+
+
+def moved(plan: KernelPlan, body: LoopBody, start: int, end: int) -> LoopBody:
+    """The body of these lanes, which count from 0 on."""
     lane, count = plan.r[-1], end - start
-    bodies = {}
-    for name, body in plan.bodies.items():
-        moved = body.substitute(plan.outer, (count,), {lane: lane + start})
-        bodies[name] = recorded(moved, {**ranges, lane: count})[1]
-    return replace(plan, inner=(count,), bodies=bodies)
+    ranges = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
+    body = body.substitute(plan.outer, (count,), {lane: lane + start})
+    return recorded(body, {**ranges, lane: count})[1]
 
 
 def lane_part(index: sympy.Expr, lane: sympy.Symbol) -> sympy.Expr | None:
