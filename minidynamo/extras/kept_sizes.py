@@ -16,27 +16,23 @@ traced without such symbols, too.  PyTorch: `capture_dynamic_output_shape_ops`, 
 decision breaks the graph where it is met.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
-
-from miniinductor.fake_mode import FakeMode
-from miniinductor.fakes.mode import EAGER
 
 from .. import config, hooks, records
 from ..conversion import Conversion
 from ..entries import CacheEntry
-from ..exceptions import Break, DataDependentDecision
+from ..exceptions import DataDependentDecision
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
-from . import rare_nodes  # noqa: F401  (its `failure` comes first)
+from .rare_nodes import UnknownSize
 from .unbacked_sizes import add_unbacked
 
 HINT = "keep the size, or the decision about it, outside the compiled function"
@@ -46,26 +42,13 @@ DOUBTFUL = ("op failed", "fake tensor", "torch")
 MAY_COPY = {"contiguous", "reshape", "reshape_as", "flatten", "ravel"}
 
 
-class UnknownSize(Break):
-    """An op gives a tensor whose size only the run knows."""
-
-
 class Makers(dict[Any, tuple[int, UnknownSize]]):
     """symbol -> (step of the root at which an op made it, the break that this would have been)."""
 
 
 # ---- what is met while a frame is traced
-plain_failure = OutputGraph.failure
-
-
 @extends(OutputGraph)
 class Sized(OutputGraph):
-    def failure(self, target: Any, error: Exception) -> Break:
-        found = plain_failure(self, target, error)
-        if isinstance(error, fake_tensor.DynamicOutputShapeException):
-            return UnknownSize(found.kind, found.reason, found.hint)
-        return found
-
     def add_unbacked(self, tx: Any, node: Any, result: Any) -> None:
         known = set(self.unbacked)
         add_unbacked(self, tx, node, result)
@@ -81,6 +64,7 @@ def without_numbers(output: OutputGraph) -> Iterator[None]:
     """Sizes alone are symbols: what reads a number breaks the graph."""
     if output.policy.sizes_alone:
         setattr(output.shape_env, "allow_scalar_outputs", False)
+        setattr(output.shape_env, "asks_for_ones", True)  # see miniinductor/fakes/own_rules.py
     yield
 
 
@@ -97,22 +81,6 @@ def ask_for_copies(
     if all(fake.untyped_storage()._cdata != memory for fake in given):
         for size in result.shape:
             bool(size > 1)
-
-
-def ask_for_ones(mode: FakeMode, op: Any, args: Any, kwargs: Any) -> None:
-    """How many dimensions squeeze() leaves, in a function of torch's, is a decision."""
-    env = mode.shape_env
-    if env is None or env.allow_scalar_outputs:  # there are none, or not sizes alone
-        return
-    shape = args[0].shape
-    dims = args[1] if len(args) > 1 else range(len(shape))
-    for dim in dims if isinstance(dims, Iterable) else (dims,):
-        if -len(shape) <= dim < len(shape) and shape:
-            bool(shape[dim] != 1)
-
-
-for _name in ("default", "dim", "dims"):
-    EAGER.own.setdefault(getattr(torch.ops.aten.squeeze, _name), ask_for_ones)
 
 
 # ---- what is made of it
@@ -192,13 +160,15 @@ def with_numbers_at_last(conversion: Conversion, backend: Callable[..., Any]) ->
     return ask
 
 
-@extends(Conversion)
-class TwiceIfNeedBe(Conversion):
-    def run(self) -> CacheEntry | None:
-        try:
-            return plain_run(self)
-        except Hopeless:
-            pass
-        records.counters["graphs"][self.record.function] -= 1
-        give_up(self)
-        return plain_run(self)
+def run(conversion: Conversion) -> CacheEntry | None:
+    """Conversion.run, twice if need be."""
+    try:
+        return plain_run(conversion)
+    except Hopeless:
+        pass
+    records.counters["graphs"][conversion.record.function] -= 1
+    give_up(conversion)
+    return plain_run(conversion)
+
+
+setattr(Conversion, "run", run)

@@ -35,6 +35,10 @@ PLAIN_OPERATORS = {  # operator.iadd -> operator.add
 }
 
 
+class UnknownSize(Break):
+    """An op gives a tensor whose size only the run knows."""
+
+
 plain_failure, plain_forget = OutputGraph.failure, OutputGraph.forget
 
 
@@ -42,7 +46,8 @@ plain_failure, plain_forget = OutputGraph.failure, OutputGraph.forget
 class CarefulGraph(OutputGraph):
     def failure(self, target: Any, error: Exception) -> Break:
         if isinstance(error, NEEDS_DATA):
-            return Break(
+            is_size = isinstance(error, fake_tensor.DynamicOutputShapeException)
+            return (UnknownSize if is_size else Break)(
                 "data-dependent",
                 f"{describe(target)} needs the tensor's values ({error})",
                 "the shape or value depends on data; keep it outside the compiled function",

@@ -21,7 +21,7 @@ would be compiled for anew.
 # PyTorch: asks, and guards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -149,3 +149,20 @@ def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
 
 for _op in (aten.convolution.default, aten.convolution_backward.default):
     EAGER.own[_op] = convolution
+
+
+# ---- sizes that only the run knows
+def ask_for_ones(mode: FakeMode, op: Any, args: Any, kwargs: Any) -> None:
+    """How many dimensions squeeze() leaves is a decision about such a size.  (torch takes it for
+    none of 1; whoever does not want that says so in the environment of symbols.)"""
+    shape = args[0].shape
+    if not shape or not getattr(mode.shape_env, "asks_for_ones", False):
+        return
+    dims = args[1] if len(args) > 1 else range(len(shape))
+    for dim in dims if isinstance(dims, Iterable) else (dims,):
+        if -len(shape) <= dim < len(shape):
+            bool(shape[dim] != 1)
+
+
+for _squeeze in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
+    EAGER.own[_squeeze] = ask_for_ones
