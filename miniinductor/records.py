@@ -89,20 +89,6 @@ class KernelRecord:
         return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, {moved}>"
 
 
-@dataclass
-class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: it is an input, or a
-    view of one, which costs nothing, since that is in memory anyway."""
-
-    name: str
-    op: str
-    shape: str
-    bytes: int
-    is_input: bool
-    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
-    line: str = ""
-
-
 def first_line(gm: Any) -> str:
     """Where the graph's code begins in the user's program: "model.py:12"."""
     lines = [node.meta["source_line"] for node in gm.graph.nodes if "source_line" in node.meta]

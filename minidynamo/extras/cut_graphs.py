@@ -17,7 +17,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from miniinductor.compile import CompiledGraph
-from miniinductor.extras.data_dependent import compile_pieces
+from miniinductor.extras.data_dependent import compile_pieces, runs_apart
 from miniinductor.records import CompileRecord
 
 from .. import hooks
@@ -29,7 +29,7 @@ Backend = Callable[..., Any]
 
 
 def reads_floats(gm: fx.GraphModule) -> bool:
-    return any(node.meta.get("reads_float") for node in gm.graph.nodes)
+    return any(node.meta.get("reads_float") or runs_apart(node) for node in gm.graph.nodes)
 
 
 @hooks.BACKENDS.append

@@ -61,10 +61,16 @@ def runs_eagerly(node: fx.Node, known: set[sympy.Symbol]) -> bool:
     value = value_of(node)
     inputs = [value_of(n) for n in node.all_input_nodes]
     return (
-        isinstance(value, SYMBOLIC)
+        runs_apart(node)
+        or isinstance(value, SYMBOLIC)
         or not symbols_of(value) <= known
         or any(isinstance(v, torch.SymFloat) for v in inputs)
     )
+
+
+def runs_apart(node: fx.Node) -> bool:
+    """Is it a program of its own (`torch.cond`), which chooses by what tensors hold?"""
+    return getattr(node.target, "runs_apart", False)
 
 
 def compile_pieces(
@@ -257,7 +263,8 @@ def perform(gm: fx.GraphModule, node: fx.Node, args: Sequence[Any], kwargs: dict
 @extends(Compilation)
 class InPieces(Compilation):
     def compiled(self) -> Callable[..., Any]:
-        if not unknown_symbols(self.gm) - symbols_of([*self.inputs]):
+        is_whole = not any(map(runs_apart, self.gm.graph.nodes))
+        if is_whole and not unknown_symbols(self.gm) - symbols_of([*self.inputs]):
             return super().compiled()
         run = compile_pieces(self.gm, self.compile_piece, self.record)
         if run is None:

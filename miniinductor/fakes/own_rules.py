@@ -176,18 +176,18 @@ for _op in (aten.convolution.default, aten.convolution_backward.default):
     EAGER.own[_op] = convolution
 
 
-def ask_for_ones(mode: Any, op: Any, args: Any, kwargs: Any) -> None:
-    """How many dimensions squeeze() leaves is a decision: where sizes that only the run knows stay
-    in the graph by default (minidynamo/extras/kept_sizes.py), it is asked for, as any other."""
-    env = mode.shape_env
-    if env is None or getattr(env, "allow_scalar_outputs", True):  # none, or numbers stay, too
-        return
+# ---- sizes that only the run knows
+def ask_for_ones(mode: FakeMode, op: Any, args: Any, kwargs: Any) -> None:
+    """How many dimensions squeeze() leaves is a decision about such a size.  (torch takes it for
+    none of 1; whoever does not want that says so in the environment of symbols.)"""
     shape = args[0].shape
+    if not shape or not getattr(mode.shape_env, "asks_for_ones", False):
+        return
     dims = args[1] if len(args) > 1 else range(len(shape))
     for dim in dims if isinstance(dims, Iterable) else (dims,):
-        if -len(shape) <= dim < len(shape) and shape:
+        if -len(shape) <= dim < len(shape):
             bool(shape[dim] != 1)
 
 
 for _squeeze in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
-    EAGER.own.setdefault(_squeeze, ask_for_ones)
+    EAGER.own[_squeeze] = ask_for_ones
