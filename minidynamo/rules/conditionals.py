@@ -24,6 +24,7 @@ from miniinductor.more.alike import alike
 
 from ..exceptions import Break
 from ..extras.undo import draws
+from ..extras.unbacked_sizes import Unbacked
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable, peek
 from ..variables.containers import SequenceVar
@@ -79,7 +80,7 @@ class Apart:
     def __init__(self, tx: Frame, function: Variable, operands: list[Variable]) -> None:
         output = self.output = tx.output
         before, written = set(output.graph.nodes), len(output.written)
-        calls, unknown = output.calls, len(output.unbacked)
+        calls, unknown = output.calls, len(output.noted(Unbacked))
         objects, symbols = written_objects(tx), set(output.symbol_nodes)
         captured = contents(function)
         self.result: Any = function.call(tx, operands, {})
@@ -91,7 +92,7 @@ class Apart:
         self.results = [tensor.node for tensor in tensors_in(self.result)]
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
         writes = writes or contents(function) != captured
-        if writes or len(output.unbacked) > unknown or any(map(draws, self.nodes)):
+        if writes or len(output.noted(Unbacked)) > unknown or any(map(draws, self.nodes)):
             raise Break("cond", "torch.cond with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
             raise Break("cond", "torch.cond with a branch that gives what it was given", HINT)
