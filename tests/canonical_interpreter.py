@@ -359,15 +359,11 @@ class Frame:
         function, args = self.callee(args)
         self.stack.append(function(*args, **keywords))
 
-    def MAKE_FUNCTION(self, flags):
-        code, flags = self.stack.pop(), flags or 0
-        closure = self.stack.pop() if flags & 8 else None
-        if closure is None and code.co_freevars:  # 3.13 attaches them afterwards
-            closure = tuple(types.CellType() for _ in code.co_freevars)
+    def MAKE_FUNCTION(self, _):
+        code = self.stack.pop()
+        # the cells are attached afterwards
+        closure = tuple(types.CellType() for _ in code.co_freevars) or None
         self.stack.append(types.FunctionType(code, self.globals, closure=closure))
-        for flag in (4, 2, 1):
-            if flags & flag:
-                self.SET_FUNCTION_ATTRIBUTE(flag)
 
     def SET_FUNCTION_ATTRIBUTE(self, flag):
         value, function = self.pop(2)

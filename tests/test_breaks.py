@@ -413,7 +413,7 @@ def test_a_closure_variable_is_deleted(x):
 
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_graph_that_raises_is_repeated_where_a_call_has_begun(raises):
-    """Plain Python's `seen.append` is a method and its list on the stack; ours is one callable."""
+    """Plain Python runs the whole frame then, whatever lay on the stack at the graph break."""
 
     def backend(gm, inputs):
         def run(*args):

@@ -2,8 +2,8 @@
 
 In:   the body of a code object that has the `__class__` cell, registered in `resume.SUPER_CALLS`.
 Out:  the same with `super(__class__, self)`: without arguments it looks at the first local, which
-      is another variable in a resume function.  That local is carried over, though no instruction
-      says that it is read.
+      is another variable in a resume function.  (variables/more/super.py has that local carried
+      over, though no instruction says that it is read.)
 
         def forward(self, x):
             print("hello")                      <- graph break
@@ -13,11 +13,8 @@ Out:  the same with `super(__class__, self)`: without arguments it looks at the 
 import types
 from collections.abc import Sequence
 
-from .. import hooks
 from ..bytecode import Instruction
-from ..replacement import Tail
 from ..resume import SUPER_CALLS, CannotSplit
-from ..symbolic_eval.code_info import liveness
 
 
 def explicit_super(
@@ -53,14 +50,4 @@ def is_super_call(ins: Instruction, call: Instruction) -> bool:
     return bool(loads) and call.op in ("PRECALL", "CALL") and call.arg == 0
 
 
-def first_local(tail: Tail) -> list[str]:
-    """That which super() may read later."""
-    code, split = tail.code, tail.frame.split
-    if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
-        return []
-    read_later = liveness(tail.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
-    return [code.co_varnames[0]] if "super" in read_later[split[0]] else []
-
-
 SUPER_CALLS.append(explicit_super)
-hooks.KEPT.append(first_local)
