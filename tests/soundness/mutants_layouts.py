@@ -28,9 +28,10 @@ def no_strides():
     without_guard("STRIDE")
 
 
-@mutant("no shape guard", "tensors --count 600 --modes aot_eager")
+@mutant("no guards of shape and strides", "tensors --count 600 --modes aot_eager")
 def no_shapes():
-    without_guard("SHAPE")
+    # (alone, the guard of the strides sees nearly every other shape, too)
+    without_guard("SHAPE", "STRIDE")
 
 
 @mutant("no dtype guard", "tensors --count 600 --modes eager")
@@ -81,14 +82,6 @@ def blind_memo():
             self.memo.remember(read, hooks)
 
     memo.Memo = Blind
-
-
-@mutant("the memo does not see inference mode", "tensors --count 400 --only inference")
-def no_inference():
-    memo.LAYOUT_FUNCTIONS = tuple(
-        "_ZN2at6native6is_negERKNS_6TensorE" if "is_inference" in name else name
-        for name in memo.LAYOUT_FUNCTIONS
-    )
 
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
