@@ -42,6 +42,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.functionalize import Graph
+from ..autograd.more.fallen_back import runnable
 from ..compile import Compilation
 from ..exceptions import CannotLower
 from ..foreign import ThreadState
@@ -174,26 +175,36 @@ def _number_nodes(gm: fx.GraphModule) -> dict[sympy.Symbol, fx.Node]:
 
 
 def _runner(gm: fx.GraphModule, program: list[Piece]) -> Callable[..., Any]:
-    """A function like the graph that runs the pieces one after the other."""
+    """A function like the graph that runs the pieces one after the other: its text is that of a
+    graph whose nodes call them, so that each value dies where it is read last."""
     *_, output = gm.graph.nodes
-    inputs = gm.graph.find_nodes(op="placeholder")
+    graph = Graph()
+    copies = {node: graph.placeholder(node.name) for node in gm.graph.find_nodes(op="placeholder")}
 
-    def run(*arguments: Any) -> Any:
-        values = dict(zip(inputs, arguments))
+    def at(node: fx.Node) -> fx.Node:
+        if node not in copies:  # a parameter
+            copies[node] = graph.node_copy(node)
+        return copies[node]
 
-        def at(node: fx.Node) -> Any:
-            return values[node] if node in values else fetch(gm, node)
-
-        for piece in program:
-            if piece.compiled is not None:
-                values.update(zip(piece.made, piece.compiled(*map(at, piece.taken))))
-                continue
+    for piece in program:
+        if piece.compiled is None:
             for node in piece.taken:
-                args, kwargs = fx.node.map_arg((node.args, node.kwargs), at)
-                values[node] = perform(gm, node, args, kwargs)
-        return fx.node.map_arg(output.args[0], at)
+                copies[node] = graph.node_copy(node, at)
+            continue
+        made = graph.call_function(callable_of(piece.compiled), tuple(map(at, piece.taken)))
+        for n, node in enumerate(piece.made):
+            copies[node] = graph.call_function(operator.getitem, (made, n))
+    graph.output(fx.node.map_arg(output.args[0], at))
+    return runnable(fx.GraphModule(gm, graph))
 
-    return run
+
+def callable_of(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled piece as the target of a node, which must be a function with a name."""
+
+    def piece(*inputs: Any) -> Any:
+        return compiled(*inputs)
+
+    return piece
 
 
 def piece_of(
