@@ -478,3 +478,23 @@ def test_stateless_modules_made_in_a_frame():
     (first, [a, b]), (second, [c, _]) = compiled(x, y), compiled(x, y)
     torch.testing.assert_close(first, loss(x, y)[0])
     assert a is b and a is not c and type(a) is torch.nn.CrossEntropyLoss and a.ignore_index == -1
+
+
+@pytest.mark.parametrize("text", ["1 + 2", "[1, 2.5]", "{1: 'a' 'b'}", "-3 ** 2 if 2 > 1 else 4"])
+def test_eval_of_an_expression_without_names(text):
+    def f(x):
+        return x + 1, eval(text)
+
+    same(minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), f(torch.ones(2)))
+
+
+@pytest.mark.parametrize("text", ["x", "1 +", "(lambda: 3)()", "1 / 0"])
+def test_eval_of_anything_else_is_left_to_python(text):
+    def f(x):
+        try:
+            return eval(text)
+        except (SyntaxError, ZeroDivisionError) as error:
+            return str(error)
+
+    got, want = minidynamo.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2))
+    assert str(got) == str(want)
