@@ -39,7 +39,8 @@ class Made:
     line: Line
     needs: frozenset[str]
     rounded: str | None  # the value that it is, rounded to float16
-    is_read: bool  # an element of an array that holds it in each step
+    # an element of an array that holds it in each step, or made of such by one instruction
+    is_read: bool
 
 
 class Steps:
@@ -61,6 +62,7 @@ class Steps:
         return self.last > 0
 
     def read_lines(self, writer: Any, lines: list[Line]) -> None:
+        elements: set[str] = set()  # lines that read one
         for line in lines:
             if line.text.startswith("//"):
                 continue
@@ -75,7 +77,12 @@ class Steps:
             wide = writer.raw.get((name, torch.float16))
             wide = wide if wide in self.made else None
             needs = (names - {name}) & self.made.keys()
-            self.made[name] = Made(c_type, line, needs, wide, bool(names & self.read))
+            is_cheap = "mini::" not in line.text and "/" not in line.text
+            of_elements = bool(needs) and all(self.made[n].line.text in elements for n in needs)
+            is_read = bool(names & self.read) or is_cheap and of_elements
+            if names & self.read:
+                elements.add(line.text)
+            self.made[name] = Made(c_type, line, needs, wide, is_read)
         self.find_steps()
 
     def find_steps(self) -> None:
@@ -158,6 +165,7 @@ class Steps:
         needed.update(*[self.made[name].needs for name in own])
         if step == self.last:
             needed |= self.terms & self.step.keys()
+        needed.update(*[self.made[name].needs for name in needed if self.made[name].is_read])
         lines: list[Statement] = []
         for name, made in self.made.items():
             if name in own or name in needed and made.is_read:
