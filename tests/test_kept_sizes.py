@@ -108,3 +108,14 @@ def test_fullgraph_takes_the_size_for_none_of_1_and_looks():
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     for x in inputs():
         torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("split", [torch.split, torch.split_with_sizes, torch.Tensor.split])
+def test_a_full_graph_splits_by_numbers_of_the_run(split):
+    def f(x, sizes):
+        return [part * 2 for part in split(x, sizes.tolist())]
+
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    for sizes in ([2, 3], [5, 0]):
+        x, counts = torch.randn(5, 2), torch.tensor(sizes)
+        torch.testing.assert_close(compiled(x, counts), f(x, counts))

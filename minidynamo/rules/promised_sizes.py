@@ -27,6 +27,8 @@ from ..variables.tensor import TensorVar
 from .torch_functions import check_in_graph
 
 FUNCTIONS = {torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch.randn}
+FUNCTIONS |= {torch.split, torch.split_with_sizes, torch.Tensor.split}
+SPLITS = {"split", "split_with_sizes"}
 SQUEEZES = {"squeeze", "squeeze_"}
 METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "split", "split_with_sizes"}
 
@@ -115,7 +117,7 @@ def promise_sizes(
         given = given[:-1]
     for number in numbers_in(given):
         promise(tx, number.value >= 0)
-    if target in ("split", "split_with_sizes") and len(args) > 1:
+    if getattr(target, "__name__", target) in SPLITS and len(args) > 1:
         dim = args[2] if len(args) > 2 else kwargs.get("dim", ConstantVar(0))
         promise_parts(tx, args[0], args[1], getattr(dim, "value", None))
     return target, args, kwargs
