@@ -203,7 +203,7 @@ def readings() -> tuple[str, ...]:
 
 @functools.cache
 def reading(name: str) -> Callable:
-    return eval(f"lambda x, t: t.{name}")
+    return eval(f"lambda x, t: (x + 1, t.{name})")  # a frame without a graph is plain Python
 
 
 def written(x, t):
@@ -228,7 +228,8 @@ PROGRAMS: dict[str, Callable] = {
     "strided": lambda x, t: torch.as_strided(t, (2,), (1,), 4) * 2,
     "gradient": lambda x, t: t.grad,
     "own attribute": lambda x, t: getattr(t, "note", 3),
-    "class": lambda x, t: (type(t) is torch.Tensor, isinstance(t, torch.nn.Parameter)),
+    # with a graph: a frame without one runs as plain Python
+    "class": lambda x, t: (x * 2, type(t) is torch.Tensor, isinstance(t, torch.nn.Parameter)),
     "written": written,
     "both written": both_written,
 }
