@@ -298,15 +298,9 @@ except Exception as error:
 
 # %% [markdown]
 # And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the
-# program runs. By default that is a graph break:
-
-# %%
-minidynamo.explain(lambda x: x[x > 0] * 2, dynamic=True)(torch.randn(8)).breaks
-
-# %% [markdown]
-# With a switch, it stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about
-# it. The backend cuts the graph at the op that makes it and compiles what lies between; a decision
-# still breaks, and is named:
+# program runs. It stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it.
+# The backend cuts the graph at the op that makes it, and compiles what lies between. A decision
+# splits the graph where the size is made, and the break names both:
 
 # %%
 def positive(x):
@@ -316,9 +310,8 @@ def decides(x):
     y = x[x > 0]
     return y * 2 if y.shape[0] > 3 else y
 
-with minidynamo.config.patch(capture_scalar_outputs=True):
-    whole = minidynamo.explain(positive, dynamic=True)(torch.randn(8))
-    broken = minidynamo.explain(decides, dynamic=True)(torch.randn(8))
+whole = minidynamo.explain(positive, dynamic=True)(torch.randn(8))
+broken = minidynamo.explain(decides, dynamic=True)(torch.randn(8))
 whole.graph_text
 
 # %% [markdown]
