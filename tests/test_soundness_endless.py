@@ -1,5 +1,8 @@
 """A sample of `tests/soundness/endless.py`: what iterates for ever while it is traced ends."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -25,3 +28,34 @@ def test_a_refusal_says_what_the_limit_was():
     result = minidynamo.compile(f, backend="eager")(torch.ones(2))
     assert len(result[1]) == 10**8
     assert any("step_limit" in reason for reason in minidynamo.counters["graph_breaks"])
+
+
+CONTAINS_ITSELF = """
+import sys, threading, torch, minidynamo
+
+def f(x, items):
+    items.append(items)
+    return x + 1, str(items)
+
+def check():
+    assert minidynamo.compile(f, backend="eager")(torch.ones(1), [1])[1] == "[1, [...]]"
+    print("right")
+
+if len(sys.argv) > 1:
+    threading.stack_size(int(sys.argv[1]) << 10)
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+else:
+    check()
+"""
+
+
+@pytest.mark.parametrize("size, argument", [(1500, ""), (8192, ""), (8192, 1000)])
+def test_a_list_that_contains_itself_fits_on_every_stack(size, argument):
+    """Kilobytes of the main thread's stack; of another thread's, on which it runs."""
+    command = f"ulimit -s {size}; exec {sys.executable} -W ignore - {argument}"
+    ran = subprocess.run(
+        ["sh", "-c", command], input=CONTAINS_ITSELF, capture_output=True, text=True
+    )
+    assert ran.stdout == "right\n", ran.stderr[-500:]
