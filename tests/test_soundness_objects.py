@@ -121,3 +121,33 @@ def test_iter_of_what_gives_no_iterator():
 
     compiled = minidynamo.compile(f, backend="eager")
     assert compiled(torch.ones(2), GivesNumber())[1] == f(torch.ones(2), GivesNumber())[1]
+
+
+class Wrong:
+    """Its methods give what C refuses."""
+
+    def __float__(self):
+        return 7
+
+    def __int__(self):
+        return "7"
+
+    def __hash__(self):
+        return 7.5
+
+    def __str__(self):
+        return 7
+
+
+@pytest.mark.parametrize("call", [float, int, hash, str, "{}".format, lambda value: f"{value}"])
+def test_a_method_that_gives_what_c_refuses(call):
+    def f(x, value):
+        return x + 1, call(value)
+
+    compiled = minidynamo.compile(f, backend="eager")
+    for _ in range(2):
+        with pytest.raises(TypeError) as plain:
+            f(torch.ones(2), Wrong())
+        with pytest.raises(TypeError) as found:
+            compiled(torch.ones(2), Wrong())
+        assert str(found.value) == str(plain.value)

@@ -74,11 +74,19 @@ def _getattr(tx, owner, name, default=None, /):
         return default
 
 
+def of_class(cls: type, result: Variable, name: str) -> Variable:
+    """What a method of the program's gave to C, which takes one class, and says itself what it does
+    with others."""
+    if result.python_type() is not cls:
+        raise Break("C function", f"a method {name} that gives no {cls.__name__}")
+    return result
+
+
 def _hash(tx, value, /):
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__hash__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-            return method.call(tx, [], {})
+            return of_class(int, method.call(tx, [], {}), "__hash__")
         raise Break("C function", "hash() of an object")
     if isinstance(value, ClassVar):
         value.hash_key(tx)
@@ -297,7 +305,7 @@ def _converted(cls, tx, *args, **kwargs):
         return value.truth(tx)
     method = value.special(tx, name) if isinstance(value, ObjectVar) else None
     if method is not None:
-        return method.call(tx, [], {})
+        return of_class(cls, method.call(tx, [], {}), name)
     return computed(tx, cls, args, kwargs, "as_constant")
 
 

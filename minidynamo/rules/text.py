@@ -72,7 +72,10 @@ def _object(tx, value, how):
         method = lookup(value.cls, name)[1]
         if isinstance(method, types.FunctionType):
             args = [ConstantVar("")] if name == "__format__" else []
-            return tx.output.wrap_pinned(method).call(tx, [value, *args], {}).as_constant()
+            written = tx.output.wrap_pinned(method).call(tx, [value, *args], {}).as_constant()
+            if type(written) is not str:
+                raise Break("string", f"a method {name} that gives no str")
+            return written
     if value.pinned or value.source is not None and value.source.kind == "pinned":
         return CONVERT[how](value.real())
     raise Break("string", f"the text of {value}")

@@ -11,6 +11,7 @@ the bytes of their values.
 
 import collections
 import contextlib
+import inspect
 import io
 import itertools
 import re
@@ -114,7 +115,7 @@ class Describer:
             return ("method", self(value.__func__), self(value.__self__))
         if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
             return (kind.__name__, value.__name__)
-        if hasattr(kind, "__next__"):
+        if inspect.getattr_static(kind, "__next__", None) is not None:  # asks no metaclass
             return (kind.__name__, *self.steps(value))
         return (kind.__name__, *self.attributes(value))
 
