@@ -111,3 +111,13 @@ def test_a_thread_may_hold_the_whole_of_short_columns(r, monkeypatch):
     monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
     found = block_configs("persistent", {"x": 1 << 21, "r": r}, columns=True)
     assert any(one.elements // (32 * one.num_warps) >= 4 * one.block("r") for one in found)
+
+
+def test_blocks_of_a_size_that_only_the_run_knows_are_large(monkeypatch):
+    """They were those of 512 elements: 32 for each program, of 46 million."""
+    monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
+    rows = sympy.Symbol("u0", integer=True)
+    axis = tile_plan.Axis("x", [sympy.Symbol("x0"), sympy.Symbol("x1")], (rows, 256), "")
+    assert tile_plan.likely(axis.numel) == 256 * tile_plan.LIKELY
+    configs = tile_plan.blocks_to_try("pointwise", [axis], [], False, False, {})
+    assert min(config.elements for config in configs) >= 256

@@ -43,6 +43,7 @@ WIDEST = 16  # elements that a thread reads at once, at most
 LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
+LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
 UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
 
 
@@ -290,7 +291,7 @@ def blocks_to_try(
     along_row = {v for axis in axes if axis.name == "r" for v, _ in axis.loops}
     reads = {(a.name, a.index) for body in bodies for a in body.reads()}
     tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
-    hints = {axis.name: hint(axis.numel, UNKNOWN) for axis in axes}
+    hints = {axis.name: likely(axis.numel) for axis in axes}
     if any_row:
         hints["r"] = 2 * LONG_ROW
     skips = kind in ("pointwise", "lines") and any(skips_elements(body, buffers) for body in bodies)
@@ -303,6 +304,16 @@ def blocks_to_try(
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
+
+
+def likely(numel: Size) -> int:
+    """A size in the run in which the graph was captured.  What that run did not know (`x[mask]`)
+    counts as large: small blocks would cost a large tensor more than large ones a small tensor."""
+    known = hint(numel)
+    if known is not None or isinstance(numel, int):
+        return known
+    numbers = {symbol: sympy.Integer(hint(symbol, LIKELY)) for symbol in numel.free_symbols}
+    return int(numel.xreplace(numbers))
 
 
 def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
