@@ -292,3 +292,19 @@ def test_a_part_replaced_in_a_strided_input_keeps_its_gaps(backend):
     minidynamo.reset()
     for got, want in zip(minidynamo.compile(f, backend=backend)(x, s), f(x, s)):
         assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.nn.functional.one_hot((x > 0).long(), 2),
+        lambda x: x.roll(1, 2),
+        lambda x: torch.cat([x, x], 1),
+        lambda x: x.index_select(1, torch.tensor([0, 2])),
+        lambda x: x.repeat_interleave(2, 1),
+        lambda x: torch.nn.functional.pixel_shuffle(x, 2),
+    ],
+)
+def test_results_of_images_whose_channels_lie_last_lie_as_eagers_do(call):
+    x = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last)
+    assert minidynamo.compile(call)(x).stride() == call(x).stride()

@@ -102,7 +102,8 @@ def one_hot(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> An
         raise CannotTrace(f"eager refuses classes of {classes.dtype}")
     if not LOOKS_AT_CLASSES:
         check_classes(*args, **kwargs)
-    return interpreter.plain_call(target, args, kwargs)
+    # eager writes ones into a new tensor, which lies row by row
+    return interpreter.plain_call(target, args, kwargs).contiguous()
 
 
 def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
