@@ -6,6 +6,7 @@ A number in a text cell is good if a code cell of the same chapter has it, or a 
 measured time or a count of layers cannot go stale in silence.
 """
 
+import ast
 import html
 import json
 import re
@@ -341,3 +342,24 @@ def sentences(text: str) -> list[str]:
 def test_sentences_are_short(name):
     lengths = sorted(len(s.split()) for text in cells(name, "markdown") for s in sentences(text))
     assert lengths[len(lengths) // 2] <= 18
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_chapter_shows_of_the_sources_is_there(name):
+    """The objects of `excerpt(...)`, found by the chapter's own imports: nothing else is run."""
+    known: dict = {}
+    trees = [ast.parse(plain(cell)) for cell in build.read(name).cells if cell.cell_type == "code"]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            exec(ast.unparse(node), known)
+    for node in nodes:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "excerpt" and node.args:
+            shown = ast.unparse(node.args[0])
+            if shown.split(".")[0] in known:  # else of the chapter's own
+                eval(shown, known)
+
+
+def plain(cell):
+    """The cell without its lines for IPython."""
+    return "\n".join(line for line in cell.source.splitlines() if not line.startswith(("%", "!")))

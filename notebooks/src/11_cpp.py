@@ -106,13 +106,13 @@ kernel(x, out)
 print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 
 # %% [markdown]
-# The real generator knows the dtype of every value, writes an expression once (`Scope`), and takes
+# The real generator knows the dtype of every value, writes an expression once (`CppScope`), and takes
 # its maths from a small prelude with torch's semantics.
 
 # %%
-from miniinductor.codegen import common
+from miniinductor.codegen import cpp_expressions
 
-excerpt(common.Scope.temporary)
+excerpt(cpp_expressions.CppScope.temporary)
 
 # %% [markdown]
 # `lookup` asks this scope and those around it whether the expression was computed already. If so, its
