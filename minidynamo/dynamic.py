@@ -45,9 +45,6 @@ class SizePolicy:
         self.dynamic = dynamic
         # do sizes and numbers that only the run knows stay in the graph?
         self.unbacked = config.capture_scalar_outputs and dynamic is not False
-        self.sizes_alone: bool | None = (
-            None  # of those, sizes, no numbers; see extras/kept_sizes.py
-        )
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations

@@ -32,7 +32,7 @@ from ..graph_values import describe
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 from .rare_nodes import UnknownSize
-from .unbacked_sizes import ASKED, MADE, DataDependentDecision
+from .unbacked_sizes import ASKED, MADE, DataDependentDecision, UnbackedPolicy
 
 HINT = "keep the size, or the decision about it, outside the compiled function"
 # breaks that a program need not have with numbers for sizes
@@ -83,7 +83,7 @@ def ask_for_copies(
 @hooks.WAYS_ON.append
 def keep_sizes(conversion: Conversion) -> bool:
     """After an attempt that broke: is the break another one with symbols, or without them?"""
-    policy = conversion.policy
+    policy = cast(UnbackedPolicy, conversion.policy)
     step, found = next(reversed(conversion.forced.items()))
     if policy.sizes_alone is None:
         is_wanted = config.capture_unknown_sizes and policy.dynamic is not False
@@ -113,7 +113,8 @@ def split_at_maker(conversion: Conversion, step: int) -> None:
 
 
 def give_up(conversion: Conversion) -> None:
-    conversion.policy.unbacked = conversion.policy.sizes_alone = False
+    policy = cast(UnbackedPolicy, conversion.policy)
+    policy.unbacked = policy.sizes_alone = False
 
 
 # ---- backends

@@ -24,6 +24,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import hooks
 from ..conversion import Conversion
+from ..dynamic import SizePolicy
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
@@ -49,6 +50,11 @@ class DataDependentDecision(Break, RuntimeError):
 MADE: list[Callable[[OutputGraph, Any, torch.fx.Node, set[sympy.Symbol]], None]] = []
 # called with (sizes, expression) before a question about such symbols is refused
 ASKED: list[Callable[[ShapeEnv, sympy.Expr], None]] = []
+
+
+@extends(SizePolicy)
+class UnbackedPolicy(SizePolicy):
+    sizes_alone: bool | None = None  # do sizes stay, and numbers not?  (extras/kept_sizes.py)
 
 
 class Unbacked(dict[sympy.Symbol, SymVar]):

@@ -5,6 +5,9 @@ In:   an `Accumulator`.  Out: the declaration of its array, and what one element
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
+
+import torch
 
 from ..codegen.cpp_expressions import IN_ARRAYS, compute_type, limit_text
 from ..codegen.cpp_reductions import Accumulator
@@ -19,6 +22,12 @@ VECTOR = 16  # floats in the widest
 def room(length: int) -> int:
     """Elements of an array of floats that holds `length`: whole vectors."""
     return -(-length // VECTOR) * VECTOR
+
+
+def is_lane_of_float16(writer: Any, dtype: torch.dtype) -> bool:
+    """Is an element of this type, read or written now, one of the innermost loop's float16?"""
+    is_inside = writer.plan.r[-1] in writer.inner_variables
+    return dtype is torch.float16 and is_inside and not writer.in_mask()
 
 
 def arrays_of(a: Accumulator) -> list[tuple[str, str, str]]:

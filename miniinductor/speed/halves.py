@@ -27,7 +27,7 @@ from ..codegen.tree import Block, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
-from .arrays import LANES, room
+from .arrays import LANES, is_lane_of_float16, room
 from .rounding_steps import Steps
 from .tiles import is_indirect
 
@@ -64,7 +64,7 @@ class Halves(Strategy):
     ) -> str | None:
         """The place in the array of a run's floats that stands for an element."""
         writer, lane = self.writer, self.writer.plan.r[-1]
-        if dtype is not torch.float16 or lane not in writer.inner_variables or writer.in_mask():
+        if not is_lane_of_float16(writer, dtype):
             return None
         if writer.is_tiled:  # (known now: tiles are chosen after this strategy)
             return None

@@ -31,7 +31,7 @@ from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import Size, hint
-from .arrays import room
+from .arrays import is_lane_of_float16, room
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
 TILE_OF_MANY = (256, 128)
@@ -107,7 +107,7 @@ class Tiles(Strategy):
     ) -> str | None:
         """The float that stands for an element of float16."""
         writer, lane = self.writer, self.writer.plan.r[-1]
-        if dtype is not torch.float16 or lane not in writer.inner_variables or writer.in_mask():
+        if not is_lane_of_float16(writer, dtype):
             return None
         if is_indirect(index):
             return None

@@ -19,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
 
 import torch
 
@@ -126,7 +128,9 @@ def model_rows(suite, names, measure, show, options):
             yield row
 
 
-def rows_of_each(suite, names, measure, options):
+def rows_of_each(
+    suite: str, names: list[str], measure: Callable, options: Any
+) -> Iterator[list[dict[str, Any]]]:
     """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
     are written to the --json file meanwhile."""
     if options.only and options.jobs == 1:

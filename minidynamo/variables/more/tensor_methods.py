@@ -159,7 +159,8 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
 
 def keeps_numbers(tx: Frame) -> bool:
     """Do numbers that only the run knows stay in the graph?"""
-    return tx.output.policy.unbacked and not tx.output.policy.sizes_alone
+    policy: Any = tx.output.policy
+    return policy.unbacked and not policy.sizes_alone
 
 
 def _as_scalar(name: str, kind: type | None) -> Callable:
