@@ -8,6 +8,7 @@ import gc
 import os
 
 import pytest
+from other_evaluator import installed_evaluator
 
 # Triton reads this once, when it is first imported (by torch, too): its kernels then run on the
 # CPU.  `make test-gpu` sets 0.
@@ -44,6 +45,15 @@ def what_was_there_before_is_not_looked_at():
     began: a million objects of imported modules."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def the_evaluator_of_frames_stays():
+    """A test that leaves a hook installed (torch.compile does, where what it runs raises) changes
+    how the frames of all later tests run: it belongs into a process of its own."""
+    before = installed_evaluator()
+    yield
+    assert installed_evaluator() == before, "another evaluator of frames was left installed"
 
 
 def pytest_unconfigure():

@@ -23,7 +23,12 @@ TESTS = [
     "tests/test_hook.py",
     "tests/test_guard_memo.py",
 ]
-HELPERS = ["tests/conftest.py", "tests/canonical_interpreter.py", "tests/split_points.py"]
+HELPERS = [
+    "tests/conftest.py",
+    "tests/canonical_interpreter.py",
+    "tests/other_evaluator.py",
+    "tests/split_points.py",
+]
 BUILD = """
 from setuptools import Extension, setup
 flags = ["-O2", "-Wall", "-Werror"]

@@ -1,14 +1,19 @@
 """The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference
 counts.  No torch."""
 
+import _thread
+import functools
 import gc
 import inspect
+import operator
+import signal
 import sys
 import threading
 import traceback
 import weakref
 
 import pytest
+from other_evaluator import Evaluator
 from minidynamo._frame_hook import Switched
 
 from minidynamo import frame_hook
@@ -533,42 +538,6 @@ def test_the_wrapper_is_a_good_citizen():
         disabled(5)()
 
 
-class Evaluator:
-    """Another tool's frame evaluator, in machine code: it counts the frames, and runs them."""
-
-    def __init__(self, next_one=None):
-        import ctypes
-        import mmap
-        import platform
-
-        self.api = ctypes.pythonapi
-        if not hasattr(self.api, "_PyInterpreterState_SetEvalFrameFunc"):
-            pytest.skip("the symbol is hidden")
-        if platform.machine() != "x86_64":
-            pytest.skip("needs machine code for this machine")
-        self.api.PyInterpreterState_Get.restype = ctypes.c_void_p
-        self.api._PyInterpreterState_SetEvalFrameFunc.argtypes = [ctypes.c_void_p] * 2
-        self.api._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
-        self.api._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
-        self.default = ctypes.cast(self.api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
-        executable = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
-        self.memory = mmap.mmap(-1, 4096, prot=executable)
-        self.count = ctypes.c_int64.from_buffer(self.memory, 64)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        count = (self.address + 64).to_bytes(8, "little")
-        target = (next_one or self.default).to_bytes(8, "little")
-        # mov rax, count; inc [rax]; mov rax, target; jmp rax
-        code = b"\x48\xb8" + count + b"\x48\xff\x00" + b"\x48\xb8" + target + b"\xff\xe0"
-        self.memory[: len(code)] = code
-
-    def installed(self):
-        return self.api._PyInterpreterState_GetEvalFrameFunc(self.api.PyInterpreterState_Get())
-
-    def install(self, address):
-        interpreter = self.api.PyInterpreterState_Get()
-        self.api._PyInterpreterState_SetEvalFrameFunc(interpreter, address)
-
-
 def test_another_tool_gets_the_frames_too_and_is_there_again():
     def f(x):
         return helper(x), "old"
@@ -619,6 +588,51 @@ def test_another_tool_that_is_installed_above_ours_and_holds_it_for_the_one_befo
     finally:
         below.install(below.default)
     assert enabled(f, only(f, None))(1) == (1, "new")
+
+
+@pytest.mark.parametrize("kind", ["signal", "thread", "debugger"])
+def test_what_arrives_while_another_tool_is_asked_leaves_the_call(kind):
+    """Where another tool's evaluator is installed, a call asks whether frames come to ours through
+    it.  What a handler of a signal raises just then is not swallowed, nor what another thread has
+    set, and a debugger does not see it."""
+    import ctypes
+
+    class Own(BaseException):
+        pass
+
+    def handler(*arguments):
+        raise Own
+
+    def arrive():
+        if kind == "signal":
+            return _thread.interrupt_main  # the handler runs when Python looks for signals next
+        target, cls = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(Own)
+        return functools.partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, target, cls)
+
+    seen = []
+
+    def trace(frame, event, argument):
+        seen.append(frame.f_code.co_filename)
+
+    def f():
+        return sum(range(3))
+
+    call = enabled(f, only(f, None))  # in C, as `map` is: Python looks for signals nowhere between
+    before, tool = signal.signal(signal.SIGINT, handler), Evaluator()
+    tool.install(tool.address)
+    try:
+        if kind == "debugger":
+            sys.settrace(trace)
+            call()
+            sys.settrace(None)
+            assert set(seen) == {__file__}
+        else:
+            with pytest.raises(Own):
+                list(map(operator.call, [arrive(), call]))
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, before)
+        tool.install(tool.default)
 
 
 def test_two_tools_that_hold_each_other_for_the_one_before():

@@ -6,9 +6,10 @@ right.
 A case is (kind of exception, phase, program, moment).  The phase is what happens while the
 exception arrives: the first call (capture, lowering, in training the backward half), the same
 with a slow C++ compiler, one from a filled graph cache, another shape, calls whose guards are
-checked in full, plain calls.  The moment is a part of the time that the phase takes when nothing
-disturbs it; where the phase was over before anything arrived, it is repeated with an earlier one,
-so in every case that passes something did arrive.
+checked in full, plain calls, plain calls while another tool's frame evaluator is installed.  The
+moment is a part of the time that the phase takes when nothing disturbs it; where the phase was
+over before anything arrived, it is repeated with an earlier one, so in every case that passes
+something did arrive.
 
 The C++ compiler is a script that keeps what g++ made of a source, so that a first call costs
 little.
@@ -42,6 +43,8 @@ from miniinductor.more import thread_states
 from minidynamo import convert_frame, frame_hook
 from minidynamo.bench.error_bound import too_far
 
+from tests.other_evaluator import Evaluator
+
 from . import runner
 from .modes import Mode
 
@@ -64,7 +67,7 @@ KINDS = {  # name -> (class, does another thread set it?)
     "async timeout": (TimeoutError, True),
     "async interrupt": (KeyboardInterrupt, True),
 }
-PHASES = ("first", "build", "warm", "shape", "guards", "calls")
+PHASES = ("first", "build", "warm", "shape", "guards", "calls", "beside")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
 STEADY = 0.02  # seconds for which calls are repeated
 DEVICE = torch.ops.prim.device.default
@@ -150,6 +153,11 @@ def warm_folder() -> str:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+@functools.cache
+def other_evaluator() -> Evaluator:
+    return Evaluator()
 
 
 # --- cases ---------------------------------------------------------------------------------------
@@ -284,7 +292,7 @@ class Situation:
         minidynamo.reset()
         os.environ["CXX"] = compiler(0.15 if self.phase == "build" else 0.0)
         miniinductor.config.cache_dir = warm_folder()
-        if self.phase in ("shape", "guards", "calls"):
+        if self.phase in ("shape", "guards", "calls", "beside"):
             self.results(self.compiled)
         if self.phase in ("first", "build", "shape"):  # nothing of it is on disk
             miniinductor.config.cache_dir = tempfile.mkdtemp(dir=self.folder)
@@ -295,11 +303,15 @@ class Situation:
         elif self.phase in COMPILING:
             self.results(self.compiled)
         else:
-            end = time.perf_counter() + STEADY
-            while time.perf_counter() < end:
-                if self.phase == "guards":  # a write that the memo of the guards notices
-                    vars(self.function)["unrelated"] = end
-                self.results(self.compiled)
+            self.repeat()
+
+    def repeat(self) -> None:
+        """Call it again and again, for a short time."""
+        end = time.perf_counter() + STEADY
+        while time.perf_counter() < end:
+            if self.phase == "guards":  # a write that the memo of the guards notices
+                vars(self.function)["unrelated"] = end
+            self.results(self.compiled)
 
 
 def thread_state() -> dict:
@@ -385,7 +397,8 @@ def check(case: tuple, mode: Mode) -> str:
             arrival = Arrival(kind, seconds)
             situation.prepare()
             before = thread_state()
-            caught = arrival.during(situation.run)
+            with other_evaluator() if phase == "beside" else contextlib.nullcontext():
+                caught = arrival.during(situation.run)
             if arrival.sent or caught is not None:
                 return difference(situation, arrival, caught, before)
             seconds *= 0.7  # it was over already
