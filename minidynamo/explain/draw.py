@@ -353,7 +353,7 @@ class Timeline(Drawn):
     steps: list
     blocks: list
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.arena = max((o + n for _, o, n, _, _ in self.blocks if o is not None), default=0)
         rows: dict[str, list] = {block[0]: [] for block in self.blocks}
         heights = [0]
