@@ -188,6 +188,20 @@ def test_mypy_is_told_of_no_file_that_is_gone():
     assert [p for p in strictly_typed() if not any(means(p, m) for m in modules)] == []
 
 
+def methods_set_by_hand(tree):
+    """Calls of `setattr` with a class, as its name tells; `extends` is how coverage adds methods."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted(node.func) == "setattr":
+            if dotted(node.args[0]).rpartition(".")[2][:1].isupper():
+                yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_coverage_adds_methods_in_one_way(path):
+    if name(path).startswith("minidynamo") and sizes.part_of(name(path)) == "coverage":
+        assert list(methods_set_by_hand(ast.parse(path.read_text()))) == []
+
+
 @pytest.mark.parametrize("text", ["from .rules import sets", "import minidynamo.rules.sets"])
 def test_the_check_of_the_core_itself_fails_on_a_planted_import(text, tmp_path):
     (tmp_path / "minidynamo" / "rules").mkdir(parents=True)
