@@ -71,8 +71,7 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(frame, tail, graph, tick)
+        record.replacement_code = replacement(frame, tail, graph, self.tick())
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
@@ -84,6 +83,9 @@ class Conversion:
         """The program's objects, which the attempts held, must not live on with the record."""
         for output in self.attempts:
             output.forget()
+
+    def tick(self) -> Callable[[], Any] | None:
+        """What the replacement code calls first, so that calls are counted (extras/hits.py)."""
 
     # ---- attempts
     def traced(self) -> tuple[RootFrame, Tail]:
@@ -109,20 +111,15 @@ class Conversion:
                 return None  # with those sizes as numbers
         except Restart:
             return None
-        except Break as broken:  # a value cannot be rebuilt: plain Python must make it
+        except Break as broken:
             self.split_before(broken, frame)
             return None
         return frame, tail
 
     def split_before(self, broken: Break, frame: RootFrame | None) -> None:
-        """The next try ends where the value was made that cannot be rebuilt."""
-        if broken.step is None or broken.step in self.forced:
-            raise SkipFrame(str(broken)) from broken
-        if frame is not None and frame.split is not None:
-            found = frame.split[1]
-            broken.reason = f"{broken.reason}: {found.reason}"
-            broken.hint = found.hint or broken.hint
-        self.forced[broken.step] = broken.with_traceback(None)
+        """A value cannot be rebuilt: may the next try end before it is made, for plain Python to
+        make it (extras/early_breaks.py)?"""
+        raise SkipFrame(str(broken)) from broken
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""

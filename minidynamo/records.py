@@ -9,7 +9,6 @@ Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 
 import itertools
-import logging
 import sys
 import time
 import types
@@ -18,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
@@ -84,8 +83,6 @@ class FrameRecord:
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
-    # replacement code steps it; see config.count_hits
-    calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __repr__(self) -> str:
         what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
@@ -98,12 +95,6 @@ class FrameRecord:
         """The frame's code; None once its function has died."""
         return self.code_reference()
 
-    @property
-    def hits(self) -> int:
-        """Calls that an entry answered: all but the one it was compiled for."""
-        _, (calls,) = cast(Any, self.calls).__reduce__()  # its next number, without a step
-        return max(0, calls - 1)
-
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -113,17 +104,10 @@ class FrameRecord:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
 
 
-class Counters(dict):
+class Counters(dict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
-    "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
-
-    def __getitem__(self, group: str) -> Counter[str]:
-        if group == "cache_hits":  # read off the records: the hot path only steps a counter
-            hits: Counter[str] = Counter()
-            for record in frames:
-                hits[record.function] += record.hits
-            self[group] = +hits  # without those that have none
-        return super().__getitem__(group)
+    "recompiles", "skipped", "errors", "cache_hits" (extras/hits.py)}; a group appears when it is
+    asked for."""
 
     def __missing__(self, group: str) -> Counter[str]:
         self[group] = Counter()
@@ -140,9 +124,6 @@ class Counters(dict):
     __repr__ = __str__
 
 
-OURS = "minidynamo"
-LOG = logging.getLogger(OURS)
-TOLD: set[Any] = set()  # what `tell` was told about
 counters = Counters()
 frames: deque[FrameRecord] = deque(maxlen=1000)
 
@@ -152,13 +133,6 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
-
-
-def tell(about: Any, text: str) -> None:
-    """Warn, once for each `about`, of what costs the user speed or graphs."""
-    if about not in TOLD:
-        TOLD.add(about)
-        LOG.warning(text)
 
 
 def debug(level: int, text: str) -> None:
