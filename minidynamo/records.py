@@ -106,8 +106,7 @@ class FrameRecord:
 
 class Counters(dict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
-    "recompiles", "skipped", "errors", "cache_hits" (extras/hits.py)}; a group appears when it is
-    asked for."""
+    "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
     def __missing__(self, group: str) -> Counter[str]:
         self[group] = Counter()

@@ -189,7 +189,7 @@ def test_mypy_is_told_of_no_file_that_is_gone():
 
 
 def methods_set_by_hand(tree):
-    """Calls of `setattr` with a class, as its name tells; `extends` is how coverage adds methods."""
+    """Calls of `setattr` with a class, by its name: coverage adds methods by `extends`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and dotted(node.func) == "setattr":
             if dotted(node.args[0]).rpartition(".")[2][:1].isupper():
