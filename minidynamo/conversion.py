@@ -71,7 +71,8 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        record.replacement_code = replacement(frame, tail, graph, self.tick())
+        tick = record.calls.__next__ if config.count_hits else None
+        record.replacement_code = replacement(frame, tail, graph, tick)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
@@ -83,9 +84,6 @@ class Conversion:
         """The program's objects, which the attempts held, must not live on with the record."""
         for output in self.attempts:
             output.forget()
-
-    def tick(self) -> Callable[[], Any] | None:
-        """What the replacement code calls first, so that calls are counted (extras/hits.py)."""
 
     # ---- attempts
     def traced(self) -> tuple[RootFrame, Tail]:

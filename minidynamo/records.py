@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import fx
 
@@ -83,6 +83,8 @@ class FrameRecord:
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
+    # replacement code steps it; see config.count_hits
+    calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __repr__(self) -> str:
         what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
@@ -94,6 +96,12 @@ class FrameRecord:
     def code(self) -> types.CodeType | None:
         """The frame's code; None once its function has died."""
         return self.code_reference()
+
+    @property
+    def hits(self) -> int:
+        """Calls that an entry answered: all but the one it was compiled for."""
+        _, (calls,) = cast(Any, self.calls).__reduce__()  # its next number, without a step
+        return max(0, calls - 1)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -107,6 +115,14 @@ class FrameRecord:
 class Counters(dict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
+
+    def __getitem__(self, group: str) -> Counter[str]:
+        if group == "cache_hits":  # read off the records: the hot path only steps a counter
+            hits: Counter[str] = Counter()
+            for record in frames:
+                hits[record.function] += record.hits
+            self[group] = +hits  # without those that have none
+        return super().__getitem__(group)
 
     def __missing__(self, group: str) -> Counter[str]:
         self[group] = Counter()
