@@ -109,20 +109,15 @@ class Conversion:
                 return None  # with those sizes as numbers
         except Restart:
             return None
-        except Break as broken:  # a value cannot be rebuilt: plain Python must make it
+        except Break as broken:
             self.split_before(broken, frame)
             return None
         return frame, tail
 
     def split_before(self, broken: Break, frame: RootFrame | None) -> None:
-        """The next try ends where the value was made that cannot be rebuilt."""
-        if broken.step is None or broken.step in self.forced:
-            raise SkipFrame(str(broken)) from broken
-        if frame is not None and frame.split is not None:
-            found = frame.split[1]
-            broken.reason = f"{broken.reason}: {found.reason}"
-            broken.hint = found.hint or broken.hint
-        self.forced[broken.step] = broken.with_traceback(None)
+        """A value cannot be rebuilt: may the next try end before it is made, for plain Python to
+        make it (extras/early_breaks.py)?"""
+        raise SkipFrame(str(broken)) from broken
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""

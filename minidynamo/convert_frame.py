@@ -13,8 +13,6 @@ and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
 import os
-import resource
-import sys
 import threading
 import types
 import weakref
@@ -38,7 +36,6 @@ LOCK = threading.RLock()
 # would wait for ever for a lock that another one held.
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 COMPILING = threading.local()
-SMALL_STACK = 2 << 20  # bytes: what glibc gives a thread where there is no limit
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
@@ -163,35 +160,18 @@ class FrameCompiler:
                 tell(conversion, error)
 
 
-def frames_that_fit() -> int:
-    """Calls of Python functions, in one another, that this thread's stack has room for.
-
-    Under a frame hook each takes some 400 bytes of it, and the process ends where the stack does: a
-    list that contains itself must meet Python's limit first."""
-    size, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    if threading.current_thread() is not threading.main_thread():
-        size = threading.stack_size() or size
-    return min(20_000, (size if size > 0 else SMALL_STACK) // 650)
-
-
 class CompilingState(ThreadState):
     """What compiling a frame changes for this thread, see miniinductor/foreign.py: `around` calls
     `begin`, the work, and `put_back`, whatever is raised."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.recursion_limit = sys.getrecursionlimit()
 
     def begin(self) -> None:
         COMPILING.active = True
         super().begin()
         self.take_hooks()
-        sys.setrecursionlimit(max(self.recursion_limit, frames_that_fit()))
 
     def put_back(self, error: BaseException | None = None) -> None:
         COMPILING.active = False
         super().put_back(error)
-        sys.setrecursionlimit(self.recursion_limit)
 
 
 def reset() -> None:
@@ -202,4 +182,3 @@ def reset() -> None:
             forget()
         records.frames.clear()
         records.counters.clear()
-        records.TOLD.clear()

@@ -9,15 +9,15 @@ Out:  a node in `graph` (executed once with fake tensors) and a variable for its
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
 Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
-placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`,
-`instruction` (at which byte of the root's code it ends) and `module_path`.
+placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`
+and `instruction` (at which byte of the root's code it ends).
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
 import linecache
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -32,7 +32,7 @@ from .exceptions import Break
 from .foreign import ours
 from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
-from .sources import module_path, numbered
+from .sources import numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
 from .variables.builder import Builder
@@ -98,7 +98,6 @@ class OutputGraph(Builder):
         self.names: dict[str, int] = {}  # of placeholders and attributes
         self.calls = 0  # nodes that compute something
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
-        self.module_stack: list[str] = []
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
         self.fake_mode = FakeMode(static_shapes=True)
@@ -195,14 +194,6 @@ class OutputGraph(Builder):
             raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
     # ---- nodes
-    @contextlib.contextmanager
-    def inside_module(self, module: Any) -> Iterator[None]:
-        self.module_stack.append(module_path(module.source))
-        try:
-            yield
-        finally:
-            self.module_stack.pop()
-
     def call_graph(
         self, tx: Any, op: str, target: Any, args: Sequence[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
@@ -278,8 +269,6 @@ class OutputGraph(Builder):
         text = linecache.getline(file, line).strip()
         meta["source_line"] = (file, line, text)
         node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
-        if self.module_stack:
-            meta["module_path"] = self.module_stack[-1]
         return node
 
     # ---- the end

@@ -9,7 +9,6 @@ Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 
 import itertools
-import logging
 import sys
 import time
 import types
@@ -113,7 +112,7 @@ class FrameRecord:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
 
 
-class Counters(dict):
+class Counters(dict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
@@ -140,9 +139,6 @@ class Counters(dict):
     __repr__ = __str__
 
 
-OURS = "minidynamo"
-LOG = logging.getLogger(OURS)
-TOLD: set[Any] = set()  # what `tell` was told about
 counters = Counters()
 frames: deque[FrameRecord] = deque(maxlen=1000)
 
@@ -152,13 +148,6 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
-
-
-def tell(about: Any, text: str) -> None:
-    """Warn, once for each `about`, of what costs the user speed or graphs."""
-    if about not in TOLD:
-        TOLD.add(about)
-        LOG.warning(text)
 
 
 def debug(level: int, text: str) -> None:

@@ -284,7 +284,7 @@ class LoopBody:
         values = {} if values is None else values
         symbols = {k: v for k, v in values.items() if isinstance(k, sympy.Symbol)}
 
-        def decode(arg):
+        def decode(arg: Any) -> Any:
             if isinstance(arg, Ref):
                 return values[arg]
             if symbols and isinstance(arg, sympy.Expr):

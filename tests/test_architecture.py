@@ -1,6 +1,7 @@
 """The dependency rule, the list of what may be used of torch, and what every file must have."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import networkx
@@ -160,6 +161,45 @@ def test_the_check_of_circles_itself_fails_on_a_planted_one(tmp_path):
 
 def test_the_core_imports_no_coverage_and_functions_keep_their_limits():
     assert sizes.broken_rules() == []
+
+
+def strictly_typed():
+    """The modules, some with a star, in which mypy asks every function for its types."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    for part in settings["overrides"]:
+        if part.get("disallow_untyped_defs"):
+            yield from part["module"]
+
+
+def means(pattern, module):
+    """`a.*` is `a` and what is in it."""
+    return pattern == module or pattern.endswith(".*") and f"{module}.".startswith(pattern[:-1])
+
+
+def test_mypy_reads_every_file_of_the_core_strictly():
+    patterns = list(strictly_typed())
+    core = [path for path in FILES if sizes.part_of(name(path)) == "core"]
+    modules = [sizes.dotted_name(path, ROOT) for path in core]
+    assert [m for m in modules if not any(means(p, m) for p in patterns)] == []
+
+
+def test_mypy_is_told_of_no_file_that_is_gone():
+    modules = {sizes.dotted_name(path, ROOT) for path in FILES}
+    assert [p for p in strictly_typed() if not any(means(p, m) for m in modules)] == []
+
+
+def methods_set_by_hand(tree):
+    """Calls of `setattr` with a class, by its name: coverage adds methods by `extends`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted(node.func) == "setattr":
+            if dotted(node.args[0]).rpartition(".")[2][:1].isupper():
+                yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_coverage_adds_methods_in_one_way(path):
+    if name(path).startswith("minidynamo") and sizes.part_of(name(path)) == "coverage":
+        assert list(methods_set_by_hand(ast.parse(path.read_text()))) == []
 
 
 @pytest.mark.parametrize("text", ["from .rules import sets", "import minidynamo.rules.sets"])

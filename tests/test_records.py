@@ -359,3 +359,35 @@ def test_a_call_behind_the_recompile_limit_does_not_judge_all_entries_again(told
         for size in range(2, 12):
             compiled(torch.ones(size))
     assert len(judged) == 2  # the second version, and the call that reached the limit
+
+
+# --- modules --------------------------------------------------------------------------------------
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.linear(x).sin()
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList([Inner(), Inner()])
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x.cos()
+
+
+def test_nodes_know_in_which_module_they_lie():
+    minidynamo.reset()
+    model = Outer()
+    minidynamo.compile(model, backend="eager")(torch.ones(2, 3))
+    (frame,) = records.frames
+    found = [node.meta.get("module_path") for node in frame.graph.graph.nodes]
+    parameters = ["parts.0.linear"] * 2, ["parts.1.linear"] * 2
+    ops = [["parts.0.linear", "parts.0"], ["parts.1.linear", "parts.1"]]
+    assert found == [None, *parameters[0], *ops[0], *parameters[1], *ops[1], None, None]

@@ -5,10 +5,15 @@
 torch.Size([1, 128, 50257])
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
+Build = Callable[..., tuple[Any, dict[str, Any]]]  # makes a model of transformers, its inputs
 
-def builder(kind, config, depth=None, **fixed):
+
+def builder(kind: str, config: str, depth: str | None = None, **fixed: Any) -> Build:
     """A function that makes (model, inputs) of transformers' class `kind`; depth: what its
     configuration calls the number of layers."""
 
@@ -25,7 +30,7 @@ def builder(kind, config, depth=None, **fixed):
     return build
 
 
-def vision(architecture, depth=None):
+def vision(architecture: str, depth: str | None = None) -> Build:
     return builder(f"{architecture}ForImageClassification", f"{architecture}Config", depth)
 
 
@@ -34,7 +39,7 @@ gpt2 = builder(
 )  # GPT-2 small: 12 layers, hidden size 768
 bert = builder("BertModel", "BertConfig", "num_hidden_layers")  # BERT base: the same
 resnet = vision("ResNet")  # ResNet-50, transformers' default
-LLAMA = dict(
+LLAMA: dict[str, Any] = dict(
     hidden_size=1024,
     intermediate_size=2816,
     num_attention_heads=16,

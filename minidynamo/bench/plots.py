@@ -8,9 +8,14 @@ In:   rows of `suites.measure`, or a file of `results/`.  Out: a matplotlib figu
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Run = dict[str, Any]  # a stored run, or one row of it
 RESULTS = Path(__file__).parent / "results"
 LOOKS = {
     "copy": ("", "#555555"),
@@ -20,7 +25,7 @@ LOOKS = {
 }
 
 
-def recorded(name):
+def recorded(name: str) -> Run:
     """The stored run `results/NAME.json`: {"machine", "command", "rows"}."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
@@ -31,14 +36,20 @@ def latest(pattern: str) -> dict | None:
     return max(runs, key=lambda run: run["machine"]["date"], default=None)
 
 
-def where_recorded(run):
+def where_recorded(run: Run) -> str:
     about = run["machine"]
     return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (
         f", triton {about['triton']}" if "triton" in about else ""
     )
 
 
-def recorded_bars(run, unit, variants, rows=None, label=None):
+def recorded_bars(
+    run: Run,
+    unit: str,
+    variants: Sequence[str],
+    rows: Sequence[str] | None = None,
+    label: str | None = None,
+) -> "Figure":
     """One group of bars per row of a recorded run: row[unit][variant].  rows: which names (default:
     all that have the unit)."""
     import matplotlib.pyplot as plt
@@ -82,7 +93,7 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
     return figure
 
 
-def loss_curves(run):
+def loss_curves(run: Run) -> "Figure":
     """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a
     line."""
     import matplotlib.pyplot as plt
@@ -124,7 +135,7 @@ def loss_curves(run):
     return figure
 
 
-def speedup_bars(rows, about=None):
+def speedup_bars(rows: list[Run], about: Run | None = None) -> "Figure":
     """Bars of eager / ours and eager / torch.compile with quartiles; above the line at 1 is faster
     than eager.
 
@@ -184,12 +195,12 @@ def speedup_bars(rows, about=None):
     return figure
 
 
-def where(about):
+def where(about: Run) -> str:
     threads = "1 thread" if about["threads"] == 1 else f"{about['threads']} threads"
     return f"{about['device']}, {threads}, torch {about['torch']}"
 
 
-def ablation_bars(rows, about=None):
+def ablation_bars(rows: list[Run], about: Run | None = None) -> "Figure":
     """How many times slower each program is without one optimisation; lines are quartiles, dashed:
     no difference."""
     import matplotlib.pyplot as plt
@@ -235,7 +246,9 @@ def ablation_bars(rows, about=None):
     return figure
 
 
-def roofline(points, bandwidth, peak, about=None):
+def roofline(
+    points: dict[str, tuple[float, float]], bandwidth: float, peak: float, about: Run | None = None
+) -> "Figure":
     """points: {name: (operations per byte, operations per second)}; bandwidth in bytes/s and peak
     in operations/s give the roof."""
     import matplotlib.pyplot as plt

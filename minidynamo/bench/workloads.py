@@ -3,16 +3,20 @@
 >>> function, inputs = WORKLOADS["softmax"]()
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
+Workload = tuple[Callable, list[torch.Tensor]]  # a function and its inputs
 
-def _inputs(*shapes):
+
+def _inputs(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
-def cross_entropy():
+def cross_entropy() -> Workload:
     target = torch.randint(0, 8000, (2048,), generator=torch.Generator().manual_seed(1))
     return lambda x, t: F.cross_entropy(x, t), [
         *_inputs((2048, 8000)),
@@ -20,7 +24,7 @@ def cross_entropy():
     ]  # (frames of torch's own functions are left alone)
 
 
-def mlp():
+def mlp() -> Workload:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
@@ -29,7 +33,7 @@ def mlp():
 
 
 MATRIX, ROW = (4096, 1024), (1024,)
-WORKLOADS = {  # name -> a function that makes (function, inputs)
+WORKLOADS: dict[str, Callable[[], Workload]] = {  # by name
     "gelu*sigmoid": lambda: (
         lambda x, y: F.gelu(2 * x + 1) * torch.sigmoid(y),
         _inputs(MATRIX, MATRIX),

@@ -12,7 +12,8 @@ print is legible; each SVG element carries the id of its node.
 """
 
 from typing import Any
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 import html
 import re
 import textwrap
@@ -68,7 +69,7 @@ class Picture(Drawn):
 
     @property
     def text(self) -> str:
-        incoming = {}
+        incoming: dict[str, list[str]] = {}
         for a, b, *label in self.edges:
             incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
         about = lambda name, label: ", ".join(
@@ -227,7 +228,8 @@ def _by_module(graph, title, depth, marks, saved):
 def draw_joint(record: Any, by_module: bool | None = None) -> Picture:
     """The joint graph of training: forward plain, backward dashed and red, what is saved between
     them yellow with a double line, with its bytes."""
-    graph, marks = record.joint_graph.graph, {}
+    graph = record.joint_graph.graph
+    marks: dict[str, tuple[str, str]] = {}
     for node in graph.nodes:  # backward: what depends on a gradient that comes in
         if (
             node.op == "output"
@@ -256,63 +258,83 @@ def draw_joint(record: Any, by_module: bool | None = None) -> Picture:
     )
 
 
+class GuardTree:
+    """What the guards of a frame look at: `parts`, name -> what it adds to the name above it, in
+    `parent`; `kinds`, name -> what is assumed about it; `around`: assumptions about nothing that
+    has a name."""
+
+    def __init__(self, guards: Iterable[Any]) -> None:
+        self.parts: dict[str, str] = {}
+        self.parent: dict[str, str] = {}
+        self.depth: dict[str, int] = {}
+        self.kinds: dict[str, list[str]] = {}
+        self.around: list[str] = []
+        for guard in guards:
+            sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
+            for source in sources:
+                if source is None:
+                    self.around.append(guard.kind)
+                else:
+                    name = self.add_path(source)
+                    self.kinds.setdefault(name, []).append(guard.kind)
+
+    def add_path(self, source: Any) -> str:
+        """The source's own name; it and those above it are in the tree then."""
+        path = [source]
+        while path[-1].base is not None:
+            path.append(path[-1].base)
+        above = ""
+        for name in (node.name() for node in reversed(path)):
+            if name not in self.parts:
+                self.parts[name] = name[len(above) :] if above and name.startswith(above) else name
+                self.depth[name] = 0
+                if above:
+                    self.parent[name] = above
+                    self.depth[name] = self.depth[above] + 1
+            above = name
+        return above
+
+    def limit(self) -> int:
+        """The depth at which the drawing ends: the largest that leaves it small enough."""
+        depths = range(max(self.depth.values(), default=0), 0, -1)
+        drawn = (d for d in depths if sum(k <= d for k in self.depth.values()) <= LARGE)
+        return next(drawn, 1)
+
+    def hidden_below(self, limit: int) -> Counter[str]:
+        """How many guards look at what is deeper, under the name that is still drawn."""
+        below: Counter[str] = Counter()
+        for name in self.parts:
+            shown = name
+            while self.depth[shown] > limit:
+                shown = self.parent[shown]
+            if shown != name:
+                below[shown] += len(self.kinds.get(name, ()))
+        return below
+
+
 def draw_guards(record: Any) -> Picture:
     """The tree of what was looked at, from the roots (parameters, objects held by reference) to
     what was assumed about each value."""
-    kinds, parts, edges, around = {}, {}, [], []
-    for guard in record.guards:
-        sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
-        for source in sources:
-            if source is None:
-                around.append(guard.kind)
-                continue
-            path = [source]
-            while path[-1].base is not None:
-                path.append(path[-1].base)
-            names = [node.name() for node in reversed(path)]
-            for above, name in zip([None, *names], names):
-                if name not in parts:
-                    parts[name] = name[len(above) :] if above and name.startswith(above) else name
-                    if above:
-                        edges.append((above, name, len(edges)))
-            kinds.setdefault(names[-1], []).append(guard.kind)
+    tree = GuardTree(record.guards)
+    limit = tree.limit()
+    below = tree.hidden_below(limit)
 
-    def listed(guards):
-        return textwrap.fill(", ".join(dict.fromkeys(guards)), 24)
+    def listed(kinds: Iterable[str]) -> str:
+        return textwrap.fill(", ".join(dict.fromkeys(kinds)), 24)
 
-    depth, parent = {}, {b: a for a, b, _ in edges}
-    for name in parts:
-        depth[name] = depth[parent[name]] + 1 if name in parent else 0
-    limit = next(
-        (
-            d
-            for d in range(max(depth.values(), default=0), 0, -1)
-            if sum(k <= d for k in depth.values()) <= LARGE
-        ),
-        1,
-    )
-    below = {}
-    for name in parts:  # deeper ones are only counted, where the drawing ends
-        shown = name
-        while depth[shown] > limit:
-            shown = parent[shown]
-        if shown != name:
-            below[shown] = below.get(shown, 0) + len(kinds.get(name, ()))
-    nodes = {
-        name: (
-            f"{part}\n{listed(kinds.get(name, ()))}".rstrip()
-            + (f"\n(+ {below[name]} guards below)" if below.get(name) else ""),
-            "module" if name not in parent else "call",
-        )
-        for name, part in parts.items()
-        if depth[name] <= limit
-    }
-    if around:
-        nodes["(surroundings)"] = ("surroundings\n" + listed(around), "get_attr")
+    nodes = {}
+    for name, part in tree.parts.items():
+        if tree.depth[name] <= limit:
+            text = f"{part}\n{listed(tree.kinds.get(name, ()))}".rstrip()
+            if below[name]:
+                text += f"\n(+ {below[name]} guards below)"
+            nodes[name] = text, "call" if name in tree.parent else "module"
+    if tree.around:
+        nodes["(surroundings)"] = "surroundings\n" + listed(tree.around), "get_attr"
     return Picture(
         f"{len(record.guards)} guards of {record.function}, by what they look at",
         nodes,
-        [(a, b) for a, b, _ in edges if b in nodes],
+        [(above, name) for name, above in tree.parent.items() if name in nodes],
     )
 
 
@@ -331,7 +353,7 @@ class Timeline(Drawn):
     steps: list
     blocks: list
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.arena = max((o + n for _, o, n, _, _ in self.blocks if o is not None), default=0)
         rows: dict[str, list] = {block[0]: [] for block in self.blocks}
         heights = [0]

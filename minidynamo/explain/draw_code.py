@@ -202,8 +202,20 @@ def draw_bytecode(function: Callable) -> Columns:
 class _LineRecording(Recording):
     """A recording that notes which line of `code` each entry came from."""
 
-    def __torch_function__(self, operation, types, args=(), kwargs=None):
-        length, frame = len(self.tape), sys._getframe(1)
+    def __init__(self, code: types.CodeType) -> None:
+        super().__init__()
+        self.code = code
+        self.lines: list[int] = []
+
+    def __torch_function__(
+        self,
+        operation: Callable,
+        types: Any,
+        args: tuple = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        length = len(self.tape)
+        frame: types.FrameType | None = sys._getframe(1)
         result = super().__torch_function__(operation, types, args, kwargs)
         while frame is not None and frame.f_code is not self.code:
             frame = frame.f_back
@@ -217,8 +229,7 @@ def draw_tapes(function: Callable, first_input: Any, second_input: Any) -> Colum
     lines, first = source_lines(function.__code__)
     tapes = []
     for x in (first_input, second_input):
-        tape = _LineRecording()
-        tape.code, tape.lines = function.__code__, []
+        tape = _LineRecording(function.__code__)
         tape.slot(x)
         with tape:
             tape.result = tape.encode(function(x))
@@ -323,7 +334,7 @@ def draw_resume(function: Callable, resumed: Any) -> Columns:
     place = {id(ins): n for n, ins in enumerate(body)}, {id(ins): n for n, ins in enumerate(code)}
     lines = runs(ins.pos[0] if ins.pos else None for ins in body)
     texts = [
-        numbered(each, lambda ins, where=where: where.get(id(ins.arg)))
+        numbered(each, lambda ins, at=where: at.get(id(ins.arg)))  # type: ignore[misc]
         for each, where in zip((body, code), place)
     ]
     return Columns(
@@ -367,82 +378,118 @@ def draw_fusion(record: Any) -> Columns:
 
 
 # ---- side effects
+class Reader:
+    """A stack machine over texts: what an operation leaves on it is Python source."""
+
+    def __init__(self) -> None:
+        self.stack: list[str] = []
+        self.names: dict[str, str] = {}  # what the temporaries of a replacement hold
+        self.found: list[tuple[str, str]] = []
+
+    def pop(self, count: int) -> list[str]:
+        """The topmost texts, the lowest of them first."""
+        return [self.stack.pop() for _ in range(count)][::-1]
+
+    def write(self, target: str) -> None:
+        value = self.stack.pop()
+        if target.startswith("."):  # a temporary of ours
+            self.names[target] = value
+        else:
+            self.found.append(("write", f"{target} = {value}"))
+
+    def load_constant(self, value: Any) -> None:
+        if isinstance(value, Switched):
+            text = "graph"
+        elif isinstance(value, slice) and value == slice(None):
+            text = ":"
+        elif isinstance(value, dict):
+            text = "globals()"
+        else:
+            text = getattr(value, "__name__", None) or repr(value)
+        self.stack.append(text)
+
+    def load_name(self, name: str) -> None:
+        self.stack.append(self.names.get(name, name))
+
+    def load_attribute(self, name: str) -> None:
+        self.stack.append(f"{self.stack.pop()}.{name}")
+
+    def store_attribute(self, name: str) -> None:
+        self.write(f"{self.stack.pop()}.{name}")
+
+    def load_item(self, _: Any) -> None:
+        target, key = self.pop(2)
+        self.stack.append(f"{target}[{key}]")
+
+    def store_item(self, _: Any) -> None:
+        target, key = self.pop(2)
+        self.write(f"{target}[{key}]")
+
+    def build_list(self, count: int) -> None:
+        self.stack.append(f"[{', '.join(self.pop(count))}]")
+
+    def build_tuple(self, count: int) -> None:
+        comma = "," if count == 1 else ""
+        self.stack.append(f"({', '.join(self.pop(count))}{comma})")
+
+    def call(self, count: int) -> None:
+        arguments = ", ".join(self.pop(count))
+        called = self.stack.pop()
+        if called == "graph":
+            self.found.append(("graph", f"results = graph({arguments})"))
+            self.stack.append("results")
+        else:
+            self.stack.append(f"{called}({arguments})")
+
+    def unpack(self, count: int) -> None:
+        value = self.stack.pop()
+        self.stack += [f"{value}[{n}]" for n in reversed(range(count))]
+
+    def copy(self, depth: int) -> None:
+        self.stack.append(self.stack[-depth])
+
+    def swap(self, depth: int) -> None:
+        self.stack[-1], self.stack[-depth] = self.stack[-depth], self.stack[-1]
+
+    def drop(self, _: Any) -> None:
+        value = self.stack.pop()
+        if "(" in value and "__next__" not in value:
+            self.found.append(("write", value))
+
+    def nothing(self, _: Any) -> None:
+        pass
+
+
+RULES: dict[str, Callable[[Reader, Any], None]] = {
+    "LOAD_CONST": Reader.load_constant,
+    **dict.fromkeys(("LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"), Reader.load_name),
+    **dict.fromkeys(("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL"), Reader.write),
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), Reader.load_attribute),
+    "STORE_ATTR": Reader.store_attribute,
+    "STORE_SUBSCR": Reader.store_item,
+    "BINARY_SUBSCR": Reader.load_item,
+    "BUILD_LIST": Reader.build_list,
+    "BUILD_TUPLE": Reader.build_tuple,
+    "CALL": Reader.call,
+    "UNPACK_SEQUENCE": Reader.unpack,
+    "COPY": Reader.copy,
+    "SWAP": Reader.swap,
+    "POP_TOP": Reader.drop,
+    "PUSH_NULL": Reader.nothing,
+}
+
+
 def statements(code: types.CodeType) -> list[tuple[str, str]]:
     """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return",
     statement)].  An operation without a rule ends it, with `...` and the operation's name."""
-    stack, found, names = [], [], {}
-    pop = lambda n=1: [stack.pop() for _ in range(n)][::-1]  # noqa: E731
-
-    def write(target):
-        value = stack.pop()
-        if target.startswith("."):  # a temporary of ours
-            names[target] = value
-        else:
-            found.append(("write", f"{target} = {value}"))
-
+    reader = Reader()
     for op in canonical(disassemble(code))[0]:
-        match op.op:
-            case "LOAD_CONST":
-                stack.append(
-                    "graph"
-                    if isinstance(op.arg, Switched)
-                    else getattr(op.arg, "__name__", None)
-                    or (
-                        ":"
-                        if op.arg == slice(None)
-                        else "globals()"
-                        if isinstance(op.arg, dict)
-                        else repr(op.arg)
-                    )
-                )
-            case "LOAD_FAST" | "LOAD_DEREF" | "LOAD_GLOBAL":
-                stack.append(names.get(op.arg, op.arg))
-            case "STORE_FAST" | "STORE_DEREF" | "STORE_GLOBAL":
-                write(op.arg)
-            case "LOAD_ATTR" | "LOAD_METHOD":
-                stack.append(f"{stack.pop()}.{op.arg}")
-            case "STORE_ATTR":
-                write(f"{stack.pop()}.{op.arg}")
-            case "STORE_SUBSCR":
-                target, key = pop(2)
-                write(f"{target}[{key}]")
-            case "BINARY_SUBSCR":
-                target, key = pop(2)
-                stack.append(f"{target}[{key}]")
-            case "BUILD_LIST" | "BUILD_TUPLE":
-                values = ", ".join(pop(op.arg))
-                stack.append(
-                    f"[{values}]"
-                    if op.op == "BUILD_LIST"
-                    else f"({values},)"
-                    if op.arg == 1
-                    else f"({values})"
-                )
-            case "CALL":
-                args = pop(op.arg)
-                callee = stack.pop()
-                stack.append(f"{callee}({', '.join(args)})")
-                if callee == "graph":
-                    found.append(("graph", f"results = {stack.pop()}"))
-                    stack.append("results")
-            case "UNPACK_SEQUENCE":
-                value = stack.pop()
-                stack += [f"{value}[{n}]" for n in reversed(range(op.arg))]
-            case "COPY":
-                stack.append(stack[-op.arg])
-            case "SWAP":
-                stack[-1], stack[-op.arg] = stack[-op.arg], stack[-1]
-            case "POP_TOP":
-                value = stack.pop()
-                if "(" in value and "__next__" not in value:
-                    found.append(("write", value))
-            case "RETURN_VALUE":
-                return [*found, ("return", f"return {stack.pop()}")]
-            case "PUSH_NULL":
-                pass
-            case _:
-                return [*found, ("return", f"... ({op.op})")]
-    return found
+        if op.op == "RETURN_VALUE":
+            return [*reader.found, ("return", f"return {reader.stack.pop()}")]
+        if op.op not in RULES:
+            return [*reader.found, ("return", f"... ({op.op})")]
+        RULES[op.op](reader, op.arg)
+    return reader.found
 
 
 def draw_replay(record: Any) -> Columns:
@@ -477,7 +524,8 @@ def draw_closure(
 ) -> Picture:
     """Functions (boxes) and the cells they hold (notes); an arrow goes to what is held.  A cell
     that two functions share stands there once."""
-    nodes, edges, names = {}, [], {}
+    nodes, edges = {}, []
+    names: dict[int, str] = {}
 
     def name_of(thing, kind):
         if id(thing) not in names:

@@ -27,6 +27,7 @@ import torch
 from .. import api, frame_hook
 from ..convert_frame import FrameCompiler
 from ..foreign import ours
+from ..variables.base import extends
 from .directions import disable
 
 # methods of torch.nn.Module that return the module itself
@@ -48,7 +49,7 @@ def returning_compiled(name: str) -> Callable[..., Any]:
 
 
 for _name in RETURN_THEMSELVES:
-    setattr(api.CompiledModule, _name, returning_compiled(_name))
+    extends(api.CompiledModule, _name)(returning_compiled(_name))
 api.OWN.update(RETURN_THEMSELVES)
 
 
@@ -62,10 +63,14 @@ def of_the_module(name: str) -> Callable[..., Any]:
 
 
 for _name in ("__getitem__", "__setitem__", "__delitem__", "__contains__"):
-    setattr(api.CompiledModule, _name, of_the_module(_name))
-setattr(api.CompiledModule, "__delattr__", lambda self, name: delattr(self._orig_mod, name))
+    extends(api.CompiledModule, _name)(of_the_module(_name))
 for _name, _function in (("__len__", len), ("__iter__", iter), ("__repr__", shown)):
-    setattr(api.CompiledModule, _name, lambda self, of=_function: of(self._orig_mod))
+    extends(api.CompiledModule, _name)(lambda self, of=_function: of(self._orig_mod))
+
+
+@extends(api.CompiledModule, "__delattr__")
+def delete(module: api.CompiledModule, name: str) -> None:
+    delattr(module._orig_mod, name)
 
 
 def options_of(compiler: FrameCompiler) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import torch
 from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
 
 from ..symbolic_numbers import SymNode, computed
+from ..variables.base import extends
 from ..variables.symbolic import CALLS
 
 # method of SymNode -> the opaque function that stands for it where sympy must not compute: on
@@ -78,6 +79,7 @@ QUOTIENTS = ("truediv", "int_truediv", "float_truediv")
 DIVISIONS = ("floordiv", "int_floordiv", "mod")
 
 
+@extends(SymNode, "opaque")
 def kept_opaque(node: Any, name: str, compute: Callable, *others: SymNode) -> SymNode:
     """The result of an operator that sympy must not compute: a call of its opaque function; of a
     division by a negative size: that of the negated sides."""
@@ -124,9 +126,8 @@ def by_zero(node: SymNode) -> SymNode:
     return node.new(sympy.sympify(value), float, value)
 
 
-setattr(SymNode, "opaque", kept_opaque)
 if not hasattr(SymNode, "check_domain"):  # that of variables/more/floats.py
-    setattr(SymNode, "check_domain", lambda node, name, *others: None)
+    extends(SymNode, "check_domain")(lambda node, name, *others: None)
 for _methods, _row in TABLE.items():
     _known, *_rest = _row
     _function = opaque(
@@ -137,7 +138,7 @@ for _methods, _row in TABLE.items():
         OPAQUE[_name] = _function
         if not hasattr(SymNode, _name):
             _method = functools.partialmethod(SymNode.opaque, _name, _function.compute)
-            setattr(SymNode, _name, _method)
+            extends(SymNode, _name)(_method)
 
 
 # ---- rare methods --------------------------------------------------------------------------------
@@ -216,4 +217,4 @@ METHODS: dict[str, Any] = {
     "sym_ite": lambda node, a, b: a if node.guard_bool() else b,
 }
 for _name, _method in METHODS.items():
-    setattr(SymNode, _name, _method)
+    extends(SymNode, _name)(_method)

@@ -34,7 +34,7 @@ from ..reconstruct import Codegen
 from ..symbolic_eval.evaluator import Frame
 from ..symbolic_eval.registry import rule
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import Args, Named, Variable
+from ..variables.base import Args, Named, Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.symbolic import SymVar
@@ -189,6 +189,7 @@ call_graph, call_c, call_function = OutputGraph.call_graph, Frame.call_c, Frame.
 read_attribute, call_method = TensorVar.getattr, TensorVar.call_method
 
 
+@extends(OutputGraph, "call_graph")
 def around_graph(
     output: OutputGraph, tx: Frame, op: str, target: Any, args: Any, kwargs: Named
 ) -> Variable:
@@ -197,6 +198,7 @@ def around_graph(
     return call_graph(output, tx, op, target, args, kwargs) if found is None else found
 
 
+@extends(Frame, "call_c")
 def around_c(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
     if type(function) is types.MethodWrapperType and isinstance(function.__self__, GETTERS):
         if function.__name__ == "__get__" and args and isinstance(args[0], TensorVar):
@@ -208,6 +210,7 @@ def around_c(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
     return call_c(tx, function, args, kwargs) if found is None else found
 
 
+@extends(Frame, "call_function")
 def around_function(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
     """A function of torch's that is written in Python: a mode sees it if it asks first; else what
     it calls."""
@@ -217,6 +220,7 @@ def around_function(tx: Frame, function: Any, args: Args, kwargs: Named) -> Vari
     return call_function(tx, function, args, kwargs)
 
 
+@extends(TensorVar, "getattr")
 def around_attribute(tensor: TensorVar, tx: Frame, name: str) -> Variable:
     found = None
     if isinstance(getattr(torch.Tensor, name, None), GETTERS):
@@ -228,6 +232,7 @@ def read(name: str, tensor: torch.Tensor) -> Any:
     return getattr(tensor, name)
 
 
+@extends(TensorVar, "call_method")
 def around_method(tensor: TensorVar, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
     method, found = getattr(torch.Tensor, name, None), None
     if callable(method):
@@ -249,26 +254,25 @@ def refusing(name: str) -> Callable:
 
 
 for _name in ("truth", "iterate", "contains", "setattr", "delattr"):
-    setattr(TensorVar, _name, refusing(_name))
+    extends(TensorVar, _name)(refusing(_name))
+plain_length = TensorVar.length
 
 
+@extends(TensorVar)
 def length(tensor: TensorVar, tx: Frame) -> Any:
     if vars(tx.output).get("function_modes"):
         return tensor.call_method(tx, "__len__", [], {}).as_constant()
     return plain_length(tensor, tx)
 
 
-plain_length = TensorVar.length
-setattr(TensorVar, "length", length)
-setattr(OutputGraph, "call_graph", around_graph)
-setattr(Frame, "call_c", around_c)
-setattr(Frame, "call_function", around_function)
-setattr(TensorVar, "getattr", around_attribute)
-setattr(TensorVar, "call_method", around_method)
 hooks.AFTER_WRITES.append(enter_for_real)
 
 
 # ---- frames that begin inside of a mode, or of another tracer
+left_alone_before = FrameCompiler.is_left_alone
+
+
+@extends(FrameCompiler)
 def is_left_alone(compiler: FrameCompiler, code: types.CodeType, owner: int | None) -> bool:
     """Compiling would show the mode what the compiler asks of tensors, and a compiled graph its
     kernels.  (A default device is a mode, too: torch's own, which is guarded.)  Under
@@ -279,7 +283,3 @@ def is_left_alone(compiler: FrameCompiler, code: types.CodeType, owner: int | No
         if type(torch._C._get_function_stack_at(place)) is not DeviceContext:
             return True
     return left_alone_before(compiler, code, owner)
-
-
-left_alone_before = FrameCompiler.is_left_alone
-setattr(FrameCompiler, "is_left_alone", is_left_alone)

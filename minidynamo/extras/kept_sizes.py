@@ -159,6 +159,7 @@ def with_numbers_at_last(conversion: Conversion, backend: Callable[..., Any]) ->
     return ask
 
 
+@extends(Conversion)
 def run(conversion: Conversion) -> CacheEntry | None:
     """Conversion.run, twice if need be."""
     try:
@@ -168,6 +169,3 @@ def run(conversion: Conversion) -> CacheEntry | None:
     records.counters["graphs"][conversion.record.function] -= 1
     give_up(conversion)
     return plain_run(conversion)
-
-
-setattr(Conversion, "run", run)

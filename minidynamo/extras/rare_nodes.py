@@ -111,6 +111,7 @@ def guard_offsets(output: OutputGraph, target: Any, given: list[torch.Tensor], r
 OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
 
 
+@extends(OutputGraph)
 def answer(
     output: OutputGraph,
     tx: Any,
@@ -177,4 +178,3 @@ def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:
 
 hooks.BEFORE_NODES.append(plain_operator)
 hooks.AFTER_FAKES += [note_untold, guard_offsets]
-setattr(OutputGraph, "answer", answer)

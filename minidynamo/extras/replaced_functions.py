@@ -101,6 +101,7 @@ class ReadFunctions(dict[int, tuple[Any, bool]]):
     """Id -> (function of torch's, does it call what the program replaced)."""
 
 
+@extends(OutputGraph)
 def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], bool]) -> bool:
     """Does torch's `function`, which the graph would call whole, find something of the
     program's under the names in its code?
@@ -206,7 +207,6 @@ def call_by_object(_: object, made: torch.fx.GraphModule) -> None:
     forward.__func__.__globals__["torch"] = root
 
 
-setattr(OutputGraph, "calls_replaced", calls_replaced)
 hooks.TRACING.append(nothing_needed_replaced)
 hooks.BEFORE_NODES.append(look_at_operator)
 hooks.GRAPH_MODULES.append(call_by_object)

@@ -24,6 +24,7 @@ from miniinductor.sizes.facts import reduced
 from .. import config, records
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
+from .once import tell
 
 specialize_whole = ShapeEnv.specialize
 
@@ -94,7 +95,7 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
             f"config.size_steps = {config.size_steps} steps)"
         )
         env.specialize(symbol)
-        records.tell(text, text)
+        tell(text, text)
         records.counters["sizes"][text] += 1
 
 

@@ -20,8 +20,9 @@ from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
 from ..records import FrameRecord, debug
 from ..skipping import skip_reason
-from . import guard_values  # noqa: F401  (what it advises is told here, so it judges first)
+from . import guard_values, once  # noqa: F401  (what it advises is told here, so it judges first)
 
+OURS = "minidynamo"
 
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(
@@ -31,7 +32,7 @@ logging.getLogger("torch._subclasses.fake_tensor").addFilter(
 
 def tell(message: str, record: FrameRecord) -> None:
     """Say, once, why frames of some code run as plain Python."""
-    records.tell(message, message + record.advice)
+    once.tell(message, message + record.advice)
     records.counters["skipped"][message] += 1
     record.skipped = message
     records.remember(record)
@@ -43,7 +44,7 @@ def tell_of_target(target: Any) -> Any:
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        once.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
     return target
 
 
@@ -73,7 +74,7 @@ def tell_of_frame(conversion: Conversion, error: Exception) -> None:
     if isinstance(error, (SkipFrame, RecursionError)):
         tell_skipped(conversion, error)
     else:
-        note_error(error, conversion.record, records.OURS, user_line(conversion))
+        note_error(error, conversion.record, OURS, user_line(conversion))
 
 
 def user_line(conversion: Conversion) -> str:
@@ -96,8 +97,8 @@ def note_error(error: BaseException, record: FrameRecord, where: str, line: str)
     """Write down, and tell, that a compiler failed and the frame runs eagerly."""
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
-    records.counters["errors"][f"{where}: {text}" if where != records.OURS else text] += 1
-    records.tell(
+    records.counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
+    once.tell(
         (where, line),
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
         "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
@@ -116,7 +117,7 @@ def tell_skipped(conversion: Conversion, skipped: Exception) -> None:
         if cause.stack:
             line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
     text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    records.tell(("skipped", record.function, line), text)
+    once.tell(("skipped", record.function, line), text)
 
 
 @hooks.COMPILED.append

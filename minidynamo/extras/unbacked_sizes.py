@@ -143,7 +143,7 @@ FOR_FAKE_TENSORS: dict[str, Any] = {
     "_constrain_range_for_size": _constrain_range_for_size,
 }
 for _name, _value in FOR_FAKE_TENSORS.items():
-    setattr(ShapeEnv, _name, _value)
+    extends(ShapeEnv, _name)(_value)
 evaluate_known, add_plain_node = ShapeEnv.evaluate_sym_node, OutputGraph.add_node
 compute_symbolic = Codegen.symbolic
 
@@ -186,9 +186,8 @@ def guard_or(default: bool) -> Callable[..., bool]:
     return guard
 
 
-setattr(SymNode, "guard_or_true", guard_or(True))
-for _name in ("guard_or_false", "guard_size_oblivious"):
-    setattr(SymNode, _name, guard_or(False))
+extends(SymNode, "guard_or_true")(guard_or(True))
+extends(SymNode, "guard_or_false", "guard_size_oblivious")(guard_or(False))
 
 
 @extends(OutputGraph)

@@ -41,6 +41,7 @@ from ..replacement import Head
 from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
 from ..variables.base import Variable, extends
+from .once import tell
 from .thread_state import StateChanges, push_state, restoring
 
 # Names of operations that look at data and may refuse them.
@@ -179,7 +180,7 @@ class Undo:
             raise
         self.errors += 1
         if self.errors > 1:  # the first is the program's own as a rule, which says it itself
-            records.tell(
+            tell(
                 ("raised", self.function, type(error)),
                 f"the compiled graph of {self.function} raises {type(error).__name__}: {error}; "
                 f"plain Python runs such calls, after the graph has tried",

@@ -12,35 +12,45 @@ on *every* call, and building and hashing the graph again each time costs more t
 operations (paper, section 2).
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from .symbolic import StandIn
 
-PROGRAMS = {}  # graph hash -> compiled program
+PROGRAMS: dict[tuple, Callable] = {}  # graph hash -> compiled program
 COUNTS = {"operations recorded": 0, "graphs hashed": 0, "graphs compiled": 0}
 
 
 class LazyTensor(StandIn):
     """An operation that has not been computed, or a value that has (`value` is set)."""
 
-    def __init__(self, value=None, operation=None, args=(), kwargs=None):
+    def __init__(
+        self,
+        value: torch.Tensor | None = None,
+        operation: Callable | None = None,
+        args: tuple = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(self)
         self.value, self.operation, self.args, self.kwargs = value, operation, args, kwargs or {}
 
-    def call(self, function, args, kwargs):
+    def call(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> "LazyTensor":
         COUNTS["operations recorded"] += 1
         return LazyTensor(None, function, args, kwargs)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.compute())  # unlike a stand-in, a lazy tensor can answer
 
-    def item(self):
+    def item(self) -> Any:
         return self.compute().item()
 
-    def compute(self):
+    def compute(self) -> torch.Tensor:
         """The value: collect what is pending, hash it, compile it if it is new, run it."""
         if self.value is None:
-            order, inputs = [], []
+            order: list[tuple] = []
+            inputs: list[LazyTensor] = []
             key = describe(self, order, inputs, {})
             COUNTS["graphs hashed"] += 1
             if key not in PROGRAMS:
@@ -50,7 +60,9 @@ class LazyTensor(StandIn):
         return self.value
 
 
-def describe(tensor, order, inputs, seen):
+def describe(
+    tensor: LazyTensor, order: list[tuple], inputs: list[LazyTensor], seen: dict[int, tuple]
+) -> tuple:
     """A hashable description of everything that `tensor` waits for; fills `order` (operations) and
     `inputs` (values)."""
     if id(tensor) in seen:
@@ -79,7 +91,7 @@ def describe(tensor, order, inputs, seen):
     return key
 
 
-def compile_program(order):
+def compile_program(order: list[tuple]) -> Callable:
     """A function of the input values.  A real system generates machine code here."""
 
     def program(values):
@@ -99,6 +111,6 @@ def compile_program(order):
     return program
 
 
-def lazy(tensor):
+def lazy(tensor: torch.Tensor) -> LazyTensor:
     """A lazy tensor that already has a value."""
     return LazyTensor(value=torch.as_tensor(tensor))

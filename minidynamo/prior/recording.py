@@ -12,6 +12,9 @@ operation.  A branch was taken once and is taken for ever; a Python number compu
 the number of the recording.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
@@ -19,11 +22,20 @@ from torch.overrides import TorchFunctionMode, resolve_name
 class Recording(TorchFunctionMode):
     """The tape: [(operation, arguments, keyword arguments, slot of the result)]."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.tape, self.slots, self.keep = [], {}, []
+        self.tape: list[tuple[Callable, Any, Any, Slot]] = []
+        self.slots: dict[int, int] = {}
+        self.keep: list[torch.Tensor] = []
+        self.result: Any = None
 
-    def __torch_function__(self, operation, types, args=(), kwargs=None):
+    def __torch_function__(
+        self,
+        operation: Callable,
+        types: Any,
+        args: tuple = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = operation(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
             self.tape.append(
@@ -31,11 +43,11 @@ class Recording(TorchFunctionMode):
             )
         return result
 
-    def slot(self, tensor):
+    def slot(self, tensor: torch.Tensor) -> "Slot":
         self.keep.append(tensor)  # an id is only unique while the tensor lives
         return Slot(self.slots.setdefault(id(tensor), len(self.slots)))
 
-    def encode(self, value):
+    def encode(self, value: Any) -> Any:
         """Tensors that the tape knows become slots; everything else is a constant of the tape."""
         if isinstance(value, torch.Tensor) and id(value) in self.slots:
             return Slot(self.slots[id(value)])
@@ -43,7 +55,7 @@ class Recording(TorchFunctionMode):
             return type(value)(map(self.encode, value))
         return {k: self.encode(v) for k, v in value.items()} if isinstance(value, dict) else value
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: torch.Tensor) -> Any:
         values = dict(enumerate(inputs))
 
         def decode(value):
@@ -57,7 +69,7 @@ class Recording(TorchFunctionMode):
             values[slot.number] = operation(*decode(args), **decode(kwargs))
         return decode(self.result)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [
             f"{slot} = {resolve_name(operation) or operation}({', '.join(map(repr, args))})"
             for operation, args, _, slot in self.tape
@@ -66,14 +78,14 @@ class Recording(TorchFunctionMode):
 
 
 class Slot:
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         self.number = number
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"v{self.number}"
 
 
-def record(function, *inputs):
+def record(function: Callable, *inputs: torch.Tensor) -> Recording:
     """Run `function(*inputs)` once under the recorder."""
     recording = Recording()
     for tensor in inputs:

@@ -15,6 +15,8 @@ import ast
 import inspect
 import operator
 import textwrap
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -43,11 +45,12 @@ class NotScriptable(Exception):
 class Script:
     """`body` is a syntax tree that was checked: only what `run` knows is in it."""
 
-    def __init__(self, function):
+    def __init__(self, function: Callable) -> None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        (self.definition,) = [n for n in tree.body if isinstance(n, ast.FunctionDef)] or [None]
-        if self.definition is None:
+        found = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+        if len(found) != 1:
             raise NotScriptable("only a function written with `def` can be scripted")
+        (self.definition,) = found
         self.parameters = [a.arg for a in self.definition.args.args]
         for statement in self.definition.body:
             self.check(statement)
@@ -71,7 +74,7 @@ class Script:
         *COMPARE,
     )
 
-    def check(self, node):
+    def check(self, node: ast.AST) -> None:
         if not isinstance(node, self.KNOWN):
             raise NotScriptable(
                 f"line {getattr(node, 'lineno', '?')}: {type(node).__name__} is not part of the "
@@ -86,16 +89,17 @@ class Script:
         for child in ast.iter_child_nodes(node):
             self.check(child)
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Any) -> Any:
         names = dict(MODULES, **dict(zip(self.parameters, inputs, strict=True)))
         return self.block(self.definition.body, names)
 
-    def block(self, statements, names):
+    def block(self, statements: list[ast.stmt], names: dict[str, Any]) -> Any:
         for statement in statements:
             if isinstance(statement, ast.Assign):
-                names[statement.targets[0].id] = self.value(statement.value, names)
+                (target,) = statement.targets[:1]
+                names[target.id] = self.value(statement.value, names)  # type: ignore[attr-defined]
             elif isinstance(statement, ast.Return):
-                return self.value(statement.value, names)
+                return self.value(statement.value, names) if statement.value else None
             elif isinstance(statement, ast.If):
                 branch = statement.body if self.value(statement.test, names) else statement.orelse
                 if (result := self.block(branch, names)) is not None:
@@ -106,7 +110,7 @@ class Script:
                         return result
         return None
 
-    def value(self, node, names):
+    def value(self, node: ast.expr, names: dict[str, Any]) -> Any:
         match node:
             case ast.Constant(value):
                 return value
@@ -128,10 +132,10 @@ class Script:
             case ast.Call(function, args):
                 return self.value(function, names)(*[self.value(a, names) for a in args])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return ast.unparse(self.definition)
 
 
-def script(function):
+def script(function: Callable) -> Script:
     """The scripted function; raises NotScriptable with the line that is outside the language."""
     return Script(function)

@@ -13,6 +13,8 @@ never again; a write to a list is lost on the second call.
 """
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -23,12 +25,12 @@ class AbstractTracer(GraphTracer):
     """A graph tracer whose stand-ins know shape and dtype, because each operation also runs on meta
     tensors."""
 
-    def input(self, name, tensor):
+    def input(self, name: str, tensor: torch.Tensor) -> StandIn:
         stand_in = self.wrap(self.graph.placeholder(name))
         stand_in.abstract = torch.empty_like(tensor, device="meta")
         return stand_in
 
-    def call(self, function, args, kwargs):
+    def call(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> StandIn:
         result = super().call(function, args, kwargs)
         result.abstract = function(
             *[a.abstract if isinstance(a, StandIn) else a for a in args], **kwargs
@@ -37,10 +39,11 @@ class AbstractTracer(GraphTracer):
 
 
 class Staged:
-    def __init__(self, function):
-        self.function, self.programs = function, {}
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+        self.programs: dict[tuple, torch.fx.GraphModule] = {}
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: torch.Tensor) -> Any:
         key = tuple((tuple(x.shape), x.dtype) for x in inputs)
         if key not in self.programs:
             tracer = AbstractTracer()
@@ -53,6 +56,6 @@ class Staged:
         return self.programs[key](*inputs)
 
 
-def stage(function):
+def stage(function: Callable) -> Staged:
     """`function`, traced at the first call with each combination of shapes and dtypes."""
     return Staged(function)

@@ -14,6 +14,8 @@ lazy.py and staging.py build on.
 
 import inspect
 import operator
+from collections.abc import Callable
+from typing import Any, Never
 
 import torch
 
@@ -26,28 +28,33 @@ class StandIn:
     """An object that Python code takes for a tensor.  Each operation is reported to
     `tracer.call(function, args, kwargs)`."""
 
-    def __init__(self, tracer):
+    node: torch.fx.Node  # of a GraphTracer's stand-in
+    abstract: torch.Tensor  # of an AbstractTracer's: shape and dtype, no values
+
+    def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
 
     @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
+    def __torch_function__(
+        cls, function: Callable, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         (tracer, *_) = [a.tracer for a in flat(args) if isinstance(a, StandIn)]
         return tracer.call(function, args, kwargs or {})
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable:
         function = getattr(torch.Tensor, name)
         if not callable(function):
             raise CannotTrace(f"the attribute .{name} of a stand-in is not known")
         return lambda *args, **kwargs: self.tracer.call(function, (self, *args), kwargs)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise CannotTrace("Python asked whether a stand-in is true: the branch depends on the data")
 
-    def __iter__(self):
+    def __iter__(self) -> Never:
         raise CannotTrace("Python wanted to loop over a stand-in")
 
 
-def install_operators(cls):
+def install_operators(cls: type) -> None:
     """x + y, 2 * x, -x, x > 0, x[0]: each is one call of an `operator` function."""
     for name in (
         "add",
@@ -82,7 +89,7 @@ def install_operators(cls):
 install_operators(StandIn)
 
 
-def flat(value):
+def flat(value: Any) -> list:
     return (
         [leaf for item in value for leaf in flat(item)]
         if isinstance(value, (tuple, list))
@@ -93,25 +100,25 @@ def flat(value):
 class GraphTracer:
     """Writes each operation into an fx.Graph."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.graph = torch.fx.Graph()
 
-    def wrap(self, node):
+    def wrap(self, node: torch.fx.Node) -> StandIn:
         stand_in = StandIn(self)
         stand_in.node = node
         return stand_in
 
-    def unwrap(self, value):
+    def unwrap(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             return type(value)(map(self.unwrap, value))
         return value.node if isinstance(value, StandIn) else value
 
-    def call(self, function, args, kwargs):
+    def call(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> StandIn:
         kwargs = {name: self.unwrap(value) for name, value in kwargs.items()}
         return self.wrap(self.graph.call_function(function, self.unwrap(args), kwargs))
 
 
-def symbolic_trace(function):
+def symbolic_trace(function: Callable) -> torch.fx.Graph:
     """The fx.Graph of `function`; raises CannotTrace where Python needs a value."""
     tracer = GraphTracer()
     result = function(

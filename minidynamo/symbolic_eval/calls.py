@@ -121,7 +121,7 @@ def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     return result
 
 
-def _tuple(tx, values=TupleVar([]), /):
+def _tuple(tx: "Frame", values: Variable = TupleVar([]), /) -> TupleVar:
     if isinstance(values, TupleVar) and values.cls is tuple:
         return values
     return TupleVar(tx.listed(values))

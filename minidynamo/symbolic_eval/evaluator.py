@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
     from ..variables.base import Variable
     from ..variables.functions import FunctionVar
+    from ..variables.modules import GlobalsVar
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -54,7 +55,7 @@ class Frame(Operations):
         self.code = code
         self.parent = parent
         self.info = code_info(code)
-        self.globals = output.globals_of(function.globals)
+        self.globals: GlobalsVar = output.globals_of(function.globals)
         self.locals = bound  # name -> variable
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, function.closure))
         self.stack: list[Any] = []

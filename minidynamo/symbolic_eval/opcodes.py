@@ -149,7 +149,14 @@ JUMPS = {
 def pushes(table: dict[str, Callable[[Frame, Any], Any]]) -> None:
     """Opcodes that push one value."""
     for op, make in table.items():
-        HANDLERS[op] = lambda frame, arg, make=make: frame.stack.append(make(frame, arg))
+        HANDLERS[op] = _push(make)
+
+
+def _push(make: Callable[[Frame, Any], Any]) -> Handler:
+    def handler(frame: Frame, arg: Any) -> None:
+        frame.stack.append(make(frame, arg))
+
+    return handler
 
 
 def _jump_if(test: Callable[[Frame, Variable], bool]) -> Handler:

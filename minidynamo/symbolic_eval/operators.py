@@ -87,7 +87,7 @@ def compared_by_identity(variable: Variable) -> bool:
 
 # ---- constants: computed now
 @left_operand(ConstantVar)
-def _constants(tx, operator, a, b):
+def _constants(tx: "Frame", operator: Operator, a: ConstantVar, b: Variable) -> Variable | None:
     if type(b) is not ConstantVar:
         return None
     tx.check_size(operator.symbol, a.value, b.value)
@@ -95,7 +95,7 @@ def _constants(tx, operator, a, b):
 
 
 @comparison(ConstantVar)
-def _compare_constants(tx, symbol, a, b):
+def _compare_constants(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable | None:
     if type(a) is not ConstantVar or type(b) is not ConstantVar:
         return None
     return tx.fold(COMPARISONS[symbol], a.value, b.value)
@@ -104,7 +104,7 @@ def _compare_constants(tx, symbol, a, b):
 # ---- symbols: sizes and numbers that differ from call to call
 @left_operand(SymVar)
 @right_operand(SymVar)
-def _symbols(tx, operator, a, b):
+def _symbols(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
     """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
     object, the symbol becomes the number of this run."""
     result = apply(tx, operator.function, a, b)
@@ -121,25 +121,25 @@ def pinned(variable: Variable) -> Variable:
 
 
 @comparison(SymVar)
-def _compare_symbols(tx, symbol, a, b):
+def _compare_symbols(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable | None:
     return apply(tx, COMPARISONS[symbol], a, b)
 
 
 # ---- tensors: nodes of the graph
 @left_operand(TensorVar)
-def _tensor_left(tx, operator, a, b):
+def _tensor_left(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
     return tx.node(operator.function, [a, b])
 
 
 @right_operand(TensorVar)
-def _tensor_right(tx, operator, a, b):
+def _tensor_right(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
     if isinstance(a, ObjectVar):
         return None
     return tx.node(operator.function, [a, b])
 
 
 @comparison(TensorVar)
-def _compare_tensors(tx, symbol, a, b):
+def _compare_tensors(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable | None:
     other = b if isinstance(a, TensorVar) else a
     if isinstance(other, ObjectVar) or isinstance(other, Unpinned) and type(other) is not SymVar:
         return None  # their own handlers know better

@@ -17,13 +17,16 @@ torch/_dynamo/variables/builtin.py.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..variables.base import Variable
+from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import ByClass
+
+if TYPE_CHECKING:
+    from .evaluator import Frame
 
 NONE = ConstantVar(None)
 RULES: dict[Any, Callable] = {}  # function or class -> handler(tx, args, kwargs)
@@ -47,7 +50,7 @@ def checked(name: str, handler: Callable) -> Callable:
     """The handler, called with a list of positional and a dict of named arguments.  Where they do
     not fit its parameters, the graph breaks, and plain Python says what is wrong with them."""
 
-    def call(tx, args, kwargs):
+    def call(tx: "Frame", args: Args, kwargs: Named) -> Variable:
         try:
             result = handler(tx, *args, **kwargs)
         except ours(TypeError) as error:
@@ -68,7 +71,7 @@ def rules(table: dict[Any, Callable]) -> None:
 def refused(kind: str, reason: str, hint: str = "") -> Callable:
     """The handler of what always breaks the graph."""
 
-    def refuse(tx, *args, **kwargs):
+    def refuse(tx: "Frame", *args: Variable, **kwargs: Variable) -> NoReturn:
         raise Break(kind, reason, hint)
 
     return refuse

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
 from .. import resume
 from ..exceptions import Break
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what the annotations of variables name
     from ..symbolic_eval.evaluator import Frame as Frame
 else:
     OutputGraph = Codegen = Source = Frame = Any
+Added = TypeVar("Added", bound=Any)
 Args = list["Variable"]  # the positional arguments of a call
 Named = dict[str, "Variable"]  # those with names
 
@@ -158,14 +159,18 @@ class Variable(Fields):
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
-def extends(cls: type) -> Callable[[type], type]:
-    """A decorator for coverage: the methods of the class below it are added to `cls`."""
+def extends(cls: type, *names: str) -> Callable[[Added], Added]:
+    """A decorator for coverage: `cls` gets the methods of the class below it; or the function below
+    it, under these names, else under its own."""
 
-    def add(methods: type) -> type:
-        for name, method in vars(methods).items():
-            if not name.startswith("__"):
-                setattr(cls, name, method)
-        return methods
+    def add(added: Added) -> Added:
+        if isinstance(added, type):
+            methods = {n: method for n, method in vars(added).items() if not n.startswith("__")}
+        else:
+            methods = dict.fromkeys(names or [added.__name__], added)
+        for name, method in methods.items():
+            setattr(cls, name, method)
+        return added
 
     return add
 

@@ -67,9 +67,11 @@ class ModuleVar(ObjectVar):
             return super().call(tx, args, kwargs)
         tx.output.guard_no_global_hooks()
         if not self.has_hooks(tx):
-            with tx.output.inside_module(self):
-                return self.getattr(tx, "forward").call(tx, args, kwargs)
+            return self.run_forward(tx, args, kwargs)
         return super().call(tx, args, kwargs)  # torch's own code runs the hooks
+
+    def run_forward(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        return self.getattr(tx, "forward").call(tx, args, kwargs)
 
     def has_hooks(self, tx: Frame) -> bool:
         """Has the program registered hooks?  Those tables that are empty are guarded."""

@@ -74,7 +74,6 @@ def wrap_parameter(
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
-    node.meta["module_path"] = module_name(source).rpartition(".")[0]
     return TensorVar(node, fake, kind, value, source=source)
 
 

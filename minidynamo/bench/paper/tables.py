@@ -42,32 +42,42 @@ def of_group(rows: list[Row]) -> Row:
     counted = [row for row in rows if not any(why in row for why in NOT_MEASURED)]
     cell: Row = {"models": len(counted), "absent": len(rows) - len(counted)}
     for label in (OURS, PEER):
-        speedups = [row[f"eager / {label}"][0] for row in counted if f"eager / {label}" in row]
-        cell[label] = {"right": len(speedups), "geometric mean": mean(speedups)}
-        unknown = sum(not_known(row, label) for row in counted)
-        cell[label] |= {"not known": unknown} if unknown else {}
-        late = sum(UNFINISHED in row.get("problem", {}).get(label, "") for row in counted)
-        cell[label] |= {"not finished": late} if late else {}
-        first = [
-            row["first call s"][label]
-            for row in counted
-            if f"eager / {label}" in row and "first call s" in row
-        ]
-        cell[label] |= {"first call s": mean(first)} if first else {}
+        cell[label] = of_compiler(counted, label)
     both = [row for row in counted if f"{PEER} / {OURS}" in row]
     if both:
-        cell["side by side"] = {
-            "models": len(both),
-            OURS: mean([row[f"eager / {OURS}"][0] for row in both]),
-            PEER: mean([row[f"eager / {PEER}"][0] for row in both]),
-            f"{PEER} / {OURS}": mean([row[f"{PEER} / {OURS}"][0] for row in both]),
-        }
-        peaks = [row["peak bytes"] for row in both if row.get("peak bytes", {}).get("eager")]
-        if peaks:
-            for label in (OURS, PEER):
-                ratios = [one[label] / one["eager"] for one in peaks]
-                cell["side by side"][f"{label}'s peak / eager's"] = mean(ratios)
+        cell["side by side"] = side_by_side(both)
     return cell
+
+
+def of_compiler(rows: list[Row], label: str) -> Row:
+    """One compiler's part of a cell; what did not happen is left out."""
+    compared = [row for row in rows if f"eager / {label}" in row]
+    found: Row = {
+        "right": len(compared),
+        "geometric mean": mean([row[f"eager / {label}"][0] for row in compared]),
+    }
+    unknown = sum(not_known(row, label) for row in rows)
+    late = sum(UNFINISHED in row.get("problem", {}).get(label, "") for row in rows)
+    first = [row["first call s"][label] for row in compared if "first call s" in row]
+    found |= {"not known": unknown} if unknown else {}
+    found |= {"not finished": late} if late else {}
+    return found | ({"first call s": mean(first)} if first else {})
+
+
+def side_by_side(both: list[Row]) -> Row:
+    """Of the rows that are right with both compilers."""
+    found: Row = {
+        "models": len(both),
+        OURS: mean([row[f"eager / {OURS}"][0] for row in both]),
+        PEER: mean([row[f"eager / {PEER}"][0] for row in both]),
+        f"{PEER} / {OURS}": mean([row[f"{PEER} / {OURS}"][0] for row in both]),
+    }
+    peaks = [row["peak bytes"] for row in both if row.get("peak bytes", {}).get("eager")]
+    if peaks:
+        for label in (OURS, PEER):
+            ratios = [one[label] / one["eager"] for one in peaks]
+            found[f"{label}'s peak / eager's"] = mean(ratios)
+    return found
 
 
 def not_known(row: Row, label: str) -> bool:

@@ -15,6 +15,8 @@ import itertools
 import math
 import threading
 import typing
+from collections.abc import Callable, Iterator
+from typing import Any, Never
 
 import numpy as np
 import torch
@@ -27,11 +29,14 @@ from torch.overrides import TorchFunctionMode
 
 import minidynamo
 
-PROGRAMS = {}
-COUNTS = {}
+# A program and its arguments.
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+Make = Callable[[], Program]
+PROGRAMS: dict[str, Make] = {}
+COUNTS: dict[str, tuple[int, int]] = {}
 
 
-def program(make=None, *, graphs=1, breaks=0):
+def program(make: Make | None = None, *, graphs: int = 1, breaks: int = 0) -> Any:
     """Decorator: `make` gives a program and its arguments, the same each time."""
     if make is None:
         return functools.partial(program, graphs=graphs, breaks=breaks)
@@ -40,14 +45,14 @@ def program(make=None, *, graphs=1, breaks=0):
     return make
 
 
-def X(*shape, grad=True):
+def X(*shape: int, grad: bool = True) -> torch.Tensor:
     """Numbers that are no round ones, of both signs."""
     shape = shape or (3, 4)
     values = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
     return (torch.sin(values * 1.7 + 0.3)).requires_grad_(grad)
 
 
-def linear(inputs=4, outputs=4):
+def linear(inputs: int = 4, outputs: int = 4) -> nn.Linear:
     torch.manual_seed(7)
     return nn.Linear(inputs, outputs)
 
@@ -59,53 +64,53 @@ def scripted_gelu(x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
 
 
 @torch.jit.script
-def scripted_span(x: torch.Tensor, y: torch.Tensor, span: int):
+def scripted_span(x: torch.Tensor, y: torch.Tensor, span: int) -> torch.Tensor:
     return scripted_gelu(x) + torch.sqrt(torch.tensor(y.size(-1) * span).float())
 
 
 @program
-def scripted_function():
+def scripted_function() -> Program:
     return lambda x: scripted_gelu(x) + 1, (X(),)
 
 
 @program
-def scripted_function_that_calls_another():
+def scripted_function_that_calls_another() -> Program:
     return lambda x: scripted_span(x, x, 3), (X(),)
 
 
 class Scale(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.full((4,), 1.5))
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x * self.weight)
 
 
 @program(graphs=2, breaks=1)
-def scripted_module():
+def scripted_module() -> Program:
     module = torch.jit.script(Scale())
     return lambda x: module(x + 1) * 2, (X(),)
 
 
 # ---- legacy constructors
 @program
-def tensor_class_of_a_list():
+def tensor_class_of_a_list() -> Program:
     return lambda x: x * torch.Tensor([1.0, 2.0, 3.0, -4.0]), (X(),)
 
 
 @program
-def tensor_class_of_sizes():
+def tensor_class_of_sizes() -> Program:
     return lambda x: x + torch.Tensor(3, 4).fill_(2.0), (X(),)
 
 
 @program
-def tensor_class_of_a_shape():
+def tensor_class_of_a_shape() -> Program:
     return lambda x: x + torch.Tensor(x.shape).zero_(), (X(),)
 
 
 @program
-def typed_tensor_classes():
+def typed_tensor_classes() -> Program:
     def f(x):
         index = torch.LongTensor([0, 2])
         return (
@@ -120,12 +125,12 @@ TABLE = np.linspace(0.5, 1.5, 4).astype(np.float32)
 
 
 @program
-def from_numpy_of_a_global():
+def from_numpy_of_a_global() -> Program:
     return lambda x: x * torch.from_numpy(TABLE), (X(),)
 
 
 @program
-def numpy_constants():
+def numpy_constants() -> Program:
     def f(x):
         steps = np.linspace(0.0, 1.0, 4)
         table = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
@@ -135,7 +140,7 @@ def numpy_constants():
 
 
 @program
-def numpy_of_a_captured_value():
+def numpy_of_a_captured_value() -> Program:
     def f(x):
         a = (x * 2).numpy()
         b = np.sin(a) + a.mean(axis=0)
@@ -145,7 +150,7 @@ def numpy_of_a_captured_value():
 
 
 @program
-def numpy_argument():
+def numpy_argument() -> Program:
     def f(a):
         return np.maximum(a, 0.0).sum(axis=1)
 
@@ -154,14 +159,14 @@ def numpy_argument():
 
 # ---- identity
 @program
-def id_of_a_module():
+def id_of_a_module() -> Program:
     layer = linear()
     cache = {id(layer): 2.0}
     return lambda x: layer(x) * cache[id(layer)], (X(),)
 
 
 @program
-def id_of_tensors():
+def id_of_tensors() -> Program:
     def f(x, y):
         return x + y if id(y) != id(x) and id(x) == id(x) else x - y
 
@@ -173,7 +178,7 @@ KINDS = frozenset({nn.Linear, nn.Conv2d})
 
 
 @program
-def sets_of_functions_and_classes():
+def sets_of_functions_and_classes() -> Program:
     layer = linear()
 
     def f(x):
@@ -192,7 +197,7 @@ class Derived(Base):
 
 
 @program
-def subclasses():
+def subclasses() -> Program:
     def f(x):
         for kind in Base.__subclasses__():
             x = x * kind.scale
@@ -206,7 +211,7 @@ LOCK, RLOCK = threading.Lock(), threading.RLock()
 
 
 @program(graphs=2, breaks=4)
-def locks():
+def locks() -> Program:
     def f(x):
         with LOCK:
             x = x + 1
@@ -218,7 +223,7 @@ def locks():
 
 
 @contextlib.contextmanager
-def counted(log):
+def counted(log: list[str]) -> Iterator[int]:
     log.append("in")
     try:
         yield len(log)
@@ -227,7 +232,7 @@ def counted(log):
 
 
 @program
-def context_managers_of_contextlib():
+def context_managers_of_contextlib() -> Program:
     def f(x, log):
         with contextlib.suppress(ValueError), contextlib.nullcontext(2.0) as scale:
             x = x * scale
@@ -242,7 +247,7 @@ def context_managers_of_contextlib():
 
 
 @program
-def class_statement():
+def class_statement() -> Program:
     def f(x):
         class Pair:
             scale = 3.0
@@ -259,7 +264,7 @@ def class_statement():
 
 
 @program
-def namedtuple_in_a_frame():
+def namedtuple_in_a_frame() -> Program:
     def f(x):
         Point = collections.namedtuple("Point", "a b")
         p = Point(x.sin(), b=x.cos())
@@ -269,7 +274,7 @@ def namedtuple_in_a_frame():
 
 
 @program
-def distributed_queries():
+def distributed_queries() -> Program:
     def f(x):
         if dist.is_available() and dist.is_initialized():
             return x
@@ -279,7 +284,7 @@ def distributed_queries():
 
 
 @program
-def assertion_on_a_tensor():
+def assertion_on_a_tensor() -> Program:
     def f(x):
         assert torch.isfinite(x).all(), "not finite"
         assert (x < 5).all()
@@ -288,19 +293,21 @@ def assertion_on_a_tensor():
     return f, (X(),)
 
 
-def positive(x, y):  # not in a test: pytest writes the assertions there anew
+def positive(
+    x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:  # not in a test: pytest writes the assertions there anew
     y.add_(1)
     assert (x > 0).all(), f"found {x.min().item():.1f}"
     return x * 2
 
 
 @program
-def max_of_tensors():
+def max_of_tensors() -> Program:
     return lambda x: max(x.sum(), x.mean()) + min(x.max(), x[0, 0]), (X(grad=False),)
 
 
 @program
-def module_as_an_argument():
+def module_as_an_argument() -> Program:
     distance = nn.PairwiseDistance()
 
     def f(x, y, z):
@@ -310,22 +317,22 @@ def module_as_an_argument():
 
 
 class Traced(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.layer = linear()
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.layer(x)) + x
 
 
 @program
-def graph_module():
+def graph_module() -> Program:
     module = torch.fx.symbolic_trace(Traced())
     return lambda x: module(x) * 2, (X(),)
 
 
 @program
-def tensor_split():
+def tensor_split() -> Program:
     def f(x):
         a, b, c = torch.tensor_split(x, 3, dim=1)
         first, second = x.tensor_split((1,), dim=0)
@@ -335,12 +342,12 @@ def tensor_split():
 
 
 @program
-def shape_as_tensor():
+def shape_as_tensor() -> Program:
     return lambda x: x * torch._shape_as_tensor(x).sum(), (X(),)
 
 
 @program
-def queries_of_state():
+def queries_of_state() -> Program:
     def f(x):
         if torch.fx._symbolic_trace.is_fx_tracing() or torch.jit.is_tracing():
             return x
@@ -352,7 +359,7 @@ def queries_of_state():
 
 
 @program
-def new_tensors():
+def new_tensors() -> Program:
     def f(x):
         a = x.new_zeros(x.size(0), 4) + x.new_ones((3, 4)) + x.new_full((4,), 2.5)
         b = x.new_tensor([1.0, 2.0, 3.0, 4.0]) + x.new_empty(3, 4).fill_(1.0)
@@ -363,7 +370,7 @@ def new_tensors():
 
 # ---- attributes of tensors
 @program
-def data_of_an_input():
+def data_of_an_input() -> Program:
     def f(x, y):
         x.data = y * 2
         return x + 1
@@ -372,7 +379,7 @@ def data_of_an_input():
 
 
 @program
-def data_of_a_parameter():
+def data_of_a_parameter() -> Program:
     layer = linear()
 
     def f(x):
@@ -383,7 +390,7 @@ def data_of_a_parameter():
 
 
 @program
-def set_underscore():
+def set_underscore() -> Program:
     def f(x, y):
         z = torch.empty(0)
         z.set_(y)
@@ -393,7 +400,7 @@ def set_underscore():
 
 
 @program
-def hook_on_an_intermediate():
+def hook_on_an_intermediate() -> Program:
     def f(x):
         y = x * 2
         y.register_hook(lambda grad: grad * 3)
@@ -403,7 +410,7 @@ def hook_on_an_intermediate():
 
 
 @program
-def checkpoint():
+def checkpoint() -> Program:
     layer = linear()
 
     def body(x):
@@ -416,7 +423,7 @@ def checkpoint():
 
 
 @program
-def checkpoint_with_dropout():
+def checkpoint_with_dropout() -> Program:
     layer = linear()
 
     def body(x):
@@ -431,7 +438,7 @@ def checkpoint_with_dropout():
 
 
 @program
-def checkpoint_reentrant():
+def checkpoint_reentrant() -> Program:
     layer = linear()
 
     def f(x):
@@ -445,7 +452,7 @@ class Pair(typing.NamedTuple):
     first: torch.Tensor
     second: float = 2.0
 
-    def product(self):
+    def product(self) -> torch.Tensor:
         return self.first * self.second
 
 
@@ -454,7 +461,7 @@ class Two(tuple):
 
 
 @program
-def structseqs():
+def structseqs() -> Program:
     def f(x):
         q, r = torch.linalg.qr(x @ x.T + torch.eye(3))
         found = torch.max(x, 1)
@@ -464,7 +471,7 @@ def structseqs():
 
 
 @program
-def named_tuples_and_subclasses():
+def named_tuples_and_subclasses() -> Program:
     def f(x):
         pair = Pair(x.sin())
         two = Two([x, pair.product()])
@@ -474,7 +481,7 @@ def named_tuples_and_subclasses():
 
 
 @program(graphs=1, breaks=1)
-def tolist_of_an_input():
+def tolist_of_an_input() -> Program:
     def f(x, sizes):
         a, b = sizes.tolist()
         return (x[:a] + 1).sum() + (x[a : a + b] * 2).sum()
@@ -483,7 +490,7 @@ def tolist_of_an_input():
 
 
 @program
-def tolist_of_a_constant():
+def tolist_of_a_constant() -> Program:
     def f(x):
         sizes = torch.tensor([1, 2]).tolist()
         return x.split(sizes)[1] * 2
@@ -492,7 +499,7 @@ def tolist_of_a_constant():
 
 
 @program
-def gradient_is_set():
+def gradient_is_set() -> Program:
     def f(x, p):
         p.grad = None
         y = x * p.detach()
@@ -505,7 +512,7 @@ def gradient_is_set():
 
 
 @program
-def attribute_of_a_tensor():
+def attribute_of_a_tensor() -> Program:
     def f(x, y):
         x.scale = 2.0
         z = y * x.scale
@@ -516,7 +523,7 @@ def attribute_of_a_tensor():
 
 
 @program(graphs=2, breaks=1)
-def parameter_made_in_a_frame():
+def parameter_made_in_a_frame() -> Program:
     def f(x):
         p = nn.Parameter(torch.ones(4) * 2)
         return x * p, p
@@ -525,28 +532,28 @@ def parameter_made_in_a_frame():
 
 
 @program
-def lazy_module():
+def lazy_module() -> Program:
     torch.manual_seed(1)
     module = nn.LazyLinear(5)
     return lambda x: torch.relu(module(x)), (X(),)
 
 
 @program
-def lazy_modules():
+def lazy_modules() -> Program:
     torch.manual_seed(1)
     model = nn.Sequential(nn.LazyConv1d(3, 1), nn.LazyBatchNorm1d(), nn.Flatten(), nn.LazyLinear(2))
     return model, (X(2, 3, 4),)
 
 
 @program(graphs=3, breaks=2)
-def lazy_module_behind_random_numbers():
+def lazy_module_behind_random_numbers() -> Program:
     torch.manual_seed(1)
     model = nn.Sequential(nn.LazyLinear(3), nn.Dropout(), nn.LazyLinear(2), nn.Dropout())
     return lambda x: model(x), (X(),)
 
 
 @program
-def itertools_with_tensors():
+def itertools_with_tensors() -> Program:
     def f(x):
         sums = list(itertools.accumulate(x.unbind(0)))
         products = list(itertools.accumulate(x.unbind(0), torch.mul, initial=x[0]))
@@ -558,13 +565,19 @@ def itertools_with_tensors():
 
 
 class Doubling(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(
+        self,
+        function: Callable,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         return result * 2 if function is torch.sin else result
 
 
 @program
-def torch_function_mode():
+def torch_function_mode() -> Program:
     def f(x):
         with Doubling():
             y = torch.sin(x)
@@ -574,7 +587,7 @@ def torch_function_mode():
 
 
 @program(graphs=2, breaks=1)
-def facts_decide_unbacked_numbers():
+def facts_decide_unbacked_numbers() -> Program:
     def f(x):
         n = x.sum().long().abs().item()
         torch._check(n >= 2)
@@ -584,12 +597,12 @@ def facts_decide_unbacked_numbers():
 
 
 class Probed:
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Never:
         raise AttributeError(name)
 
 
 @program
-def attribute_error_leaves_the_frame():
+def attribute_error_leaves_the_frame() -> Program:
     def f(x):
         y = x * 2
         Probed().missing
@@ -609,7 +622,7 @@ T = typing.TypeVar("T")
 
 
 @program
-def type_variables():
+def type_variables() -> Program:
     def f(x):
         kinds = {T: 2.0, typing.Optional[T]: 3.0}
         return x * kinds[T] if T is not None else x
@@ -619,23 +632,23 @@ def type_variables():
 
 class Cube(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x)
         return x**3
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
         (x,) = ctx.saved_tensors
         return grad * 3 * x * x * 0.5
 
 
 @program
-def autograd_function():
+def autograd_function() -> Program:
     return lambda x: Cube.apply(x.sin()) + 1, (X(),)
 
 
 @program
-def autograd_function_made_in_a_frame():
+def autograd_function_made_in_a_frame() -> Program:
     def f(x):
         class Twice(torch.autograd.Function):
             @staticmethod
@@ -653,42 +666,42 @@ def autograd_function_made_in_a_frame():
 
 # ---- operations whose result only the run knows
 @program
-def nonzero():
+def nonzero() -> Program:
     return lambda x: (x > 0).nonzero().float() * 2, (X(grad=False),)
 
 
 @program
-def masked_select():
+def masked_select() -> Program:
     return lambda x: torch.masked_select(x, x > 0) * 2, (X(),)
 
 
 @program
-def boolean_index():
+def boolean_index() -> Program:
     return lambda x: (x[x > 0] + 1).sum(), (X(),)
 
 
 @program
-def unique():
+def unique() -> Program:
     return lambda x: torch.unique(x.round()) + 1, (X(grad=False),)
 
 
 @program
-def bincount():
+def bincount() -> Program:
     return lambda x: torch.bincount(x.abs().long().flatten()) + 1, (X(grad=False) * 5,)
 
 
 @program(graphs=2, breaks=1)
-def item():
+def item() -> Program:
     return lambda x: x * x.max().item(), (X(grad=False),)
 
 
 @program
-def where_of_a_condition():
+def where_of_a_condition() -> Program:
     return lambda x: torch.where(x > 0)[0] + 1, (X(grad=False),)
 
 
 @program(graphs=1, breaks=1)
-def tolist_into_a_sum():
+def tolist_into_a_sum() -> Program:
     def f(x, sizes):
         a, b = sizes.tolist()
         return x.sum() + a * 2 + b
@@ -698,22 +711,22 @@ def tolist_into_a_sum():
 
 # ---- modules
 class WithDisabled(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.first = linear()
         self.plain = minidynamo.disable(linear())
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.plain(self.first(x)).sin()
 
 
 @program(graphs=2, breaks=1)
-def disabled_submodule():
+def disabled_submodule() -> Program:
     return WithDisabled(), (X(),)
 
 
 @program
-def functional_call():
+def functional_call() -> Program:
     torch.manual_seed(7)
     module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
 
@@ -726,7 +739,7 @@ def functional_call():
 
 
 @program
-def clipped_gradients():
+def clipped_gradients() -> Program:
     layer = linear()
 
     def f(x):
@@ -739,7 +752,7 @@ def clipped_gradients():
 
 
 @program
-def version_of_torch():
+def version_of_torch() -> Program:
     def f(x):
         version = torch.__version__
         parts = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
@@ -750,7 +763,7 @@ def version_of_torch():
 
 
 @program(graphs=1, breaks=1)
-def numbers_of_the_run_as_sizes():
+def numbers_of_the_run_as_sizes() -> Program:
     def f(x, sizes):
         a, b = sizes.tolist()
         first, second = x.split([a, b])

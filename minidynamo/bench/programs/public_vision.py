@@ -93,7 +93,8 @@ def measured(model: torch.nn.Module, compiler: Callable, limit: float) -> dict[s
 
     minidynamo.reset()
     torch._dynamo.reset()
-    compiled, seconds = compiler(model, backend=backend), []
+    compiled = compiler(model, backend=backend)
+    seconds: list[float] = []
     for size in SIZES:
         x = torch.randn(1, 3, *size)
         expected = model(x)

@@ -9,26 +9,31 @@ not compile such a program again and again: `run` counts.
 
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from minidynamo.bench.error_bound import too_far
+from minidynamo.bench.programs import Compile, Program, Step
 
 CALLS = 12
 MOST = 3  # compilations of a code object
-PROGRAMS = {}
+PROGRAMS: dict[str, Program] = {}
 
 
-def program(make):
+def program(make: Program) -> Program:
     PROGRAMS[make.__name__] = make
     return make
 
 
 # ---- simulators
 @program
-def attribute_float_counts(compile):
+def attribute_float_counts(compile: Compile) -> Step:
     class Clock:
         def __init__(self):
             self.t, self.dt = 0.0, 0.1
@@ -45,7 +50,7 @@ def attribute_float_counts(compile):
 
 
 @program
-def module_float_counts(compile):
+def module_float_counts(compile: Compile) -> Step:
     class Particles(nn.Module):
         def __init__(self):
             super().__init__()
@@ -61,13 +66,13 @@ def module_float_counts(compile):
 
 
 @program
-def float_argument(compile):
+def float_argument(compile: Compile) -> Step:
     step = compile(lambda x, dt: x + dt * torch.cos(x))
     return lambda n: step(torch.ones(3), 0.1 * (n + 1))
 
 
 @program
-def float_argument_decides(compile):
+def float_argument_decides(compile: Compile) -> Step:
     def step(x, t):
         return x * t if t < 100.0 else x - t
 
@@ -76,7 +81,7 @@ def float_argument_decides(compile):
 
 
 @program
-def float_through_math(compile):
+def float_through_math(compile: Compile) -> Step:
     import math
 
     step = compile(lambda x, t: x * math.sin(t) + math.sqrt(t) / 2)
@@ -84,7 +89,7 @@ def float_through_math(compile):
 
 
 @program
-def float_in_a_dict(compile):
+def float_in_a_dict(compile: Compile) -> Step:
     state = {"t": 0.25}
 
     def step(x, state):
@@ -96,25 +101,25 @@ def float_in_a_dict(compile):
 
 
 @program
-def two_floats(compile):
+def two_floats(compile: Compile) -> Step:
     step = compile(lambda x, a, b, c: x * a + b / c)
     return lambda n: step(torch.ones(3), 0.1 * n + 0.1, 0.2 * n + 0.3, 0.5 + n)
 
 
 @program
-def float_returned(compile):
+def float_returned(compile: Compile) -> Step:
     step = compile(lambda x, t: (x * t, t + 0.5, -t, t * t))
     return lambda n: step(torch.ones(3), 0.1 * (n + 1))
 
 
 @program
-def float_as_tensor(compile):
+def float_as_tensor(compile: Compile) -> Step:
     step = compile(lambda x, t: x + torch.tensor(t))
     return lambda n: step(torch.ones(3), 0.1 * (n + 1))
 
 
 @program
-def euler_with_break(compile):
+def euler_with_break(compile: Compile) -> Step:
     def step(x, t, dt):
         x = x + dt * torch.sin(x + t)
         sys.intern("a break")
@@ -131,7 +136,7 @@ def euler_with_break(compile):
 
 
 @program
-def pendulum(compile):
+def pendulum(compile: Compile) -> Step:
     class Pendulum:
         def __init__(self):
             self.time, self.energy = 0.0, 0.0
@@ -149,7 +154,7 @@ def pendulum(compile):
 
 
 @program
-def particles_in_a_list(compile):
+def particles_in_a_list(compile: Compile) -> Step:
     class World:
         def __init__(self):
             self.clock = 0.0
@@ -167,21 +172,21 @@ def particles_in_a_list(compile):
 
 # ---- ints that count
 @program
-def int_as_an_index(compile):
+def int_as_an_index(compile: Compile) -> Step:
     weight = torch.randn(40, 4)
     step = compile(lambda weight, token: weight[token] * 2)
     return lambda n: step(weight, 3 * n + 2)
 
 
 @program
-def int_as_an_index_from_zero(compile):
+def int_as_an_index_from_zero(compile: Compile) -> Step:
     weight = torch.randn(40, 4)
     step = compile(lambda weight, token: weight[token] + 1)
     return lambda n: step(weight, n)
 
 
 @program
-def index_that_is_computed(compile):
+def index_that_is_computed(compile: Compile) -> Step:
     def step(state, i, x):
         state[5 * i + 1] = x
         return state.sum()
@@ -192,14 +197,14 @@ def index_that_is_computed(compile):
 
 
 @program
-def negative_index(compile):
+def negative_index(compile: Compile) -> Step:
     step = compile(lambda x, n: x[-n] + x[n])
     x = torch.randn(40)
     return lambda n: step(x, n + 2)
 
 
 @program
-def cache_position(compile):
+def cache_position(compile: Compile) -> Step:
     def step(cache, position, key):
         cache[:, position] = key
         return cache.sum(1)
@@ -210,7 +215,7 @@ def cache_position(compile):
 
 
 @program
-def cache_prefix(compile):
+def cache_prefix(compile: Compile) -> Step:
     def step(cache, position, query):
         keys = cache[:, : position + 1]
         return (query[:, None] * keys).sum(-1).softmax(-1)
@@ -221,7 +226,7 @@ def cache_prefix(compile):
 
 
 @program
-def decoder(compile):
+def decoder(compile: Compile) -> Step:
     class Decoder(nn.Module):
         def __init__(self):
             super().__init__()
@@ -250,7 +255,7 @@ def decoder(compile):
 
 
 @program
-def growing_cache(compile):
+def growing_cache(compile: Compile) -> Step:
     class Layer(nn.Module):
         def forward(self, x, past):
             keys = torch.cat([past, x], 1)
@@ -267,7 +272,7 @@ def growing_cache(compile):
 
 
 @program
-def rotary_offset(compile):
+def rotary_offset(compile: Compile) -> Step:
     def step(x, offset):
         places = torch.arange(offset, offset + x.shape[1])
         angles = places[:, None] * torch.tensor([1.0, 0.1])
@@ -278,7 +283,7 @@ def rotary_offset(compile):
 
 
 @program
-def int_in_a_dict(compile):
+def int_in_a_dict(compile: Compile) -> Step:
     state = {"step": 0}
 
     def step(x, state):
@@ -290,7 +295,7 @@ def int_in_a_dict(compile):
 
 
 @program
-def int_attribute(compile):
+def int_attribute(compile: Compile) -> Step:
     class Counter(nn.Module):
         def __init__(self):
             super().__init__()
@@ -306,7 +311,7 @@ def int_attribute(compile):
 
 
 @program
-def int_of_a_nested_object(compile):
+def int_of_a_nested_object(compile: Compile) -> Step:
     config = types.SimpleNamespace(state={"progress": types.SimpleNamespace(step=3)})
 
     def step(x, config):
@@ -318,8 +323,8 @@ def int_of_a_nested_object(compile):
 
 
 @program
-def global_counter(compile):
-    scope = {"torch": torch, "count": 0}
+def global_counter(compile: Compile) -> Step:
+    scope: dict[str, Any] = {"torch": torch, "count": 0}
     source = "def step(x):\n    global count\n    count += 1\n    return x * count\n"
     exec(source, scope)
     step = compile(scope["step"])
@@ -327,7 +332,7 @@ def global_counter(compile):
 
 
 @program
-def closure_counter(compile):
+def closure_counter(compile: Compile) -> Step:
     count = 0
 
     def step(x):
@@ -340,7 +345,7 @@ def closure_counter(compile):
 
 
 @program
-def modulo_schedule(compile):
+def modulo_schedule(compile: Compile) -> Step:
     def step(x, n):
         return x * 2 if n % 4 == 0 else x + n
 
@@ -349,7 +354,7 @@ def modulo_schedule(compile):
 
 
 @program
-def warm_up(compile):
+def warm_up(compile: Compile) -> Step:
     def step(x, n):
         scale = min(1.0, (n + 1) / 100)
         return x * scale
@@ -359,7 +364,7 @@ def warm_up(compile):
 
 
 @program
-def masked_training(compile):
+def masked_training(compile: Compile) -> Step:
     def step(x, n):
         return torch.where(torch.arange(20) < n, x, 0.0).sum()
 
@@ -368,13 +373,13 @@ def masked_training(compile):
 
 
 @program
-def seed_as_an_int(compile):
+def seed_as_an_int(compile: Compile) -> Step:
     step = compile(lambda x, seed: (x * 1103515245 + seed) % 65536)
     return lambda n: step(torch.arange(4), 12345 + 7 * n)
 
 
 @program
-def diffusion(compile):
+def diffusion(compile: Compile) -> Step:
     betas = torch.linspace(0.01, 0.2, 20)
 
     def step(x, t):
@@ -386,13 +391,13 @@ def diffusion(compile):
 
 
 @program
-def annealed_dropout(compile):
+def annealed_dropout(compile: Compile) -> Step:
     step = compile(lambda x, temperature: F.softmax(x / temperature, -1))
     return lambda n: step(torch.arange(4.0), max(0.5, 0.9**n))
 
 
 @program
-def moving_average(compile):
+def moving_average(compile: Compile) -> Step:
     def step(average, x, n):
         decay = min(0.99, (1 + n) / (10 + n))
         average.mul_(decay).add_(x, alpha=1 - decay)
@@ -404,7 +409,10 @@ def moving_average(compile):
 
 
 # ---- optimizers and schedules
-def optimizer(make, schedule=None):
+def optimizer(
+    make: Callable[[list[nn.Parameter]], Optimizer],
+    schedule: Callable[[Optimizer], LRScheduler] | None = None,
+) -> Program:
     def build(compile):
         torch.manual_seed(0)
         weight = nn.Parameter(torch.randn(4))
@@ -445,7 +453,7 @@ PROGRAMS.update(
 )
 
 
-def same(a, b):
+def same(a: Any, b: Any) -> bool:
     """Equal, numbers and tensors to the last bit or nearly so."""
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
@@ -454,7 +462,7 @@ def same(a, b):
     return type(a) is type(b) and a == b
 
 
-def run(name, compile, calls=CALLS):
+def run(name: str, compile: Compile, calls: int = CALLS) -> list[tuple[int, Any, Any]]:
     """The results of the calls that are not those of plain Python: [(call, result, expected)]."""
     torch.manual_seed(0)
     expected = PROGRAMS[name](lambda function: function)
@@ -465,7 +473,7 @@ def run(name, compile, calls=CALLS):
     return [row for row in rows if not same(row[1], row[2])]
 
 
-def compilations():
+def compilations() -> int:
     """Of the code object that was compiled most often."""
     import minidynamo
 
@@ -476,7 +484,7 @@ def compilations():
     )
 
 
-def main():
+def main() -> None:
     import minidynamo
 
     bad = 0

@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-Compile = Callable[[Callable], Callable]
-Step = Callable[[int], Any]
-PROGRAMS: dict[str, Callable[[Compile], Step]] = {}
+from minidynamo.bench.programs import Compile, Program, Step
+
+PROGRAMS: dict[str, Program] = {}
 
 
-def program(make: Callable[[Compile], Step]) -> Callable[[Compile], Step]:
+def program(make: Program) -> Program:
     """Decorator: put `make` into the table under its name."""
     PROGRAMS[make.__name__] = make
     return make
@@ -47,12 +47,12 @@ def trained(model: nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
 class Field(nn.Module):
     """A learned vector field that counts its evaluations."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
         self.evaluations = 0
 
-    def forward(self, t, y):
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         self.evaluations += 1
         return self.net(y**3) + t
 
@@ -60,10 +60,12 @@ class Field(nn.Module):
 class FixedGrid:
     """A solver with a grid of times; `order` is that of the Runge-Kutta step."""
 
-    def __init__(self, func, y0, order):
+    def __init__(self, func: Field, y0: torch.Tensor, order: int) -> None:
         self.func, self.y0, self.order = func, y0, order
 
-    def step(self, t0, dt, t1, y0):
+    def step(
+        self, t0: torch.Tensor, dt: torch.Tensor, t1: torch.Tensor, y0: torch.Tensor
+    ) -> torch.Tensor:
         k1 = self.func(t0, y0)
         if self.order == 1:
             return dt * k1
@@ -72,7 +74,7 @@ class FixedGrid:
         k4 = self.func(t1, y0 + dt * (k1 - k2 + k3))
         return (k1 + 3 * (k2 + k3) + k4) * dt / 8
 
-    def integrate(self, t):
+    def integrate(self, t: torch.Tensor) -> torch.Tensor:
         solution = torch.empty(len(t), *self.y0.shape, dtype=self.y0.dtype)
         solution[0] = self.y0
         y0 = self.y0
@@ -85,7 +87,13 @@ class FixedGrid:
 SOLVERS = {"euler": 1, "rk4": 4}
 
 
-def odeint(func, y0, t, method="rk4", options=None):
+def odeint(
+    func: Field,
+    y0: torch.Tensor,
+    t: torch.Tensor,
+    method: str = "rk4",
+    options: dict[str, Any] | None = None,
+) -> torch.Tensor:
     """y at the times `t` where y' = func(t, y): the interface that such libraries have."""
     options = dict(options or {})
     if method not in SOLVERS:
@@ -95,7 +103,7 @@ def odeint(func, y0, t, method="rk4", options=None):
 
 
 @program
-def neural_ode(compile):
+def neural_ode(compile: Compile) -> Step:
     field = Field()
     solve = compile(lambda y, t: odeint(field, y, t, method="rk4"))
 
@@ -107,13 +115,15 @@ def neural_ode(compile):
 
 
 @program
-def neural_ode_whose_times_grow(compile):
+def neural_ode_whose_times_grow(compile: Compile) -> Step:
     field = Field()
     solve = compile(lambda y, t: odeint(field, y, t, method="euler"))
     return lambda n: solve(numbers(3, 2), torch.linspace(0.0, 1.0, 4 + n)).detach()
 
 
-def adaptive_heun(func, y, t, end, dt, tolerance):
+def adaptive_heun(
+    func: Callable, y: torch.Tensor, t: float, end: float, dt: float, tolerance: float
+) -> tuple[torch.Tensor, int]:
     """An adaptive solver: data decide how far each step goes."""
     steps = 0
     while t < end:
@@ -129,7 +139,7 @@ def adaptive_heun(func, y, t, end, dt, tolerance):
 
 
 @program
-def adaptive_ode(compile):
+def adaptive_ode(compile: Compile) -> Step:
     field = compile(Field())
     return lambda n: adaptive_heun(field, numbers(3, 2), 0.0, 0.5, 0.1, 0.01 + 0.01 * n)[0].detach()
 
@@ -138,13 +148,13 @@ def adaptive_ode(compile):
 class Sequence(nn.Module):
     """Two LSTM cells over a series of numbers, and on into the future."""
 
-    def __init__(self, width=5):
+    def __init__(self, width: int = 5) -> None:
         super().__init__()
         self.width = width
         self.first, self.second = nn.LSTMCell(1, width), nn.LSTMCell(width, width)
         self.linear = nn.Linear(width, 1)
 
-    def forward(self, series, future=0):
+    def forward(self, series: torch.Tensor, future: int = 0) -> torch.Tensor:
         outputs = []
         h1 = torch.zeros(series.size(0), self.width)
         c1, h2, c2 = torch.zeros_like(h1), torch.zeros_like(h1), torch.zeros_like(h1)
@@ -162,7 +172,7 @@ class Sequence(nn.Module):
 
 
 @program
-def time_sequence_with_lbfgs(compile):
+def time_sequence_with_lbfgs(compile: Compile) -> Step:
     model = Sequence()
     forward = compile(model)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
@@ -182,7 +192,7 @@ def time_sequence_with_lbfgs(compile):
 
 
 @program
-def time_sequence_into_the_future(compile):
+def time_sequence_into_the_future(compile: Compile) -> Step:
     model = Sequence()
     forward = compile(model)
     return lambda n: forward(numbers(3, 6), future=2 + n).detach()
@@ -191,7 +201,7 @@ def time_sequence_into_the_future(compile):
 class Attending(nn.Module):
     """A decoder of spectrograms: location-sensitive attention, one frame after the other."""
 
-    def __init__(self, width=6, bins=4):
+    def __init__(self, width: int = 6, bins: int = 4) -> None:
         super().__init__()
         self.bins = bins
         self.query, self.memory = nn.Linear(width, width), nn.Linear(width, width)
@@ -200,14 +210,16 @@ class Attending(nn.Module):
         self.cell = nn.LSTMCell(width + bins, width)
         self.frame, self.gate = nn.Linear(2 * width, bins), nn.Linear(2 * width, 1)
 
-    def initialize(self, memory):
+    def initialize(self, memory: torch.Tensor) -> None:
         batch, length, width = memory.shape
         self.hidden = self.cells = memory.new_zeros(batch, width)
         self.weights = self.summed = memory.new_zeros(batch, length)
         self.context = memory.new_zeros(batch, width)
         self.processed = self.memory(memory)
 
-    def decode(self, frame, memory, mask):
+    def decode(
+        self, frame: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         joined = torch.cat((frame, self.context), -1)
         self.hidden, self.cells = self.cell(joined, (self.hidden, self.cells))
         self.hidden = F.dropout(self.hidden, 0.1, self.training)
@@ -223,10 +235,14 @@ class Attending(nn.Module):
         both = torch.cat((self.hidden, self.context), 1)
         return self.frame(both), self.gate(both).squeeze(-1), self.weights
 
-    def forward(self, memory, targets, lengths):
+    def forward(
+        self, memory: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         self.initialize(memory)
         mask = torch.arange(memory.size(1))[None] >= lengths[:, None]
-        frame, frames, gates = memory.new_zeros(memory.size(0), self.bins), [], []
+        frames: list[torch.Tensor] = []
+        gates: list[torch.Tensor] = []
+        frame = memory.new_zeros(memory.size(0), self.bins)
         while len(frames) < targets.size(0):
             made, gate, _ = self.decode(frame, memory, mask)
             frames += [made]
@@ -236,7 +252,7 @@ class Attending(nn.Module):
 
 
 @program
-def speech_decoder(compile):
+def speech_decoder(compile: Compile) -> Step:
     model = Attending()
     forward = compile(model)
 
@@ -251,18 +267,20 @@ def speech_decoder(compile):
 class Encoding:
     """Sines and cosines of growing frequency, as a list of functions."""
 
-    def __init__(self, count, with_input=True):
-        self.functions = [lambda x: x] if with_input else []
+    def __init__(self, count: int, with_input: bool = True) -> None:
+        self.functions: list[Callable[[torch.Tensor], torch.Tensor]] = []
+        if with_input:
+            self.functions.append(lambda x: x)
         for frequency in 2.0 ** torch.linspace(0.0, count - 1, count):
             for wave in (torch.sin, torch.cos):
-                self.functions.append(lambda x, wave=wave, f=frequency: wave(x * f))
+                self.functions.append(lambda x, wave=wave, f=frequency: wave(x * f))  # type: ignore[misc]
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([function(x) for function in self.functions], -1)
 
 
 class Radiance(nn.Module):
-    def __init__(self, width=8, skips=(1,)):
+    def __init__(self, width: int = 8, skips: tuple[int, ...] = (1,)) -> None:
         super().__init__()
         self.skips, self.encoding = skips, Encoding(2)
         self.points = nn.ModuleList(
@@ -270,7 +288,7 @@ class Radiance(nn.Module):
         )
         self.output = nn.Linear(width, 4)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.encoding(x)
         h = x
         for i, layer in enumerate(self.points):
@@ -280,7 +298,15 @@ class Radiance(nn.Module):
         return self.output(h)
 
 
-def render_rays(model, origins, directions, near, far, samples, perturb):
+def render_rays(
+    model: nn.Module,
+    origins: torch.Tensor,
+    directions: torch.Tensor,
+    near: float,
+    far: float,
+    samples: int,
+    perturb: float,
+) -> dict[str, torch.Tensor]:
     depths = near * (1.0 - torch.linspace(0.0, 1.0, samples)) + far * torch.linspace(
         0.0, 1.0, samples
     )
@@ -306,7 +332,7 @@ def render_rays(model, origins, directions, near, far, samples, perturb):
 
 
 @program
-def radiance_field(compile):
+def radiance_field(compile: Compile) -> Step:
     model = Radiance()
     render = compile(render_rays)
 
@@ -321,7 +347,7 @@ def radiance_field(compile):
 class Mixture(nn.Module):
     """dispatch: how tokens come to their experts."""
 
-    def __init__(self, dispatch, width=4, experts=3, chosen=2):
+    def __init__(self, dispatch: str, width: int = 4, experts: int = 3, chosen: int = 2) -> None:
         super().__init__()
         self.dispatch, self.chosen = dispatch, chosen
         self.gate = nn.Linear(width, experts, bias=False)
@@ -330,7 +356,7 @@ class Mixture(nn.Module):
             for _ in range(experts)
         )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         weights, places = torch.topk(self.gate(x).softmax(-1), self.chosen, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)
         result = torch.zeros_like(x)
@@ -346,7 +372,7 @@ class Mixture(nn.Module):
         return result
 
 
-def mixture(dispatch):
+def mixture(dispatch: str) -> Program:
     def make(compile):
         model = Mixture(dispatch)
         forward = compile(model)
@@ -366,12 +392,12 @@ class Boxes:
     tensor: torch.Tensor
     image_size: tuple[int, int]
 
-    def clipped(self):
+    def clipped(self) -> "Boxes":
         height, width = self.image_size
         limits = self.tensor.new_tensor([width, height, width, height])
         return Boxes(self.tensor.clamp(min=0).minimum(limits), self.image_size)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.tensor.shape[0]
 
 
@@ -381,7 +407,7 @@ class Levels(NamedTuple):
 
 
 class Retina(nn.Module):
-    def __init__(self, width=6, classes=3):
+    def __init__(self, width: int = 6, classes: int = 3) -> None:
         super().__init__()
         self.classes = classes
         self.body = nn.ModuleList(
@@ -391,7 +417,7 @@ class Retina(nn.Module):
         self.scores = nn.Conv2d(width, 2 * classes, 3, padding=1)
         self.deltas = nn.Conv2d(width, 2 * 4, 3, padding=1)
 
-    def features(self, x):
+    def features(self, x: torch.Tensor) -> list[torch.Tensor]:
         found = []
         for layer in self.body:
             x = F.relu(layer(x))
@@ -402,7 +428,7 @@ class Retina(nn.Module):
             results.insert(0, layer(feature) + above)
         return results
 
-    def anchors(self, feature, image):
+    def anchors(self, feature: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
         height, width = feature.shape[-2:]
         step_y, step_x = image.shape[-2] // height, image.shape[-1] // width
         y, x = torch.meshgrid(
@@ -412,7 +438,7 @@ class Retina(nn.Module):
         bases = torch.tensor([[-4.0, -4.0, 4.0, 4.0], [-8.0, -4.0, 8.0, 4.0]])
         return (centers + bases).reshape(-1, 4)
 
-    def forward(self, images):
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         features = self.features(images)
         levels = Levels([], [])
         for feature in features:
@@ -426,7 +452,13 @@ class Retina(nn.Module):
         return torch.cat(levels.scores, 1), torch.cat(levels.deltas, 1), anchors
 
 
-def detections(scores, deltas, anchors, image_size, most=8):
+def detections(
+    scores: torch.Tensor,
+    deltas: torch.Tensor,
+    anchors: torch.Tensor,
+    image_size: tuple[int, int],
+    most: int = 8,
+) -> dict[str, torch.Tensor]:
     """The best boxes of one image."""
     chances, order = scores.sigmoid().flatten().topk(most)
     rows, labels = order // scores.shape[1], order % scores.shape[1]
@@ -439,7 +471,7 @@ def detections(scores, deltas, anchors, image_size, most=8):
 
 
 @program
-def retina_net(compile):
+def retina_net(compile: Compile) -> Step:
     model = Retina()
 
     def whole(images):
@@ -457,7 +489,7 @@ def retina_net(compile):
 
 
 @program
-def retina_net_is_trained(compile):
+def retina_net_is_trained(compile: Compile) -> Step:
     model = Retina()
     forward = compile(model)
 
@@ -473,24 +505,24 @@ def retina_net_is_trained(compile):
 class Messages(nn.Module):
     """Message passing: `message`, `aggregate` and `update` may be overridden."""
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, outputs)
 
-    def propagate(self, edges, **values):
+    def propagate(self, edges: torch.Tensor, **values: torch.Tensor) -> torch.Tensor:
         source, target = edges
         collected = {f"{name}_j": value.index_select(0, source) for name, value in values.items()}
         made = self.message(**collected)
         return self.aggregate(made, target, values["x"].size(0))
 
-    def message(self, x_j):
+    def message(self, x_j: torch.Tensor) -> torch.Tensor:
         return x_j
 
-    def aggregate(self, made, target, count):
+    def aggregate(self, made: torch.Tensor, target: torch.Tensor, count: int) -> torch.Tensor:
         index = target.view(-1, 1).expand_as(made)
         return made.new_zeros(count, made.size(1)).scatter_add_(0, index, made)
 
-    def forward(self, x, edges):
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
         loops = torch.arange(x.size(0)).repeat(2, 1)
         edges = torch.cat([edges, loops], 1)
         degree = torch.zeros(x.size(0)).scatter_add_(0, edges[1], torch.ones(edges.size(1)))
@@ -500,16 +532,16 @@ class Messages(nn.Module):
 
 
 class Attention(Messages):
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
         self.score = nn.Parameter(numbers(outputs))
 
-    def message(self, x_j):
+    def message(self, x_j: torch.Tensor) -> torch.Tensor:
         return x_j * torch.sigmoid(x_j @ self.score)[:, None]
 
 
 @program
-def graph_network(compile):
+def graph_network(compile: Compile) -> Step:
     model = nn.ModuleList([Messages(3, 4), Attention(4, 2)])
 
     def whole(x, edges):
@@ -529,44 +561,45 @@ def graph_network(compile):
 class Positive(nn.Module):
     """A parameter that is kept positive."""
 
-    def __init__(self, value):
+    def __init__(self, value: float) -> None:
         super().__init__()
         self.raw = nn.Parameter(torch.tensor(value))
 
     @property
-    def value(self):
+    def value(self) -> torch.Tensor:
         return F.softplus(self.raw)
 
 
 class Lazy:
     """A matrix that is not made before it is asked for."""
 
-    def __init__(self, make):
-        self.make, self.made = make, None
+    def __init__(self, make: Callable[[], torch.Tensor]) -> None:
+        self.make = make
+        self.made: torch.Tensor | None = None
 
-    def evaluate(self):
+    def evaluate(self) -> torch.Tensor:
         if self.made is None:
             self.made = self.make()
         return self.made
 
-    def add_diagonal(self, value):
+    def add_diagonal(self, value: torch.Tensor) -> "Lazy":
         return Lazy(lambda: self.evaluate() + value * torch.eye(self.evaluate().size(-1)))
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
         return self.evaluate() @ other
 
 
 class Process(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.length, self.scale, self.noise = Positive(0.3), Positive(1.0), Positive(0.1)
         self.mean = nn.Parameter(torch.zeros(()))
 
-    def kernel(self, a, b):
+    def kernel(self, a: torch.Tensor, b: torch.Tensor) -> Lazy:
         distance = (a[:, None] - b[None]) / self.length.value
         return Lazy(lambda: self.scale.value * torch.exp(-0.5 * distance**2))
 
-    def forward(self, x, y):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         covariance = self.kernel(x, x).add_diagonal(self.noise.value)
         lower = torch.linalg.cholesky(covariance.evaluate())
         rest = (y - self.mean).unsqueeze(-1)
@@ -576,7 +609,7 @@ class Process(nn.Module):
 
 
 @program
-def gaussian_process(compile):
+def gaussian_process(compile: Compile) -> Step:
     model = Process()
     loss = compile(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
@@ -594,11 +627,12 @@ def gaussian_process(compile):
 class Scheduler:
     """Which noise is taken away in which step; the state of a run is kept here."""
 
-    def __init__(self, count=10):
+    def __init__(self, count: int = 10) -> None:
         self.kept = torch.cumprod(1 - torch.linspace(0.01, 0.2, count), 0)
-        self.count, self.index = count, None
+        self.count = count
+        self.index: int | None = None
 
-    def step(self, noise, t, sample):
+    def step(self, noise: torch.Tensor, t: int, sample: torch.Tensor) -> torch.Tensor:
         before = t - self.count // 5
         kept = self.kept[t]
         earlier = self.kept[before] if before >= 0 else torch.tensor(1.0)
@@ -608,13 +642,13 @@ class Scheduler:
 
 
 class Denoiser(nn.Module):
-    def __init__(self, width=4):
+    def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.inner = nn.Conv2d(3, width, 3, padding=1)
         self.time = nn.Linear(4, width)
         self.norm, self.outer = nn.GroupNorm(2, width), nn.Conv2d(width, 3, 3, padding=1)
 
-    def forward(self, x, t):
+    def forward(self, x: torch.Tensor, t: int | torch.Tensor) -> torch.Tensor:
         if not torch.is_tensor(t):
             t = torch.tensor([t], dtype=torch.long)
         t = t.expand(x.shape[0])
@@ -625,7 +659,7 @@ class Denoiser(nn.Module):
 
 
 @program
-def diffusion_sampler(compile):
+def diffusion_sampler(compile: Compile) -> Step:
     model, scheduler = Denoiser(), Scheduler()
 
     def one(x, t):
@@ -644,7 +678,7 @@ def diffusion_sampler(compile):
 
 # ---- reinforcement learning, adversarial training, style
 @program
-def actor_critic(compile):
+def actor_critic(compile: Compile) -> Step:
     body, heads = (
         nn.Linear(4, 8),
         nn.ModuleDict({"policy": nn.Linear(8, 2), "value": nn.Linear(8, 1)}),
@@ -674,7 +708,7 @@ def actor_critic(compile):
 
 
 @program
-def style_transfer(compile):
+def style_transfer(compile: Compile) -> Step:
     layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU())
     for p in layers.parameters():
         p.requires_grad_(False)
@@ -698,7 +732,7 @@ def style_transfer(compile):
 
 
 @program
-def variational_autoencoder(compile):
+def variational_autoencoder(compile: Compile) -> Step:
     model = nn.ModuleDict({"mean": nn.Linear(6, 2), "log": nn.Linear(6, 2), "out": nn.Linear(2, 6)})
 
     def loss(x):
@@ -713,7 +747,7 @@ def variational_autoencoder(compile):
 
 
 # ---- installed packages
-def language_model(name, **sizes):
+def language_model(name: str, **sizes: int) -> Program:
     def make(compile):
         import transformers
 
@@ -743,7 +777,7 @@ PROGRAMS["transformers_llama"] = language_model(
 
 
 @program
-def torchvision_resnet(compile):
+def torchvision_resnet(compile: Compile) -> Step:
     import torchvision
 
     model = torchvision.models.resnet18(num_classes=4).eval()
@@ -757,7 +791,7 @@ def torchvision_resnet(compile):
 
 
 @program
-def timm_vit(compile):
+def timm_vit(compile: Compile) -> Step:
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224", num_classes=4, depth=1, img_size=32).eval()
@@ -766,7 +800,7 @@ def timm_vit(compile):
 
 
 @program
-def torch_geometric_gcn(compile):
+def torch_geometric_gcn(compile: Compile) -> Step:
     from torch_geometric.nn import GCNConv
 
     model = GCNConv(3, 2)
@@ -776,7 +810,7 @@ def torch_geometric_gcn(compile):
 
 
 @program
-def torchdiffeq_odeint(compile):
+def torchdiffeq_odeint(compile: Compile) -> Step:
     import torchdiffeq
 
     field = Field()
@@ -785,7 +819,7 @@ def torchdiffeq_odeint(compile):
 
 
 @program
-def gpytorch_kernel(compile):
+def gpytorch_kernel(compile: Compile) -> Step:
     import gpytorch
 
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())

@@ -4,8 +4,11 @@ matters.  `PROGRAMS`: name -> makes the model; `SIZES`: images that each of them
     python -m minidynamo.bench.programs.vision   # CPU seconds of each size, beside torch.compile's
 """
 
+import functools
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -17,7 +20,7 @@ from minidynamo.bench.runner import agrees
 SIZES = ((64, 64), (91, 77), (70, 90), (128, 67))
 
 
-def block(inputs, outputs, padding=1):
+def block(inputs: int, outputs: int, padding: int = 1) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, padding=padding), nn.BatchNorm2d(outputs), nn.ReLU()
     )
@@ -26,7 +29,7 @@ def block(inputs, outputs, padding=1):
 class UNet(nn.Module):
     """kind: how the upsampled image meets the one that was kept."""
 
-    def __init__(self, levels=2, kind="pad", width=4):
+    def __init__(self, levels: int = 2, kind: str = "pad", width: int = 4) -> None:
         super().__init__()
         self.kind = kind
         padding = 0 if kind in ("crop", "valid") else 1
@@ -37,7 +40,7 @@ class UNet(nn.Module):
             block(a + b, a, padding) for a, b in reversed(list(zip(sizes, sizes[1:])))
         )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         kept = []
         for down in self.down:
@@ -60,17 +63,19 @@ class UNet(nn.Module):
 class StructuralSimilarity(nn.Module):
     """SSIM at several scales, each half as large as the one before."""
 
-    def __init__(self, scales=3):
+    window: torch.Tensor
+
+    def __init__(self, scales: int = 3) -> None:
         super().__init__()
         self.scales = scales
         line = torch.exp(-((torch.arange(5) - 2.0) ** 2) / 4)
         window = (line[:, None] * line)[None, None]
         self.register_buffer("window", (window / window.sum()).repeat(3, 1, 1, 1))
 
-    def smooth(self, x):
+    def smooth(self, x: torch.Tensor) -> torch.Tensor:
         return F.conv2d(x, self.window, groups=3)
 
-    def at_one_scale(self, x, y):
+    def at_one_scale(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         mean_x, mean_y = self.smooth(x), self.smooth(y)
         spread_x = self.smooth(x * x) - mean_x**2
         spread_y = self.smooth(y * y) - mean_y**2
@@ -79,7 +84,7 @@ class StructuralSimilarity(nn.Module):
         luminance = (2 * mean_x * mean_y + 0.01) / (mean_x**2 + mean_y**2 + 0.01)
         return (luminance * contrast).flatten(2).mean(-1), contrast.flatten(2).mean(-1)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.flip(-1)
         found = []
         for scale in range(self.scales):
@@ -93,7 +98,7 @@ class StructuralSimilarity(nn.Module):
 class Detector(nn.Module):
     """DETR: images are padded to a common size with a mask, positions are counted in it."""
 
-    def __init__(self, width=8):
+    def __init__(self, width: int = 8) -> None:
         super().__init__()
         self.backbone = nn.Sequential(
             nn.Conv2d(3, width, 7, stride=2, padding=3),
@@ -103,7 +108,7 @@ class Detector(nn.Module):
         self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
         self.queries = nn.Parameter(torch.randn(5, width))
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         small = x[:, :, : x.shape[2] - x.shape[2] // 8, : x.shape[3] - x.shape[3] // 5]
         images = [x[0], small[0]]
         height = max(image.shape[1] for image in images)
@@ -126,7 +131,9 @@ class Detector(nn.Module):
 class Yolo(nn.Module):
     """YOLO-tiny: a grid of boxes at two scales; the coarse one is upsampled and joined."""
 
-    def __init__(self, width=4, anchors=3, classes=2):
+    boxes: torch.Tensor
+
+    def __init__(self, width: int = 4, anchors: int = 3, classes: int = 2) -> None:
         super().__init__()
         self.anchors = anchors
         self.stem = nn.Sequential(block(3, width), nn.MaxPool2d(2), block(width, width))
@@ -135,7 +142,7 @@ class Yolo(nn.Module):
         self.fine = nn.Conv2d(3 * width, anchors * (5 + classes), 1)
         self.register_buffer("boxes", torch.rand(anchors, 2) * 16)
 
-    def decode(self, x, height):
+    def decode(self, x: torch.Tensor, height: int) -> torch.Tensor:
         batch, _, rows, columns = x.shape
         stride = height // rows
         x = x.view(batch, self.anchors, -1, rows, columns).permute(0, 1, 3, 4, 2).contiguous()
@@ -146,7 +153,7 @@ class Yolo(nn.Module):
         found = torch.cat((place, extent, x[..., 4:].sigmoid()), -1)
         return found.view(batch, -1, found.shape[-1])
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         stem = self.stem(x)
         deep = self.deep(stem)
         up = F.interpolate(deep, scale_factor=2, mode="nearest")
@@ -159,14 +166,14 @@ class Yolo(nn.Module):
 class Windows(nn.Module):
     """Swin: the image is padded to whole windows, attention is computed in each, shifted."""
 
-    def __init__(self, width=8, window=4):
+    def __init__(self, width: int = 8, window: int = 4) -> None:
         super().__init__()
         self.window = window
         self.patches = nn.Conv2d(3, width, 4, 4)
         self.project = nn.Linear(width, 3 * width)
         self.merge = nn.Linear(4 * width, width)
 
-    def attend(self, x, shift):
+    def attend(self, x: torch.Tensor, shift: int) -> torch.Tensor:
         batch, height, width, channels = x.shape
         w = self.window
         x = F.pad(x, (0, 0, 0, (w - width % w) % w, 0, (w - height % w) % w))
@@ -178,7 +185,7 @@ class Windows(nn.Module):
         x = x.permute(0, 1, 3, 2, 4, 5).reshape(batch, rows * w, columns * w, channels)
         return x.roll((shift, shift), (1, 2))[:, :height, :width]
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.pad(x, (0, (4 - x.shape[3] % 4) % 4, 0, (4 - x.shape[2] % 4) % 4))
         x = self.patches(x).permute(0, 2, 3, 1)
         x = x + self.attend(x, 0)
@@ -191,15 +198,15 @@ class Windows(nn.Module):
 class Pyramid(nn.Module):
     """A feature pyramid: each level is resized to the one below, anchors are laid on each."""
 
-    def __init__(self, width=4):
+    def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.levels = nn.ModuleList(
             nn.Conv2d(3 if n == 0 else width, width, 3, 2, 1) for n in range(4)
         )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         height, width = x.shape[2:]
-        maps = []
+        maps: list[torch.Tensor] = []
         for level in self.levels:
             maps.append(level(x) if not maps else level(maps[-1]))
         found = maps.pop()
@@ -217,13 +224,13 @@ class Pyramid(nn.Module):
 class Patches(nn.Module):
     """A vision transformer whose positions are resized to the image's grid."""
 
-    def __init__(self, width=8, grid=4, patch=8):
+    def __init__(self, width: int = 8, grid: int = 4, patch: int = 8) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, width, patch, patch)
         self.places = nn.Parameter(torch.randn(1, width, grid, grid))
         self.head = nn.Linear(width, 3)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patch(x)
         places = F.interpolate(self.places, size=x.shape[-2:], mode="bicubic")
         x = (x + places).flatten(2).transpose(1, 2)
@@ -234,14 +241,14 @@ class Patches(nn.Module):
 class Pooled(nn.Module):
     """PSPNet and ResNet: strided convolutions, pooling to several grids, resized and joined."""
 
-    def __init__(self, width=4):
+    def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, width, 7, 2, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(width, width, 3, 2, 1)
         )
         self.last = nn.Conv2d(4 * width, 2, 1)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         size = x.shape[2:]
         x = self.stem(x)
         found = [x]
@@ -251,9 +258,9 @@ class Pooled(nn.Module):
         return F.interpolate(self.last(torch.cat(found, 1)), size=size, mode="bilinear")
 
 
-PROGRAMS = {
-    **{f"unet-{n}": lambda n=n: UNet(n) for n in (2, 3, 4)},
-    **{f"unet-{kind}": lambda kind=kind: UNet(2, kind) for kind in ("ceil", "crop", "size")},
+PROGRAMS: dict[str, Callable[[], nn.Module]] = {
+    **{f"unet-{n}": functools.partial(UNet, n) for n in (2, 3, 4)},
+    **{f"unet-{kind}": functools.partial(UNet, 2, kind) for kind in ("ceil", "crop", "size")},
     "unet-valid": lambda: UNet(2, "valid"),
     "ssim": StructuralSimilarity,
     "detr": Detector,
@@ -265,7 +272,7 @@ PROGRAMS = {
 }
 
 
-def seconds(make, compiler, **options):
+def seconds(make: Callable[[], nn.Module], compiler: Callable, **options: Any) -> list[float]:
     """CPU seconds of the call at each size; AssertionError where a result is not eager's."""
     torch.manual_seed(0)
     model = make().eval()
@@ -282,7 +289,7 @@ def seconds(make, compiler, **options):
     return found
 
 
-def main():
+def main() -> None:
     """Both compilers, size after size: `make vision`."""
     import minidynamo
 

@@ -12,13 +12,16 @@ variant is compared with eager before it is timed.  A switch may show nothing be
 mechanism does the same: "fusion and inlining" are therefore also off together.
 """
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import torch
 
-import miniinductor
 from miniinductor import config
+from miniinductor.compile import compile_fx
 
 from ..runner import agrees, interleave, ratio
-from .common import captured, rows, show_ratio, suite
+from .common import Options, Row, captured, rows, show_ratio, suite
 
 NO_ABLATION = (
     "verify",
@@ -28,7 +31,7 @@ NO_ABLATION = (
 ALL = "all on"
 
 
-def switches():
+def switches() -> dict[str, dict[str, bool]]:
     """{label: options}: every boolean option that is on by default, off alone; and the two that
     stand in for each other."""
     found = {
@@ -39,13 +42,20 @@ def switches():
     return found | {"fusion and inlining": {"fusion": False, "inlining": False}}
 
 
-def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
+def ablate(
+    name: str,
+    function: Callable,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    budget: float = 4.0,
+    chosen: dict[str, dict[str, Any]] | None = None,
+) -> Row:
     """One row.  chosen: {label: options} instead of all switches."""
     gm, inputs = captured(function, args, kwargs)
     expected, variants, records = gm(*inputs), {}, {}
     for label, options in ({ALL: {}} | (switches() if chosen is None else chosen)).items():
         with config.patch(**options):
-            compiled = miniinductor.compile_fx(gm, inputs)
+            compiled = compile_fx(gm, inputs)
         if not agrees(expected, compiled(*inputs)):
             raise AssertionError(f"{name} without {label}: other numbers than eager's")
         variants[label], records[label] = (
@@ -72,7 +82,7 @@ def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
 
 
 @suite("ablation")
-def ablation(options, result):
+def ablation(options: Options, result: Row) -> Iterator[Row]:
     """Kernels and models, each switch off alone."""
     for name, function, args, kwargs in rows(options):
         with torch.no_grad():

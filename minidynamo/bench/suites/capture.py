@@ -4,6 +4,8 @@ graphs, breaks, equal outputs, capture time."""
 import statistics
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy
 import torch
@@ -14,17 +16,17 @@ from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, load_torchvision, loss_of
 from ..runner import largest_difference, tensors_of
-from .common import COUNTED, counted, model_rows, suite
+from .common import COUNTED, Options, Row, counted, model_rows, suite
 
 
-def run(model, inputs, train):
+def run(model: Callable, inputs: dict[str, Any], train: bool) -> Any:
     torch.manual_seed(1)
     numpy.random.seed(1)  # masks of BigBird and Wav2Vec2 in train mode
     with torch.set_grad_enabled(train):
         return model(**inputs)
 
 
-def difference(expected, output):
+def difference(expected: Any, output: Any) -> float:
     """Largest difference relative to the largest value; 0 where both hold the same NaNs."""
     scale = max(
         (
@@ -38,13 +40,14 @@ def difference(expected, output):
     return found / max(scale, 1e-30)
 
 
-def measure(name, options):
+def measure(name: str, options: Options) -> list[Row]:
     """Two rows of a model: in inference, and as a forward with labels in train mode."""
     return [measure_mode(name, mode, options) for mode in ("infer", "train")]
 
 
-def measure_mode(name, mode, options):
-    row, outputs = {"name": name, "mode": mode}, {}
+def measure_mode(name: str, mode: str, options: Options) -> Row:
+    row: Row = {"name": name, "mode": mode}
+    outputs: dict[str, Any] = {}
     model, inputs, targets = build(name)
     model.train(mode == "train")
     inputs = dict(inputs, **targets) if mode == "train" else inputs
@@ -81,7 +84,7 @@ def measure_mode(name, mode, options):
     return row
 
 
-def cold_difference(name, expected):
+def cold_difference(name: str, expected: Any) -> float:
     """The largest of two calls of a model that was compiled before its first eager call."""
     model, inputs, _ = build(name)
     compiled = minidynamo.compile(model, backend="eager")
@@ -89,13 +92,15 @@ def cold_difference(name, expected):
 
 
 @suite("capture-more")
-def capture_more(options, result):
+def capture_more(options: Options, result: Row) -> Iterator[Row]:
     """The same for architectures that are not on the public list."""
     return capture(options, result, "capture-more", more_models.NAMES)
 
 
 @suite("capture")
-def capture(options, result, name="capture", names=NAMES):
+def capture(
+    options: Options, result: Row, name: str = "capture", names: Iterable[str] = NAMES
+) -> Iterator[Row]:
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
     print(
@@ -108,7 +113,7 @@ def capture(options, result, name="capture", names=NAMES):
         result["capture times"] = capture_times()
 
 
-def format_capture(row):
+def format_capture(row: Row) -> str:
     def graphs(label):
         found = row.get(label)
         if found is None or "error" in found:
@@ -133,7 +138,7 @@ def format_capture(row):
     return text
 
 
-def summary(rows):
+def summary(rows: list[Row]) -> str:
     lines = []
     for mode in ("infer", "train"):
         of_mode = [r for r in rows if r.get("mode", mode) == mode and "skipped" not in r]
@@ -156,14 +161,14 @@ def summary(rows):
     return "\n".join(lines)
 
 
-def capture_times(rounds=5):
+def capture_times(rounds: int = 5) -> dict[str, dict[str, float]]:
     """Median seconds of a first call with backend "eager", GPT-2 and BERT with 12 layers, ours and
     TorchDynamo."""
     load_torchvision()
     result = {}
     for name, make in (("GPT-2", gpt2), ("BERT", bert)):
         model, inputs = make()
-        times = {"ours": [], "peer": []}
+        times: dict[str, list[float]] = {"ours": [], "peer": []}
         for _ in range(rounds):
             for label, count in COUNTED.items():
                 times[label].append(

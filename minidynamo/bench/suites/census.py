@@ -19,20 +19,21 @@ import statistics
 import tempfile
 import time
 import zlib
+from collections.abc import Iterator
 
 import torch
 
-import miniinductor
+import miniinductor.config
 
-from ..census import cases_of, compilers, in_fair_order, measure, summary, why
+from ..census import Case, cases_of, compilers, in_fair_order, measure, summary, why
 from ..census_worker import Workers, cache_environment
 from ..runner import keep_freed_memory
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 
 AGAIN = 5  # one in so many of the cached times of torch.compile is measured again
 
 
-def read_rows(path):
+def read_rows(path: str | None) -> dict[str, Row]:
     """{name: row} of an earlier result."""
     if not path or not os.path.exists(path):
         return {}
@@ -40,7 +41,7 @@ def read_rows(path):
         return {row["name"]: row for row in json.load(file)["rows"]}
 
 
-def chosen(options):
+def chosen(options: Options) -> list[Case]:
     """The cases to run, in their order."""
     cases = [
         case
@@ -51,7 +52,7 @@ def chosen(options):
     return ordered[: max(1, round(len(ordered) * options.share))]
 
 
-def with_cached_peer(row, known):
+def with_cached_peer(row: Row, known: Row) -> Row:
     """torch.compile's time of an earlier run, carried over by eager's."""
     if "torch.compile / eager" in known and "eager / ours" in row:
         row["cached peer"] = True
@@ -60,12 +61,12 @@ def with_cached_peer(row, known):
     return row
 
 
-def is_measured_again(name, seed):
+def is_measured_again(name: str, seed: int) -> bool:
     return zlib.crc32(f"{name} {seed}".encode()) % AGAIN == 0
 
 
 @suite("census")
-def census(options, result):
+def census(options: Options, result: Row) -> Iterator[Row]:
     """The rows of a fair sample, then what they say together."""
     peers, kept = read_rows(options.peers), read_rows(options.json if options.resume else None)
     result |= {"device": options.device, "seed": options.seed, "holdout": options.holdout}
@@ -88,7 +89,7 @@ def census(options, result):
     print_summary(result)
 
 
-def load_compilers(options):
+def load_compilers(options: Options) -> None:
     """Each imports much when it is first used: here, while the workers do the same."""
     with torch.no_grad():
         for compiler, reset in compilers(not options.no_peer).values():
@@ -96,7 +97,9 @@ def load_compilers(options):
             reset()
 
 
-def timed(cases, workers, peers, options):
+def timed(
+    cases: list[Case], workers: Workers, peers: dict[str, Row], options: Options
+) -> Iterator[Row]:
     """Rows: some cases are compiled side by side, then each of them is timed alone, and so on until
     the time is up."""
     end, size = time.monotonic() + (options.seconds or 200), 2 * len(workers.processes)
@@ -136,7 +139,7 @@ def compile_ahead(workers: Workers, names: list[str], label: str, end: float) ->
     return found
 
 
-def one_row(case, peer, known, options):
+def one_row(case: Case, peer: bool, known: Row, options: Options) -> Row:
     try:
         with torch.no_grad():
             row = measure(case, options.device, peer=peer)
@@ -153,7 +156,7 @@ def one_row(case, peer, known, options):
     return row | {"why": why(row, options.device)}
 
 
-def shown(row):
+def shown(row: Row) -> str:
     seconds = row.get("seconds", {})
     figures = "".join(
         f"{seconds[label] * 1e6:10.1f}" if label in seconds else f"{'-':>10}"
@@ -166,7 +169,7 @@ def shown(row):
     return f"{row['name'][:64]:64}{figures} us {peer:6.2f} {eager:6.2f}  {about[:110]}"
 
 
-def print_summary(result):
+def print_summary(result: Row) -> None:
     rows = {row["name"]: row for row in result["rows"]}
     found, eager = result["summary"], result["against eager"]
     again = [row["again / cached"] for row in rows.values() if "again / cached" in row]

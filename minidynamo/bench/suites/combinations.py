@@ -8,6 +8,7 @@ first call took, and how long a steady call takes beside eager (interleaved).
 
 import time
 from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from minidynamo.extras import torch_frontend
 
 from ..models import gpt2
 from ..runner import agrees, fresh_caches, interleave, peer_compile, ratio
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 
 CAPTURES, BACKENDS = ("torch.compile", "minidynamo"), ("torch's inductor", "miniinductor")
 
@@ -88,9 +89,10 @@ class Combination:
 
     def __init__(self, capture: str, backend: str) -> None:
         self.capture, self.backend = capture, backend
-        self.graphs, self.records = 0, []
+        self.graphs = 0
+        self.records: list[Any] = []
 
-    def compiler(self, options) -> Any:
+    def compiler(self, options: dict[str, Any]) -> Any:
         """What compiles a function."""
         if self.capture == "torch.compile":
             return lambda f: peer_compile(f, backend=self.as_torchs_backend(), **options)
@@ -116,7 +118,7 @@ class Combination:
 
         return counted
 
-    def counts(self, since) -> Any:
+    def counts(self, since: int) -> Any:
         """{graphs, kernels}; kernels of both halves.  since: torch's count of kernels before."""
         from torch._inductor import metrics
 
@@ -131,7 +133,9 @@ class Combination:
         return {"graphs": graphs, "kernels": kernels}
 
 
-def compiled_by(combination, build, calls, options) -> Any:
+def compiled_by(
+    combination: Combination, build: Callable, calls: list[tuple[Any, ...]], options: dict[str, Any]
+) -> Any:
     """(function, {first_s, graphs, kernels, right}) of one combination."""
     import torch._dynamo
     from torch._inductor import metrics
@@ -152,7 +156,7 @@ def compiled_by(combination, build, calls, options) -> Any:
 
 
 @suite("combinations")
-def combinations(options, result) -> Any:
+def combinations(options: Options, result: Row) -> Any:
     """Both captures with both backends.  With one thread, processor seconds are measured: other
     processes of the machine then count less."""
     one = torch.get_num_threads() == 1

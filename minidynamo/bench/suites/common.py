@@ -11,6 +11,7 @@ A row's result is compared with eager before anything is timed; a wrong row is p
 has no time.
 """
 
+import argparse
 import datetime
 import json
 import os
@@ -19,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import fx
 
 import minidynamo
 
@@ -39,22 +41,27 @@ from ..runner import (
 )
 from ..workloads import WORKLOADS
 
-SUITES = {}
+Options = argparse.Namespace  # the command line
+Row = dict[str, Any]  # what --json holds of one measurement, or of a whole run
+Measure = Callable[[str, Options], list[Row]]  # the rows of a model
+Suite = TypeVar("Suite", bound=Callable[..., Iterator[Row]])  # takes the options, a dictionary
+Workload = tuple[str, Callable, Sequence[Any], dict[str, Any]]  # name, function, its arguments
+SUITES: dict[str, Callable[[Options], Row]] = {}
 
 
-def suite(name):
+def suite(name: str) -> Callable[[Suite], Suite]:
     """Register a generator of rows.  What it has is written to the --json file after every row: a
     run that is cut short leaves that."""
 
-    def register(function):
-        def run(options):
+    def register(function: Suite) -> Suite:
+        def run(options: Options) -> Row:
             if options.threads:
                 torch.set_num_threads(options.threads)
             command = f"python -m minidynamo.bench --suite {name}" + (
                 f" --threads {options.threads}" if options.threads else ""
             )
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
-            result = {
+            result: Row = {
                 "machine": machine(),
                 "command": command + " --freezing" * options.freezing,
                 "rows": [],
@@ -75,7 +82,7 @@ def suite(name):
     return register
 
 
-def write(result, path):
+def write(result: Row, path: str | None) -> None:
     """Whole or not at all: a run that is cut while it writes leaves what was there."""
     if path:
         beside = f"{path}.{os.getpid()}"
@@ -84,12 +91,12 @@ def write(result, path):
         os.replace(beside, path)
 
 
-def wanted(name, options):
+def wanted(name: str, options: Options) -> bool:
     """Does --only name this row?"""
     return any(part in f"^{name}$" for part in options.only.split(";"))
 
 
-def machine():
+def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     about = {
         "date": datetime.date.today().isoformat(),
@@ -115,7 +122,9 @@ def machine():
     return about
 
 
-def model_rows(suite, names, measure, show, options):
+def model_rows(
+    suite: str, names: Iterable[str], measure: Measure, show: Callable[[Row], str], options: Options
+) -> Iterator[Row]:
     """The rows of measure(name, options) for every model, printed as show(row).  Each model has a
     process of its own, `options.jobs` at once, so that a crash, a time limit or what one leaves in
     memory is its own affair; the models that --only names are run in this process, without
@@ -129,8 +138,8 @@ def model_rows(suite, names, measure, show, options):
 
 
 def rows_of_each(
-    suite: str, names: list[str], measure: Callable, options: Any
-) -> Iterator[list[dict[str, Any]]]:
+    suite: str, names: list[str], measure: Measure, options: Options
+) -> Iterator[list[Row]]:
     """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
     are written to the --json file meanwhile."""
     if options.only and options.jobs == 1:
@@ -141,14 +150,14 @@ def rows_of_each(
         yield from (done.result() for done in as_completed(waiting))
 
 
-def rows_here(name, measure, options):
+def rows_here(name: str, measure: Measure, options: Options) -> list[Row]:
     try:
         return measure(name, options)
     except ImportError as missing:
         return [{"name": name, "skipped": str(missing)}]
 
 
-def rows_alone(suite, name, options, limit=400):
+def rows_alone(suite: str, name: str, options: Options, limit: int = 400) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "rows.json")
         command = [
@@ -183,7 +192,7 @@ def rows_alone(suite, name, options, limit=400):
             return json.load(rows)["rows"]
 
 
-def rows(options):
+def rows(options: Options) -> Iterator[Workload]:
     """(name, function, args, kwargs) of every workload and model."""
     for table in (WORKLOADS, MODELS):
         for name, build in table.items():
@@ -196,7 +205,7 @@ def rows(options):
                 )
 
 
-def measure_all(rows, options):
+def measure_all(rows: Iterable[Workload], options: Options) -> Iterator[Row]:
     """The rows, measured and printed; under no_grad."""
     print(
         "ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
@@ -211,10 +220,17 @@ def measure_all(rows, options):
         yield row
 
 
-def measure(name, function, args, kwargs, peer=True, budget=3.0):
+def measure(
+    name: str,
+    function: Callable,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    peer: bool = True,
+    budget: float = 3.0,
+) -> Row:
     """One row: agreement with eager, cold compile times, steady-state times."""
     minidynamo.reset()
-    row = {"name": name}
+    row: Row = {"name": name}
     eager = lambda: function(*args, **kwargs)  # noqa: E731
     expected = eager()
     variants = {"eager": eager}
@@ -226,7 +242,7 @@ def measure(name, function, args, kwargs, peer=True, budget=3.0):
         row[f"{label} compile"] = {"wall": spent.wall, "cpu": spent.cpu}
         row[f"{label} difference"] = largest_difference(expected, result)
         if agrees(expected, result):
-            variants[label] = lambda compiled=compiled: compiled(*args, **kwargs)
+            variants[label] = lambda run=compiled: run(*args, **kwargs)  # type: ignore[misc]
     timings = interleave(variants, budget)
     row["seconds"] = {label: timing.median for label, timing in timings.items()}
     row["rounds"] = len(timings["eager"].seconds)
@@ -238,19 +254,24 @@ def measure(name, function, args, kwargs, peer=True, budget=3.0):
     return row
 
 
-def captured(function, args, kwargs=None):
+def captured(
+    function: Callable, args: Sequence[Any], kwargs: dict[str, Any] | None = None
+) -> tuple[fx.GraphModule, list[Any]]:
     """(graph module, its example inputs) of a function that is captured whole."""
     minidynamo.reset()
-    seen = []
-    minidynamo.compile(
-        function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm
-    )(*args, **kwargs or {})
+    seen: list[tuple[fx.GraphModule, list[Any]]] = []
+
+    def backend(gm: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
+        seen.append((gm, inputs))
+        return gm
+
+    minidynamo.compile(function, fullgraph=True, backend=backend)(*args, **kwargs or {})
     minidynamo.reset()
     [one] = seen
     return one
 
 
-def counted(run):
+def counted(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
     """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
     minidynamo.reset()
     start = time.perf_counter()
@@ -282,7 +303,7 @@ def counted(run):
     }
 
 
-def counted_peer(run):
+def counted_peer(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
     """The same of torch.compile."""
     import torch._dynamo
     from torch._dynamo.utils import counters
@@ -302,13 +323,13 @@ def counted_peer(run):
 COUNTED = {"ours": counted, "peer": counted_peer}
 
 
-def show_ratio(value):
+def show_ratio(value: Sequence[float] | None) -> str:
     return (
         f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
     )
 
 
-def format_row(row):
+def format_row(row: Row) -> str:
     def seconds(label):
         value = row["seconds"].get(label)
         return (

@@ -12,8 +12,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 
 CHILD = """
 import json, os, sys
@@ -37,7 +38,7 @@ print(json.dumps(dict(before=before, wall=first.wall, cpu=first.cpu, again=secon
 """
 
 
-def first_call(who, what, folder, threads):
+def first_call(who: str, what: str, folder: str, threads: int) -> Row:
     """The figures of one fresh process whose caches lie in `folder`."""
     environment = dict(
         os.environ,
@@ -56,7 +57,7 @@ def first_call(who, what, folder, threads):
 
 
 @suite("compile-time")
-def compile_time(options, result):
+def compile_time(options: Options, result: Row) -> Iterator[Row]:
     """Compile times, cold and warm, in fresh processes."""
     print(
         f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}"

@@ -6,27 +6,35 @@ Each row names the ratio to torch.compile that is to be reached; no row may be s
 free (runner.keep_freed_memory).
 """
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
 from ..runner import keep_freed_memory
 from ..workloads import WORKLOADS
-from .common import measure, show_ratio, suite, wanted
+from .common import Options, Row, measure, show_ratio, suite, wanted
 
 
-def randn(*shape, dtype=torch.float32, seed=0):
+Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def batch_norm(x, w, b):
+def batch_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return F.batch_norm(x, None, None, w, b, True)
 
 
-def rms_norm(x, w):
+def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w
 
 
-def adam(parameters, gradients, first, second):
+def adam(
+    parameters: Tensors, gradients: Tensors, first: Tensors, second: Tensors
+) -> tuple[Tensors, ...]:
     """One step on every parameter, by foreach operations, as torch.optim.Adam(foreach=True) does,
     functionally."""
     first = torch._foreach_lerp(first, gradients, 0.1)
@@ -38,7 +46,7 @@ def adam(parameters, gradients, first, second):
     return torch._foreach_addcdiv(parameters, first, denominator, -0.001), first, second
 
 
-def adam_inputs():
+def adam_inputs() -> list[list[torch.Tensor]]:
     shapes = [(256, 256), (256,), (1024, 256), (1024,), (256, 1024), (64, 3, 7, 7)] * 5
     return [
         [randn(*s, seed=seed).abs() if seed == 3 else randn(*s, seed=seed) for s in shapes]
@@ -47,7 +55,8 @@ def adam_inputs():
 
 
 MATRIX = lambda **options: randn(4096, 1024, **options)  # noqa: E731
-ROWS = {  # name -> (function, inputs, goal: torch.compile / ours)
+# name -> (function, inputs, goal: torch.compile / ours)
+ROWS: dict[str, tuple[Callable, Callable[[], Sequence[Any]], float]] = {
     "gelu (erf)": (lambda x, y: F.gelu(2 * x + 1) * y, lambda: [MATRIX(), MATRIX(seed=1)], 1.3),
     "tanh": (
         lambda x, y: torch.tanh(x * y) + torch.tanh(x - y),
@@ -100,7 +109,7 @@ ROWS = {  # name -> (function, inputs, goal: torch.compile / ours)
 
 
 @suite("cpu-kernels")
-def cpu_kernels(options, result):
+def cpu_kernels(options: Options, result: Row) -> Iterator[Row]:
     """Every row with 1 thread and with all (or with --threads N alone)."""
     available = torch.get_num_threads()
     keep_freed_memory()
@@ -122,7 +131,7 @@ def cpu_kernels(options, result):
     torch.set_num_threads(available)
 
 
-def format_kernel(row):
+def format_kernel(row: Row) -> str:
     seconds = [
         f"{row['seconds'][k] * 1e3:10.3f}" if k in row["seconds"] else f"{'wrong':>10}"
         for k in ("eager", "ours", "torch.compile")

@@ -9,17 +9,19 @@ geometric mean of eager / ours, and the rows that are below eager or below torch
 """
 
 import statistics
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from ..models import LLAMA, bert, builder, gpt2, resnet
 from ..runner import keep_freed_memory
-from .common import measure_all, suite, wanted
+from .common import Options, Row, Workload, measure_all, suite, wanted
 
 LAYERS = 4
 
 
-def t5(layers):
+def t5(layers: int) -> tuple[torch.nn.Module, dict[str, Any]]:
     model, inputs = builder("T5Model", "T5Config", "num_layers", use_cache=False)(layers)
     return model, inputs | {
         "decoder_input_ids": torch.randint(0, model.config.vocab_size, inputs["input_ids"].shape)
@@ -36,7 +38,7 @@ ROWS = {
 }
 
 
-def models(options):
+def models(options: Options) -> Iterator[Workload]:
     for name, build in ROWS.items():
         if wanted(name, options):
             model, inputs = build(LAYERS)
@@ -44,7 +46,7 @@ def models(options):
 
 
 @suite("cpu-models")
-def cpu_models(options, result):
+def cpu_models(options: Options, result: Row) -> Iterator[Row]:
     """Inference of six architectures."""
     keep_freed_memory()
     yield from measure_all(models(options), options)

@@ -8,6 +8,8 @@ tokens, and what a sweep of sizes costs with dynamic=False, None and True.
 """
 
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -17,12 +19,14 @@ from ...explain import compilations
 from ..public_models import NAMES, build, load_torchvision
 from ..runner import tensors_of
 from .capture import difference
-from .common import COUNTED, model_rows, suite
+from .common import COUNTED, Options, Row, model_rows, suite
 
 SIZES = ((2, 16), (3, 12), (5, 20))  # (batch, sequence), the list's own first
 
 
-def resized(inputs, batch, length, generator):
+def resized(
+    inputs: dict[str, Any], batch: int, length: int, generator: torch.Generator
+) -> dict[str, Any]:
     """The model's inputs at another batch and sequence: every dimension that is the batch, and
     those as long as `input_ids`."""
     was = next(v for v in inputs.values() if isinstance(v, torch.Tensor)).shape[0]
@@ -59,12 +63,12 @@ def resized(inputs, batch, length, generator):
     return {name: resize(name, value) for name, value in inputs.items()}
 
 
-def calls_of(inputs):
+def calls_of(inputs: dict[str, Any]) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(1)
     return [resized(inputs, batch, length, generator) for batch, length in SIZES]
 
 
-def outputs_of(model, calls):
+def outputs_of(model: Callable, calls: list[dict[str, Any]]) -> list[list[torch.Tensor]]:
     found = []
     for inputs in calls:
         torch.manual_seed(1)
@@ -73,7 +77,7 @@ def outputs_of(model, calls):
     return found
 
 
-def good(found):
+def good(found: Row) -> bool:
     """One compilation for all sizes, every output right, nothing ran eagerly."""
     return (
         found.get("graphs") == 1
@@ -84,11 +88,12 @@ def good(found):
     )
 
 
-def measure(name, options):
+def measure(name: str, options: Options) -> list[Row]:
     """The row of one model of the public list."""
     model, inputs, _ = build(name)
     model.eval()
-    row, calls = {"name": name}, calls_of(inputs)
+    row: Row = {"name": name}
+    calls = calls_of(inputs)
     try:
         expected = outputs_of(model, calls)
     except Exception as error:  # not every architecture takes every sequence
@@ -117,7 +122,7 @@ def measure(name, options):
 
 
 @suite("dynamic")
-def dynamic(options, result):
+def dynamic(options: Options, result: Row) -> Iterator[Row]:
     """Public models over three sizes, generation, sweeps."""
     warnings.filterwarnings("ignore")
     print(
@@ -138,7 +143,7 @@ def dynamic(options, result):
         result |= {"generation": generation(), "sweep": sweep()}
 
 
-def show(row):
+def show(row: Row) -> str:
     def part(label):
         found = row.get(label)
         if found is None:
@@ -160,7 +165,7 @@ def show(row):
     )
 
 
-def generation(start=16, end=128, backend="inductor"):
+def generation(start: int = 16, end: int = 128, backend: str = "inductor") -> Row:
     """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to
     eager's."""
     load_torchvision()
@@ -190,7 +195,9 @@ def generation(start=16, end=128, backend="inductor"):
     return {"graphs": graphs, "equal": equal}
 
 
-def sweep(sizes=tuple(range(2, 18)), backend="eager"):
+def sweep(
+    sizes: tuple[int, ...] = tuple(range(2, 18)), backend: str = "eager"
+) -> dict[str, list[int]]:
     """Compilations that a layer needs for a sweep of batch sizes."""
     layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.LayerNorm(8))
     found = {}

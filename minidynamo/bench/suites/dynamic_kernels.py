@@ -9,16 +9,19 @@ of it is the constant.
 
 import functools
 import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
+from miniinductor.records import CompileRecord
 from miniinductor.runtime.build import build_kernels
 
 from ..runner import interleave, ratio
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 
 REASONS = {  # beginning of a row's name -> why a symbol costs something there
     "short rows": "the C++ compiler unrolls a row of constant length; here every row pays for "
@@ -29,7 +32,7 @@ REASONS = {  # beginning of a row's name -> why a symbol costs something there
     "of any length",
 }
 WEIGHT, BIAS = torch.ones(768), torch.zeros(768)
-WORKLOADS = {
+WORKLOADS: dict[str, tuple[Callable, list[tuple[int, ...]]]] = {
     "gelu(x)*y + sigmoid(x), 512x768": (lambda x, y: F.gelu(x) * y + x.sigmoid(), [(512, 768)] * 2),
     "x + 2*y, 2048x1024": (lambda x, y: x + y * 2, [(2048, 1024)] * 2),
     "gelu(x + bias), 512x768": (lambda x: F.gelu(x + BIAS), [(512, 768)]),
@@ -45,9 +48,9 @@ WORKLOADS = {
 }
 
 
-def compiled_graph(function, inputs, dynamic):
+def compiled_graph(function: Callable, inputs: list[torch.Tensor], dynamic: bool) -> list[Any]:
     """(the compiled graph, what the compiled frame passes to it, its record)."""
-    found = []
+    found: list[Any] = []
 
     def backend(gm, examples):
         compiled = miniinductor.compile_fx(gm, examples)
@@ -63,7 +66,7 @@ def compiled_graph(function, inputs, dynamic):
     return found
 
 
-def with_a_copy_for(source, lengths):
+def with_a_copy_for(source: str, lengths: Sequence[int]) -> str:
     """The kernel with a second copy of its body in which the last size is the number it is in this
     run."""
     symbol, place = re.findall(r"const int64_t (s\d+) = \(int64_t\)args\[(\d+)\];", source)[-1]
@@ -79,7 +82,7 @@ def with_a_copy_for(source, lengths):
     return f'{source}\nextern "C" int NAME(void** args) {{ return {chosen}; }}\n'
 
 
-def time_with_a_copy(record, inputs, static):
+def time_with_a_copy(record: CompileRecord, inputs: list[torch.Tensor], static: Callable) -> float:
     """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone,
     called in turn."""
     [kernel], out = record.kernels, torch.empty_like(inputs[0])
@@ -98,7 +101,7 @@ def time_with_a_copy(record, inputs, static):
 
 
 @suite("dynamic-kernels")
-def dynamic_kernels(options, result):
+def dynamic_kernels(options: Options, result: Row) -> Iterator[Row]:
     """Dynamic against static kernels."""
     for name, (function, shapes) in WORKLOADS.items():
         if not wanted(name, options):

@@ -21,6 +21,8 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,9 +32,10 @@ import minidynamo
 from ..error_bound import allowed_error
 from ..models import LLAMA, MODELS, builder, vision
 from ..runner import fresh_caches, relative_error, tensors_of, turn
-from .common import model_rows, suite, wanted
+from .common import Options, Row, model_rows, suite, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
+Timer = Callable[[dict[str, Callable[[], Any]]], dict[str, list[float]]]
 COMPILERS = {
     "ours": (minidynamo.compile, minidynamo.reset),
     "torch.compile": (torch.compile, torch.compiler.reset),
@@ -40,26 +43,35 @@ COMPILERS = {
 
 
 # --- one row: any function ------------------------------------------------------------------------
-def measure(name, *what, timer, **how):
+def measure(name: str, *what: Any, timer: Timer, **how: Any) -> Row:
     """A row, see `prepare`.  timer: event_times or host_times."""
     return timed(*prepare(name, *what, **how), timer)
 
 
-def timed(row, variants, timer):
+def timed(row: Row, variants: dict[str, Callable[[], Any]], timer: Timer) -> Row:
     times = timer(variants)
     row["ms"] = {key: statistics.median(v) for key, v in times.items()}
     row["ms quartiles"] = {key: statistics.quantiles(v, n=4)[::2] for key, v in times.items()}
     return row
 
 
-def prepare(name, function, call, exact, options, modes=(None,), others=(), warm=False):
+def prepare(
+    name: str,
+    function: Callable,
+    call: Callable[[Callable], Callable[[], Any]],
+    exact: Any,
+    options: Options,
+    modes: Sequence[str | None] = (None,),
+    others: Mapping[str, Callable[[], Any]] | tuple[()] = (),
+    warm: bool = False,
+) -> tuple[Row, dict[str, Callable[[], Any]]]:
     """(row without times, its variants, compiled and right).  call(f): a function without arguments
     that calls f; exact: the result in float64.
 
     others: more variants.  Variants are called by their compiler and, where there are several, by
     their mode."""
     variants = {**dict(others), "eager": call(function)}
-    row = {
+    row: Row = {
         "name": name,
         "error": {"eager": relative_error(variants["eager"](), exact)},
         "compile s": {},
@@ -99,14 +111,16 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
     return row, variants
 
 
-def seconds(function):
+def seconds(function: Callable) -> float:
     start = time.perf_counter()
     function()
     torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
-def rounds_of(variants, rounds):
+def rounds_of(
+    variants: dict[str, Callable[[], Any]], rounds: int
+) -> Iterator[tuple[str, Callable[[], Any]]]:
     for function in variants.values():
         for _ in range(3):
             function()
@@ -115,9 +129,10 @@ def rounds_of(variants, rounds):
         yield from order.sample([*variants.items()], len(variants))
 
 
-def event_times(variants, rounds=30):
+def event_times(variants: dict[str, Callable[[], Any]], rounds: int = 30) -> dict[str, list[float]]:
     """Milliseconds of each call, by CUDA events: {name: [ms, ...]}."""
-    pairs, larger_than_cache = {name: [] for name in variants}, torch.zeros(1 << 26, device=DEVICE)
+    pairs: dict[str, list[tuple]] = {name: [] for name in variants}
+    larger_than_cache = torch.zeros(1 << 26, device=DEVICE)
     for name, function in rounds_of(variants, rounds):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         larger_than_cache.amax()
@@ -130,10 +145,12 @@ def event_times(variants, rounds=30):
     return {name: [s.elapsed_time(e) for s, e in found] for name, found in pairs.items()}
 
 
-def host_times(variants, batch=10, rounds=9):
+def host_times(
+    variants: dict[str, Callable[[], Any]], batch: int = 10, rounds: int = 9
+) -> dict[str, list[float]]:
     """Milliseconds per call, by the host's clock around synchronised batches (of a tenth of a
     second at most): {name: [ms, ...]}."""
-    found = {name: [] for name in variants}
+    found: dict[str, list[float]] = {name: [] for name in variants}
     for name, function in rounds_of(variants, rounds):
         torch.cuda.synchronize()
         count = batch if not found[name] else max(1, min(batch, round(100 / found[name][0])))
@@ -141,7 +158,7 @@ def host_times(variants, batch=10, rounds=9):
     return found
 
 
-def shown(row, unit="ms", digits=3):
+def shown(row: Row, unit: str = "ms", digits: int = 3) -> str:
     figures = {
         "": row[unit],
         "compile s": row["compile s"],
@@ -161,16 +178,16 @@ def shown(row, unit="ms", digits=3):
 
 
 # --- kernels --------------------------------------------------------------------------------------
-def randn(*shape, dtype=FP32):
+def randn(*shape: int, dtype: torch.dtype = FP32) -> torch.Tensor:
     return torch.randn(shape, device=DEVICE, dtype=dtype)
 
 
-def rms_norm(x, weight):
+def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     wide = x.float() if x.dtype != torch.float64 else x
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight
 
 
-def kernel_rows():
+def kernel_rows() -> Iterator[tuple[str, Callable, tuple[torch.Tensor, ...], int]]:
     """name, function, inputs, bytes that must move."""
     n, rows, columns = 1 << 26, 16384, 4096
 
@@ -208,7 +225,7 @@ def kernel_rows():
 
 
 @suite("gpu-kernels")
-def gpu_kernels(options, result):
+def gpu_kernels(options: Options, result: Row) -> Iterator[Row]:
     """The memory-bound rows, a fused matmul, and the overhead of a small call."""
     source = randn(1 << 26)
     target = torch.empty_like(source)
@@ -274,7 +291,7 @@ def gpu_kernels(options, result):
 
 
 # --- models ---------------------------------------------------------------------------------------
-def mobilenet(batch):
+def mobilenet(batch: int) -> tuple[torch.nn.Module, dict[str, Any]]:
     from ..public_models import load_torchvision
 
     load_torchvision()
@@ -302,7 +319,7 @@ SIZES = {
 }
 GRAPHS = "reduce-overhead"
 # name, how to build it, dtype, mode, training (forward and backward)?
-MODEL_ROWS = [
+MODEL_ROWS: list[tuple[str, str, dict[str, int], torch.dtype, str | None, bool]] = [
     ("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, None, False),
     ("GPT-2 b1 s64 bf16, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, False),
     *[(f"{name} bf16", *how, BF16, None, False) for name, how in SIZES.items()],
@@ -330,7 +347,7 @@ MODEL_ROWS = [
 
 
 @suite("gpu-models")
-def gpu_models(options, result):
+def gpu_models(options: Options, result: Row) -> Iterator[Row]:
     """Whole models: eager, ours, torch.compile in the same mode."""
     chosen = [row[0] for row in MODEL_ROWS if wanted(row[0], options)]
     with tempfile.TemporaryDirectory() as folder:
@@ -354,10 +371,8 @@ def gpu_models(options, result):
         )
 
 
-def measure_model(name, options):
-    [(builder, build, dtype, mode, training)] = [
-        what for other, *what in MODEL_ROWS if other == name
-    ]
+def measure_model(name: str, options: Options) -> list[Row]:
+    [(_, builder, build, dtype, mode, training)] = [row for row in MODEL_ROWS if row[0] == name]
 
     def call(function):
         if not training:

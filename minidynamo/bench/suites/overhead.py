@@ -10,6 +10,8 @@ compiled calls.
 
 import statistics
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -17,10 +19,10 @@ import minidynamo
 
 from ..models import bert
 from ..runner import interleave
-from .common import captured, suite, wanted
+from .common import Options, Row, captured, suite, wanted
 
 
-def two_lines(x):
+def two_lines(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     return y + 1
 
@@ -29,7 +31,7 @@ class Nested(torch.nn.Module):
     """150 parameters: 15 blocks in a ModuleList of ModuleDicts, ten parameters each; forward adds
     up one element of each."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.blocks = torch.nn.ModuleList(
             [
@@ -45,19 +47,19 @@ class Nested(torch.nn.Module):
             ]
         )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         for block in self.blocks:
-            for part in block.values():
+            for part in block.values():  # type: ignore[operator]
                 for parameter in part:
                     x = x + parameter
         return x
 
 
-def fib(n):
+def fib(n: int) -> int:
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 
 
-ROWS = {
+ROWS: dict[str, Callable[[], tuple[Callable, Any]]] = {
     "two lines": lambda: (two_lines, [torch.ones(4)]),
     "150 parameters": lambda: (Nested(), [torch.ones(4)]),
     "BERT": bert,
@@ -65,7 +67,7 @@ ROWS = {
 
 
 @suite("overhead")
-def overhead(options, result):
+def overhead(options: Options, result: Row) -> Iterator[Row]:
     """Per-call overhead, microseconds."""
     print(
         f"{'':20}{'eager us':>12}{'graph us':>12}{'ours us':>12}{'peer us':>12}{'ours - graph':>14}"
@@ -79,7 +81,7 @@ def overhead(options, result):
         yield outside()
 
 
-def measure(name, function, inputs, options):
+def measure(name: str, function: Callable, inputs: Any, options: Options) -> Row:
     args, kwargs = ([], inputs) if isinstance(inputs, dict) else (inputs, {})
     gm, tensors = captured(function, args, kwargs)
     graph = minidynamo.backends.lookup_backend("eager")[1](gm, tensors)
@@ -110,7 +112,7 @@ def measure(name, function, inputs, options):
     return {"name": name, "microseconds": micro, "over the graph": over}
 
 
-def outside(rounds=60):
+def outside(rounds: int = 60) -> Row:
     """Plain Python before any compiled call, between, and after `reset`: medians of interleaved
     runs, as ratios to a run before."""
     minidynamo.reset()

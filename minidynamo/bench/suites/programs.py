@@ -14,30 +14,32 @@ import logging
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy
 import torch
 
 import minidynamo
 
-from ..programs import breaks, storms, styles, vision
+from ..programs import Compile, Program, breaks, storms, styles, vision
 from .census import read_rows
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 
 CALLS = {"breaks": 1, "styles": 3, "storms": 5, "vision": 3}
 CHOSEN_STORMS = tuple(storms.PROGRAMS)[::3]  # `make storms` runs all of them
 CHOSEN_VISION = ("unet-2", "ssim", "detr", "yolo", "patches")  # `make vision`
 LIMIT = 90  # seconds of a program under one compiler
+Results = tuple[list[Any], torch.Tensor]  # of each call, and the random state behind them
 COUNTS = ("graphs", "breaks", "recompilations")
 
 
-def plain(function, **options):
+def plain(function: Callable, **options: Any) -> Callable:
     """The compiler that does nothing."""
     return function
 
 
-def one_call(make):
+def one_call(make: breaks.Make) -> Program:
     """A program of breaks.py as a maker of steps; what it writes and its gradients are results."""
 
     def steps(compile):
@@ -57,11 +59,11 @@ def one_call(make):
     return steps
 
 
-def needs_gradient(value):
+def needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def image_sizes(make):
+def image_sizes(make: Callable[[], torch.nn.Module]) -> Program:
     """A model of vision.py as a maker of steps, one a size."""
 
     def steps(compile):
@@ -77,7 +79,7 @@ def image_sizes(make):
     return steps
 
 
-def programs():
+def programs() -> dict[str, Program]:
     """name -> what makes its steps, of every file of bench/programs/."""
     found = {f"breaks/{name}": one_call(make) for name, make in breaks.PROGRAMS.items()}
     found |= {f"styles/{name}": make for name, make in styles.PROGRAMS.items()}
@@ -86,7 +88,7 @@ def programs():
 
 
 @contextlib.contextmanager
-def within(seconds):
+def within(seconds: int) -> Iterator[None]:
     """A `with` block that raises TimeoutError after so many seconds (where there are alarms)."""
 
     def late(number, frame):
@@ -104,7 +106,7 @@ def within(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def results(make, compile, calls):
+def results(make: Program, compile: Compile, calls: int) -> Results:
     """What the calls give, copied, and the state of the random numbers behind the last."""
     torch.manual_seed(0)
     step, found = make(compile), []
@@ -114,7 +116,7 @@ def results(make, compile, calls):
     return found, torch.get_rng_state()
 
 
-def detached(value):
+def detached(value: Any) -> Any:
     """A copy that later calls do not write into."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
@@ -127,7 +129,7 @@ def detached(value):
     return copy.copy(value)
 
 
-def same(a, b):
+def same(a: Any, b: Any) -> bool:
     """Equal but for rounding: types, sizes, dtypes, values, NaNs."""
     if type(a) is not type(b):
         return False
@@ -143,7 +145,7 @@ def same(a, b):
     return a == b or type(a).__module__ not in ("builtins", "torch")
 
 
-def counts_of_ours():
+def counts_of_ours() -> Row:
     counters = minidynamo.counters
     return {
         "graphs": counters["graphs"].total(),
@@ -154,7 +156,7 @@ def counts_of_ours():
     }
 
 
-def counts_of_the_peer():
+def counts_of_the_peer() -> Row:
     from torch._dynamo.convert_frame import FRAME_COMPILE_COUNTER
     from torch._dynamo.utils import counters
 
@@ -171,14 +173,14 @@ def counts_of_the_peer():
     }
 
 
-def peer(function, **options):
+def peer(function: Callable, **options: Any) -> Callable:
     return torch.compile(function, **options)
 
 
 SIDES = {"ours": (minidynamo.compile, counts_of_ours), "peer": (peer, counts_of_the_peer)}
 
 
-def reset():
+def reset() -> None:
     import torch._dynamo
     from torch._dynamo.convert_frame import FRAME_COMPILE_COUNTER
     from torch._dynamo.utils import counters
@@ -189,12 +191,12 @@ def reset():
     FRAME_COMPILE_COUNTER.clear()
 
 
-def side(make, label, calls, expected):
+def side(make: Program, label: str, calls: int, expected: Results) -> Row:
     """One compiler on one program: its counts, and whether all is as in plain Python."""
     compiler, counts = SIDES[label]
     reset()
     start = time.process_time()
-    row = {"results": False, "random": False}
+    row: Row = {"results": False, "random": False}
     try:
         with within(LIMIT):
             found, random = results(make, lambda f: compiler(f, backend="eager"), calls)
@@ -205,10 +207,10 @@ def side(make, label, calls, expected):
     return row | counts() | {"seconds": round(time.process_time() - start, 2)}
 
 
-def measure(name, make, options):
+def measure(name: str, make: Program, options: Options) -> Row:
     """The row of one program."""
     kind = name.partition("/")[0]
-    row = {"name": name, "kind": kind}
+    row: Row = {"name": name, "kind": kind}
     try:
         expected = results(make, plain, CALLS[kind])
     except ImportError as missing:
@@ -219,26 +221,27 @@ def measure(name, make, options):
     return row
 
 
-def whole(side):
+def whole(side: Row) -> bool:
     """Was all of the program captured?"""
     ended = "error" not in side and not side["given up"]
     return ended and not side["breaks"] and side["graphs"] > 0
 
 
-def behind(row):
+def behind(row: Row) -> list[str]:
     """In what ours is behind torch.compile, or wrong.  What torch.compile has left to Python is
     compared in its results alone."""
     ours, theirs = row["ours"], row.get("peer")
     found = [text for text in ("results", "random") if not ours[text]]
-    right = theirs and "error" not in theirs and theirs["results"] and theirs["random"]
-    if right and not theirs["given up"]:
+    if theirs is None or "error" in theirs or theirs["given up"]:
+        return found
+    if theirs["results"] and theirs["random"]:
         if whole(theirs) and not whole(ours):
             found.append("whole")
         found += [text for text in COUNTS[1:] if ours[text] > theirs[text]]
     return found
 
 
-def show(row):
+def show(row: Row) -> str:
     if "skipped" in row:
         return f"{row['name']:46}skipped: {row['skipped']}"
     cells = [
@@ -256,9 +259,9 @@ def show(row):
     return text
 
 
-def summary(rows):
+def summary(rows: list[Row]) -> dict[str, Row]:
     """kind -> sums over its programs, for either compiler."""
-    found = {}
+    found: dict[str, Row] = {}
     for row in rows:
         if "skipped" not in row:
             sums = found.setdefault(row["kind"], {"programs": 0, "behind": []})
@@ -273,7 +276,7 @@ def summary(rows):
     return found
 
 
-def add(sums, side):
+def add(sums: dict[str, int], side: Row) -> None:
     sums["whole"] += whole(side)
     sums["wrong"] += not (side["results"] and side["random"])
     for text in (*COUNTS, "given up"):
@@ -297,7 +300,7 @@ def in_silence() -> Iterator[None]:
 
 
 @suite("programs")
-def programs_suite(options, result):
+def programs_suite(options: Options, result: Row) -> Iterator[Row]:
     """The programs of bench/programs/, ours beside torch.compile."""
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
     done = read_rows(options.json if options.resume else None)

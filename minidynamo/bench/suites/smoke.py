@@ -1,9 +1,11 @@
 """--suite smoke: every workload and model once: ratios, compile times, per-call overhead."""
 
-from .common import measure_all, rows, suite
+from collections.abc import Iterator
+
+from .common import Options, Row, measure_all, rows, suite
 
 
 @suite("smoke")
-def smoke(options, result):
+def smoke(options: Options, result: Row) -> Iterator[Row]:
     """Every workload and model once."""
     return measure_all(rows(options), options)

@@ -19,23 +19,33 @@ import contextlib
 import copy
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy
 import torch
 
 import minidynamo
-import miniinductor
+import miniinductor.config
 from minidynamo import records
 
 from ..models import bert, gpt2, resnet
 from ..public_models import NAMES, build, loss_of
 from ..runner import interleave, peer_compile, ratio
-from .common import model_rows, show_ratio, suite, wanted
+from .common import Options, Row, model_rows, show_ratio, suite, wanted
 
 TOLERANCE = 1e-4
+Tensors = dict[str, torch.Tensor | None]  # without a gradient: None
+Built = tuple[torch.nn.Module, dict[str, Any]]  # a model and its inputs
 
 
-def step(model, run, inputs, targets, seed=0):
+def step(
+    model: torch.nn.Module,
+    run: Callable,
+    inputs: dict[str, Any],
+    targets: dict[str, Any],
+    seed: int = 0,
+) -> Tensors:
     """{name: tensor}: the loss, every gradient and every buffer after one step."""
     model.zero_grad()
     torch.manual_seed(seed)
@@ -49,14 +59,14 @@ def step(model, run, inputs, targets, seed=0):
     }
 
 
-def wide(values):
+def wide(values: dict[str, Any]) -> dict[str, Any]:
     return {
         k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
         for k, v in values.items()
     }
 
 
-def errors(found, reference):
+def errors(found: Tensors, reference: Tensors) -> dict[str, float]:
     """{name: relative error}; infinite where a tensor is missing, or has another shape or dtype."""
     norms = {
         k: v.double().norm().item() / max(v.numel(), 1) ** 0.5
@@ -81,19 +91,19 @@ def errors(found, reference):
     return result
 
 
-def judge(found, reference, eager):
+def judge(found: Tensors, reference: Tensors, eager: Tensors) -> tuple[bool, float, str]:
     """(right?, worst error, its name)."""
-    found, eager = errors(found, reference), errors(eager, reference)
-    wrong = {k: e for k, e in found.items() if not (e <= TOLERANCE or e <= 2 * eager[k])}
-    name = max(wrong or found, key=lambda k: found[k])
-    return not wrong, found[name], name
+    ours, eagers = errors(found, reference), errors(eager, reference)
+    wrong = {k: e for k, e in ours.items() if not (e <= TOLERANCE or e <= 2 * eagers[k])}
+    name = max(wrong or ours, key=lambda k: ours[k])
+    return not wrong, ours[name], name
 
 
-def measure(name, options):
+def measure(name: str, options: Options) -> list[Row]:
     """The row of one model of the public list."""
     model, inputs, targets = build(name)
     model.train()
-    row = {"name": name}
+    row: Row = {"name": name}
     double = copy.deepcopy(model).double()
     eager_model = copy.deepcopy(model)
     try:
@@ -150,7 +160,7 @@ def measure(name, options):
     return [row]
 
 
-def show(row):
+def show(row: Row) -> str:
     return (
         f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50}"
         f" {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
@@ -159,7 +169,7 @@ def show(row):
     )
 
 
-def show_cell(cell):
+def show_cell(cell: Row | None) -> str:
     if cell is None:
         return "-"
     return (
@@ -170,7 +180,7 @@ def show_cell(cell):
 
 
 @suite("training")
-def training(options, result):
+def training(options: Options, result: Row) -> Iterator[Row]:
     """One training step of every model of the public list."""
     warnings.simplefilter("ignore")
     if not options.no_peer:
@@ -188,7 +198,7 @@ def training(options, result):
 
 # --- real sizes -----------------------------------------------------------------------------------
 class Multilayer(torch.nn.Module):
-    def __init__(self, width=512, depth=4):
+    def __init__(self, width: int = 512, depth: int = 4) -> None:
         super().__init__()
         self.layers = torch.nn.ModuleList(
             [
@@ -202,18 +212,18 @@ class Multilayer(torch.nn.Module):
             ]
         )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
         for layer in self.layers:
             x = x + layer(x)
         return (x,)
 
 
-def mlp():
+def mlp() -> Built:
     torch.manual_seed(0)
     return Multilayer(), {"x": torch.randn(128, 512)}
 
 
-def with_labels(make, **options):
+def with_labels(make: Callable[..., Built], **options: Any) -> Callable[[], Built]:
     """`make`, with labels among the inputs where the model computes a loss of them (BERT's base
     class does not)."""
 
@@ -243,7 +253,7 @@ SIZES = {
 
 
 @contextlib.contextmanager
-def counting_saved(model, inputs):
+def counting_saved(model: torch.nn.Module, inputs: dict[str, Any]) -> Iterator[dict[int, int]]:
     """Gives {storage: bytes} of what autograd keeps meanwhile; parameters, buffers and inputs are
     not counted."""
     own = {
@@ -263,16 +273,20 @@ def counting_saved(model, inputs):
         yield saved
 
 
-def curve(model, run, inputs, steps=20):
+def curve(
+    model: torch.nn.Module, run: Callable, inputs: dict[str, Any], steps: int = 20
+) -> tuple[list[float], int]:
     """(losses, bytes saved for backward in one step): AdamW, the same data in each step."""
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     losses, saved_bytes = [], 0
     for number in range(steps):
         torch.manual_seed(number)
         optimizer.zero_grad()
-        with (
-            counting_saved(model, inputs) if number == 1 else contextlib.nullcontext({}) as saved
-        ):  # the second step: compiled already
+        # the second step: compiled already
+        counting: contextlib.AbstractContextManager[dict[int, int]] = contextlib.nullcontext({})
+        if number == 1:
+            counting = counting_saved(model, inputs)
+        with counting as saved:
             loss = loss_of(run(**inputs))
         saved_bytes += sum(saved.values())
         loss.backward()
@@ -282,7 +296,7 @@ def curve(model, run, inputs, steps=20):
 
 
 @suite("training-curves")
-def curves(options, result):
+def curves(options: Options, result: Row) -> Iterator[Row]:
     """20 steps of AdamW: the loss curve and what is saved for backward."""
     for name, make in SIZES.items():
         if not wanted(name, options) or name == "mlp":
@@ -321,7 +335,7 @@ def curves(options, result):
 
 
 @suite("training-speed")
-def speed(options, result):
+def speed(options: Options, result: Row) -> Iterator[Row]:
     """Seconds of forward, loss and backward."""
     print(
         f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} "
@@ -351,7 +365,7 @@ def speed(options, result):
         if not options.no_peer:
             variants["torch.compile"] = variant(peer_compile)
         timings = interleave(variants, budget=20.0)
-        row = {
+        row: Row = {
             "name": name,
             "seconds": {k: t.median for k, t in timings.items()},
             "rounds": len(timings["eager"].seconds),
@@ -377,7 +391,7 @@ def speed(options, result):
 
 
 @suite("optimizers")
-def optimizers(options, result):
+def optimizers(options: Options, result: Row) -> Iterator[Row]:
     """A compiled `optimizer.step` on the parameters of GPT-2 (12 layers) and ResNet-50."""
     for name in ("gpt2", "resnet50"):
         for kind, details in (
@@ -402,7 +416,7 @@ def optimizers(options, result):
                 "eager": optimizer["eager"].step,
                 "ours": minidynamo.compile(optimizer["ours"].step),
             }
-            seconds = {k: [] for k in models}
+            seconds: dict[str, list[float]] = {k: [] for k in models}
             for number in range(20):
                 torch.manual_seed(number)
                 for own, reference in zip(
@@ -416,7 +430,7 @@ def optimizers(options, result):
                     seconds[k].append(time.perf_counter() - start)
                     schedule[k].step()
             made = [r.backend_record for r in records.frames if r.backend_record is not None]
-            row = {
+            row: Row = {
                 "name": label,
                 "parameters": len(list(model.parameters())),
                 "graphs": len(made),

@@ -23,16 +23,18 @@ one and torch.compile draw numbers of their own, so their gradients are compared
 import copy
 import gc
 import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 import minidynamo
-import miniinductor
+import miniinductor.config
 
 from ..models import bert, gpt2, resnet
 from ..public_models import loss_of
 from ..runner import peer_compile
-from .common import suite, wanted
+from .common import Options, Row, suite, wanted
 from .training import counting_saved, with_labels
 
 SIZES = {
@@ -45,7 +47,7 @@ SMALL = {
     "bert": with_labels(bert),
     "resnet50": with_labels(resnet, batch=2),
 }
-OURS = {
+OURS: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, save-everything": {"partition": "save-everything"},
     "ours, recompute-all": {"partition": "recompute-all"},
@@ -54,7 +56,7 @@ OURS = {
 ROUNDS = 10
 
 
-def step(model, run, inputs, mixed):
+def step(model: torch.nn.Module, run: Callable, inputs: dict[str, Any], mixed: bool) -> None:
     """Gradients are made anew, as after `zero_grad(set_to_none=True)`."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(0)
@@ -63,13 +65,15 @@ def step(model, run, inputs, mixed):
     loss.backward()
 
 
-def saved_bytes(model, run, inputs, mixed):
+def saved_bytes(model: torch.nn.Module, run: Callable, inputs: dict[str, Any], mixed: bool) -> int:
     with counting_saved(model, inputs) as saved:
         step(model, run, inputs, mixed)
     return sum(saved.values())
 
 
-def gradients(model, run, inputs, mixed):
+def gradients(
+    model: torch.nn.Module, run: Callable, inputs: dict[str, Any], mixed: bool
+) -> dict[str, torch.Tensor]:
     """{name: gradient} of a step, on the CPU."""
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         step(model, run, inputs, mixed)
@@ -78,7 +82,9 @@ def gradients(model, run, inputs, mixed):
     }
 
 
-def on_gpu(model, run, inputs, mixed, before):
+def on_gpu(
+    model: torch.nn.Module, run: Callable, inputs: dict[str, Any], mixed: bool, before: int
+) -> Row:
     """{peak, milliseconds, quartiles}: after the steps that compile.  before: bytes allocated
     before the model came."""
     for _ in range(3):
@@ -100,7 +106,9 @@ def on_gpu(model, run, inputs, mixed, before):
     return {"peak": peak, "milliseconds": middle, "quartiles": [low, high]}
 
 
-def differences(found, reference):
+def differences(
+    found: dict[str, torch.Tensor], reference: dict[str, torch.Tensor]
+) -> tuple[float, str]:
     """(largest difference, parameter) of two {name: gradient}, relative to the largest element of
     that parameter's reference, or to a hundred-thousandth of the largest of all where that is more:
     attention's key bias has no gradient but rounding errors."""
@@ -112,7 +120,7 @@ def differences(found, reference):
 
 
 @suite("training-memory")
-def training_memory(options, result):
+def training_memory(options: Options, result: Row) -> Iterator[Row]:
     """Peak memory of a training step on a GPU; bytes saved for backward on a CPU."""
     gpu = torch.cuda.is_available()
     compilers = (
@@ -128,10 +136,8 @@ def training_memory(options, result):
             print(label, flush=True)
             original, inputs = make()
             original.train()
-            row, reference = (
-                {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}},
-                None,
-            )
+            row: Row = {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}}
+            reference = None
             if gpu:
                 inputs = {k: v.cuda() for k, v in inputs.items()}
                 if name == "resnet50":
@@ -177,7 +183,7 @@ def training_memory(options, result):
             yield row
 
 
-def _show(cell):
+def _show(cell: Row) -> str:
     if "error" in cell:
         return cell["error"]
     if "saved" in cell:

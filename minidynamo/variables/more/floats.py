@@ -29,7 +29,7 @@ from ...graph_capture import OutputGraph
 from ...symbolic_inputs import symbolic_node
 from ...symbolic_numbers import SymNode
 from ...symbolic_shapes import Decision, ShapeEnv
-from ..base import Frame, Source, Variable
+from ..base import Frame, Source, Variable, extends
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
@@ -77,6 +77,7 @@ def create_float(env: Any, value: float, source: Source) -> torch.SymFloat:
 specialize = ShapeEnv.specialize
 
 
+@extends(ShapeEnv, "specialize")
 def pin_float(env: ShapeEnv, expr: sympy.Expr, line: str | None = None) -> Any:
     """The number of a float symbol, which is one from now on: tracing starts over."""
     expr = env.simplify(sympy.sympify(expr))
@@ -88,9 +89,6 @@ def pin_float(env: ShapeEnv, expr: sympy.Expr, line: str | None = None) -> Any:
     env.decisions.append(Decision(sympy.Eq(expr, number), False, row.pinned_at))
     env.forget_answers()
     return row.hint
-
-
-setattr(ShapeEnv, "specialize", pin_float)  # noqa: B010
 
 
 def is_float(variable: Any) -> bool:
@@ -276,7 +274,7 @@ def _scaled(name: str, symbol: str) -> Callable:
 
 for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
     for _method in (_name, _name + "_"):
-        setattr(TensorVar, f"method_{_method}", _scaled(_method, _symbol))
+        extends(TensorVar, f"method_{_method}")(_scaled(_method, _symbol))
 
 
 def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) -> Callable:
@@ -355,6 +353,7 @@ DOMAINS: dict[str, Callable[..., list[sympy.Expr]]] = {
 }
 
 
+@extends(SymNode)
 def check_domain(node: SymNode, name: str, *others: SymNode) -> None:
     """Guard that an operation on floats raises nothing.  OutOfDomain where it may."""
     nodes = (node, *others)
@@ -369,6 +368,3 @@ def check_domain(node: SymNode, name: str, *others: SymNode) -> None:
     for relation in DOMAINS[name](*nodes) if name in DOMAINS else ():
         if not node.shape_env.decide(relation):
             raise OutOfDomain
-
-
-setattr(SymNode, "check_domain", check_domain)  # noqa: B010

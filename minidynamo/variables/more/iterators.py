@@ -242,13 +242,13 @@ class FilterVar(IteratorVar):
         cg.call_object(filter, self.function, self.inner)
 
 
+@extends(EnumerateVar, "length")
+@extends(ZipVar, "length")
+@extends(MapVar, "length")
+@extends(FilterVar, "length")
 def no_length(self: Any, tx: Frame) -> None:
     """len(self): heapq's functions ask for it in a `try`."""
     tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
-
-
-for _class in (EnumerateVar, ZipVar, MapVar, FilterVar):
-    setattr(_class, "length", no_length)
 
 
 class CallIterator(IteratorVar):

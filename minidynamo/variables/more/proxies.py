@@ -14,7 +14,7 @@ from typing import Any
 from ...exceptions import Break
 from ...guards import NAMES
 from ...sources import KINDS
-from ..base import Codegen, OutputGraph, Source, Variable
+from ..base import Codegen, OutputGraph, Source, Variable, extends
 from ..containers import Container
 from ..iterators import iterator_of, KeysIterator
 from ..registry import SHARED
@@ -38,7 +38,7 @@ class ProxyVar(Container):
 OF_THE_DICT = "truth length iterate getitem get contains"
 OF_THE_DICT += " method_get method_keys method_values method_items method_copy"
 for _name in OF_THE_DICT.split():
-    setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
+    extends(ProxyVar, _name)(property(operator.attrgetter(f"dict.{_name}")))
 
 iterator_of(ProxyVar)(KeysIterator)
 

@@ -18,7 +18,7 @@ from typing import Any
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
-from ..base import Codegen, Frame, OutputGraph, Source, Variable
+from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import iterator_of, KeysIterator
@@ -269,11 +269,11 @@ def _of_one(method: Callable) -> Callable:
 
 
 for _name in ("union", "intersection", "difference"):
-    setattr(SetVar, f"method_{_name}", _making(_name))
+    extends(SetVar, f"method_{_name}")(_making(_name))
 _updated = _changing("symmetric_difference_update")
-setattr(SetVar, "method_intersection_update", _changing("intersection_update"))
-setattr(SetVar, "method_symmetric_difference", _of_one(_making("symmetric_difference")))
-setattr(SetVar, "method_symmetric_difference_update", _of_one(_updated))
+extends(SetVar, "method_intersection_update")(_changing("intersection_update"))
+extends(SetVar, "method_symmetric_difference")(_of_one(_making("symmetric_difference")))
+extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 
 
 @SHARED.rule(set, frozenset)

@@ -91,10 +91,8 @@ def fits_as_gradient(tensor: TensorVar, tx: Frame, value: Any) -> bool:
     return alike and list(own.shape) == list(given.shape)
 
 
+@extends(TensorVar, "_metadata")
 def told_apart(tensor: Metadata, tx: Frame, name: str) -> Variable:
     if name in TOLD_APART and is_replaced(tensor, tx):
         raise Break("tensor attribute", f"Tensor.{name} of a tensor whose data was set")
     return plain_metadata(tensor, tx, name)
-
-
-setattr(TensorVar, "_metadata", told_apart)

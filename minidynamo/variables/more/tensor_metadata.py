@@ -89,8 +89,8 @@ def metadata_method(name: str) -> Callable:
 
 
 for _name in METADATA:
-    setattr(TensorVar, f"get_{_name}", attribute(_name))
+    extends(TensorVar, f"get_{_name}")(attribute(_name))
 for _name in VIEWS:
-    setattr(TensorVar, f"get_{_name}", view(_name))
+    extends(TensorVar, f"get_{_name}")(view(_name))
 for _name in METADATA_METHODS:
-    setattr(TensorVar, f"method_{_name}", metadata_method(_name))
+    extends(TensorVar, f"method_{_name}")(metadata_method(_name))

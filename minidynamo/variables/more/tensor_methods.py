@@ -192,9 +192,9 @@ def _breaking_method(name: str) -> Callable:
 
 for _name in BREAKING_METHODS:
     if not hasattr(TensorVar, f"method_{_name}"):
-        setattr(TensorVar, f"method_{_name}", _breaking_method(_name))
+        extends(TensorVar, f"method_{_name}")(_breaking_method(_name))
 for _name in VALUE_METHODS:
     if not hasattr(TensorVar, f"method_{_name}"):  # arrays.py knows better what numpy() gives
-        setattr(TensorVar, f"method_{_name}", _value_method(_name))
+        extends(TensorVar, f"method_{_name}")(_value_method(_name))
 for _name, _kind in (("item", None), ("__int__", int), ("__index__", int), ("__float__", float)):
-    setattr(TensorVar, f"method_{_name}", _as_scalar(_name, _kind))
+    extends(TensorVar, f"method_{_name}")(_as_scalar(_name, _kind))

@@ -29,4 +29,4 @@ class AsConstant(Unpinned):
 
 
 for _name in ("call_method", "iterate", "length", "getitem", "call"):
-    setattr(Unpinned, _name, of_constant(_name))
+    extends(Unpinned, _name)(of_constant(_name))
