@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from front_helpers import check, fallbacks, interpret
 
+import minidynamo
 from miniinductor import compile_fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 nan, inf = float("nan"), float("inf")
 
@@ -424,3 +426,24 @@ def test_losses_that_look_at_values():
     compiled = compiled_call(ctc, *args)
     assert not runs_eagerly(compiled)
     torch.testing.assert_close(compiled(*args), ctc(*args))
+
+
+def test_a_grid_of_symbolic_sizes_is_sampled_in_few_fake_operations(monkeypatch):
+    """Torch's rule for the result's shape computes with hundreds of tensors of symbols."""
+    asked = []
+    plain = FakeTensorMode.__torch_dispatch__
+
+    def counted(self, func, *rest, **named):
+        asked.append(func)
+        return plain(self, func, *rest, **named)
+
+    monkeypatch.setattr(FakeTensorMode, "__torch_dispatch__", counted)
+
+    def f(x, grid):
+        return F.grid_sample(x, grid, mode="bicubic", align_corners=False) * 2
+
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True, fullgraph=True)
+    for n in (3, 5):
+        x, grid = torch.randn(2, n, n + 4, 9), torch.rand(2, n + 1, 5, 2) * 2.2 - 1.1
+        torch.testing.assert_close(compiled(x, grid), f(x, grid))
+    assert 2 < len(asked) < 60

@@ -13,6 +13,8 @@ In:   an op and its fake arguments.  Out: its fake result, or nothing: torch's o
   whichever of eager's kernels runs.  Torch's rule asks which one that is: `use_mkldnn` looks at
   `input.numel() > 20480`, a guard on the sizes for which images on the other side of it would be
   compiled anew.
+* Images of symbolic sizes that are sampled at the points of a grid: the result is contiguous, as
+  eager's.  Torch's rule computes it by hundreds of operations on symbols, which takes seconds.
 * squeeze() of a size that only the run knows is a decision.
 """
 
@@ -174,6 +176,28 @@ def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
 
 for _op in (aten.convolution.default, aten.convolution_backward.default):
     EAGER.own[_op] = convolution
+
+
+# --- images at the points of a grid ---------------------------------------------------------------
+def grid_sampler(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
+    """The result of two dimensions and numbers of one dtype; None: torch's own rule is asked, which
+    has words for what does not fit."""
+    if kwargs or len(args) < 2:
+        return None
+    images, grid = args[:2]
+    if not (is_symbolic(images) or is_symbolic(grid)) or images.dim() != 4 or grid.dim() != 4:
+        return None
+    if images.dtype != grid.dtype or images.device != grid.device:
+        return None
+    if not images.is_floating_point() or grid.shape[3] != 2 or images.shape[0] != grid.shape[0]:
+        return None
+    if images.shape[2] == 0 or images.shape[3] == 0:
+        return None
+    with mode:
+        return images.new_empty((*images.shape[:2], *grid.shape[1:3]))
+
+
+EAGER.own[aten.grid_sampler_2d.default] = grid_sampler
 
 
 # ---- sizes that only the run knows
