@@ -22,6 +22,7 @@ from ..ir import playing
 from ..nodes import Node
 from ..ops import OpsHandler
 from ..listings import About, Marked
+from .code import Code
 
 # operations that both languages write between their operands
 INFIX = {
@@ -51,7 +52,7 @@ def install_family(handler: type[OpsHandler], names: Iterable[str], family: str)
 class Value:
     """A computed scalar: `text` is a name or literal in the generated code."""
 
-    text: str
+    text: Code
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
     number: float | None = None  # its value, if it is a constant

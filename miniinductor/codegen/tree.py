@@ -2,7 +2,7 @@
 
 In:   statements.  Out: text.
 
-    >>> body = [Line("out0[r0] = tmp0;")]
+    >>> body = [Line(code("{}[{}] = {};", named("out0"), named("r0"), named("tmp0")))]
     >>> [loop] = nest(body, [("x0", "0", "64"), ("r0", "0", "96")], Pragma("parallel for"))
     >>> print("\\n".join(printed([loop])))
     #pragma omp parallel for schedule(static)
@@ -11,8 +11,11 @@ In:   statements.  Out: text.
             out0[r0] = tmp0;
         }
     }
+    >>> names_in(body)
+    ['out0', 'r0', 'tmp0']
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`), never the text.
+Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`, `names_in`,
+`uses_of`), never the text.  Lines that may be asked what they read are made of `Code`.
 PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
@@ -22,6 +25,7 @@ from typing import Any, TypeAlias
 
 from ..ir import playing
 from ..listings import Marked, indent
+from .code import Code, code
 from .common import marked
 
 
@@ -35,6 +39,27 @@ class Line:
 
     def marked(self) -> Marked:
         return marked(self.text, self.origin)
+
+
+@dataclass(frozen=True)
+class Comment(Line):
+    """Says something to the reader."""
+
+
+@dataclass(frozen=True)
+class Definition(Line):
+    """const float tmp0 = ...;"""
+
+    c_type: str = ""
+    name: str = ""
+    varies: bool = False  # is it no constant?
+
+    @staticmethod
+    def of(
+        c_type: str, name: str, value: Code, origin: Any = None, varies: bool = False
+    ) -> "Definition":
+        text = code("{}{} {} = {};", "" if varies else "const ", c_type, name, value)
+        return Definition(text, False, origin or playing.value, c_type, name, varies)
 
 
 @dataclass(frozen=True)
@@ -128,6 +153,27 @@ def sets_error(statements: Statements) -> bool:
 
 def has_branch(statements: Statements) -> bool:
     return any(isinstance(s, Branch) for s in walk(statements))
+
+
+def names_in(statements: Statements) -> list[str]:
+    """What lines and conditions read, and write to, as often as it stands there."""
+    return [name for text in codes(statements) for name in text.reads]
+
+
+def uses_of(statements: Statements) -> frozenset[str]:
+    """What they use of the prelude, and divisions."""
+    return frozenset().union(*[text.uses for text in codes(statements)])
+
+
+def codes(statements: Statements) -> Iterator[Code]:
+    """The code of lines and of conditions.  TypeError where one is a plain text."""
+    for one in walk(statements):
+        if isinstance(one, Comment | Loop | Block):
+            continue
+        text = one.text if isinstance(one, Line) else one.condition
+        if not isinstance(text, Code):
+            raise TypeError(f"nobody knows what this line reads: {text}")
+        yield text
 
 
 # --- printing -------------------------------------------------------------------------------------
