@@ -258,7 +258,6 @@ SEARCHES = (
     "count",
 )
 READ = {  # what these read is no line that a writer has made, or the whole kernel at its end
-    "miniinductor/codegen/common.py": "names of nodes of the FX graph, by a regular expression",
     "miniinductor/codegen/cpp.py": "prints the whole kernel",
     "miniinductor/gpu/helpers.py": "a finished kernel, whose indices become 64 bits wide",
     "miniinductor/gpu/products.py": "the lines of a template",

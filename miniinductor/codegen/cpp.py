@@ -276,25 +276,13 @@ class CppKernelWriter(CppExpressions):
     def chunks(
         self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
-        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
-        accumulators of its own."""
+        """Loops over r0 (from start to end), r1, ...  (speed/several_loops.py writes several.)"""
         if len(self.plan.r) == 1:
             return self.lanes(lines, accumulators, start, end)
-        if not accumulators:
-            return self.plain_reduced_rows(lines, accumulators, start, end)
-        return self.ask("reduced_rows", lines, accumulators, start, end)
-
-    def plain_reduced_rows(
-        self, lines: Statements, accumulators: Sums, start: str, end: str
-    ) -> list[Statement]:
-        size = self.size(self.plan.inner[-1])
-        rows = in_parts(accumulators, "part", lambda parts: self.lanes(lines, parts, "0", size))
-        return nest(rows, self.loops_of_rows(start, end))
-
-    def loops_of_rows(self, start: str, end: str) -> list[tuple]:
-        """The loops over r0 (from start to end), r1, ... around the lanes."""
-        ends = [(start, end), *[("0", self.size(n)) for n in self.plan.inner[1:-1]]]
-        return [(r, *both) for r, both in zip(self.plan.r[:-1], ends)]
+        loops = self.ask("reduced_rows", lines, accumulators, start, end)
+        if loops is None:
+            raise NotImplementedError("a reduction over several loops")
+        return loops
 
     def lanes(self, lines: Statements, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""

@@ -11,11 +11,9 @@ In:   statements.  Out: text.
             out0[r0] = tmp0;
         }
     }
-    >>> names_in(body)
-    ['out0', 'r0', 'tmp0']
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`, `names_in`,
-`uses_of`), never the text.  Lines that may be asked what they read are made of `Code`.
+Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`; `names_in` and
+`uses_of` of speed/contents.py), never the text: lines are made of `Code`.
 PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
@@ -153,27 +151,6 @@ def sets_error(statements: Statements) -> bool:
 
 def has_branch(statements: Statements) -> bool:
     return any(isinstance(s, Branch) for s in walk(statements))
-
-
-def names_in(statements: Statements) -> list[str]:
-    """What lines and conditions read, and write to, as often as it stands there."""
-    return [name for text in codes(statements) for name in text.reads]
-
-
-def uses_of(statements: Statements) -> frozenset[str]:
-    """What they use of the prelude, and divisions."""
-    return frozenset().union(*[text.uses for text in codes(statements)])
-
-
-def codes(statements: Statements) -> Iterator[Code]:
-    """The code of lines and of conditions.  TypeError where one is a plain text."""
-    for one in walk(statements):
-        if isinstance(one, Comment | Loop | Block):
-            continue
-        text = one.text if isinstance(one, Line) else one.condition
-        if not isinstance(text, Code):
-            raise TypeError(f"nobody knows what this line reads: {text}")
-        yield text
 
 
 # --- printing -------------------------------------------------------------------------------------

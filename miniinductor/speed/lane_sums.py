@@ -27,11 +27,12 @@ from ..codegen.cpp_reductions import CHUNK, Sums, fence
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
-from ..codegen.tree import nest, printed, uses_of
+from ..codegen.tree import nest, printed
 from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
 from ..lowerings.half_types import ROUNDINGS
 from .arrays import LANES, VECTOR, array_declarations
+from .contents import uses_of
 from .spread import Spread
 
 

@@ -22,8 +22,9 @@ import torch
 from ..codegen.cpp_expressions import IN_ARRAYS
 from ..codegen.code import code, named
 from ..codegen.tree import Comment, Definition, Line, Pragma, Statement, Statements
-from ..codegen.tree import names_in, nest, uses_of
+from ..codegen.tree import nest
 from .arrays import room
+from .contents import names_in, uses_of
 
 MOST_STEPS = 16  # each is a loop for the compiler
 STEP = "between two roundings"

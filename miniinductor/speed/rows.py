@@ -36,7 +36,7 @@ from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
-from ..codegen.tree import nest, sets_error, uses_of
+from ..codegen.tree import nest, sets_error
 from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
@@ -44,8 +44,10 @@ from ..lowerings.half_types import HALVES, ROUNDINGS
 from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
+from .contents import uses_of
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
+from .several_loops import loops_of_rows
 from .tiles import is_indirect
 from .wanted_sums import wanted_where
 
@@ -424,7 +426,7 @@ class Rows(RowInvariants):
             lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
-        return nest(lines, writer.loops_of_rows(start, end))
+        return nest(lines, loops_of_rows(writer, start, end))
 
     def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows from one to another, in tiles where elements lie across the columns."""

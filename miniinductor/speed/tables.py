@@ -26,11 +26,12 @@ from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import KernelPlan
 from ..codegen.strategy import Found, strategy
 from ..codegen.code import code, named
-from ..codegen.tree import Statement, Statements, names_in, nest
+from ..codegen.tree import Statement, Statements, nest
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..extras.interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import Size, hint
+from .contents import names_in
 from .invariants import RowInvariants
 from .known_indices import COMPARED, recorded
 
