@@ -11,9 +11,8 @@ In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: a list of th
     >>> values = body.play(handler)           # the recorded ops, seen through another handler
 
 Loops change by rewriting index expressions, never by running the closure again:
-    drop size-1 loops; split x so that x//k and x%k become variables; sort by stride; merge
-    neighbours that run through memory as one; and `split_to`, the opposite of merging, to make two
-    bodies run over the same loops.
+    drop size-1 loops; merge neighbours that run through memory as one; and `split_to`, the opposite
+    of merging, to make two bodies run over the same loops.  speed/loop_order.py sorts them.
 
 Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value
 ranges.
@@ -33,10 +32,10 @@ from .handlers import loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
 from .ops import OpsHandler, exact_key, fill, price, set_handler
-from .sizes.expressions import FloorDiv, Mod, flatten
+from .replaceable import replaceable
+from .sizes.expressions import flatten
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
-from .sizes.symbols import size as as_size
 
 
 class Access(NamedTuple):
@@ -372,73 +371,14 @@ class LoopBody:
     def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""
         several = [v for v, size in self.ranges().items() if size != 1]
-        body = self.with_loops(several).split_divisions()
-        return merge_loops([body.with_loops(body.stride_order("x") + body.stride_order("r"))])[0]
-
-    def split_divisions(self) -> "LoopBody":
-        """x//k and x%k, where k divides the size of x, become plain variables: x is split into
-        (size/k, k)."""
-        body = self
-        for _ in range(8):  # more such loops stay as they are
-            cut = next(body._divisors(), None)
-            if cut is None:
-                break
-            sizes: dict[sympy.Symbol, list] = {v: [n] for v, n in body.ranges().items()}
-            sizes.update([cut])
-            outer = [n for v in body.x for n in sizes[v]]
-            body = body.split_to(outer, [n for v in body.r for n in sizes[v]])
-        return body
-
-    def _divisors(self) -> Iterator[tuple[sympy.Symbol, list[Size]]]:
-        """(loop variable, the sizes into which a quotient or remainder divides its loop)"""
-        sizes = self.ranges()
-        for index in self.indices:
-            for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
-                variable, divisor = division.args[0], as_size(division.args[1])
-                size = sizes.get(variable, 0)
-                count = None if size in (0, divisor) else quotient(size, divisor)
-                if count is not None:
-                    yield variable, [count, divisor]
-
-    def stride_order(self, prefix: str) -> list[sympy.Symbol]:
-        """Loops sorted so that the innermost steps through memory by the smallest stride.
-
-        The first access that tells two loops apart decides.  Stores are asked before loads.
-        (speed/columns.py asks the loads first where columns are reduced.)"""
-        # a scan, and argmax, take the elements in their own order
-        in_order = self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds())
-        if prefix == "r" and in_order:
-            return self.r
-        accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
-        return self.loops_by_stride(prefix, accesses, compare_strides)
-
-    def loops_by_stride(
-        self,
-        prefix: str,
-        accesses: Sequence[Access],
-        compare: Callable[[int | None, int | None], int],
-    ) -> list[sympy.Symbol]:
-        """The variables of the loops, outermost first."""
-
-        def before(first: sympy.Symbol, second: sympy.Symbol) -> int:
-            for access in accesses:
-                strides = [stride_of(access.index, v) for v in (first, second)]
-                known = [None if stride is None else hint(stride) for stride in strides]
-                decided = compare(*known)
-                if decided:
-                    return decided
-            return 0
-
-        loops = self.x if prefix == "x" else self.r
-        return sorted(loops, key=functools.cmp_to_key(before))
+        return merge_loops([in_order_of_memory(self.with_loops(several))])[0]
 
 
-def compare_strides(a: int | None, b: int | None) -> int:
-    """-1: a loop of stride `a` belongs outside of one of stride `b`; 1: inside; 0: this access does
-    not tell.  The larger stride is outside.  A stride of None is no constant."""
-    if a is None or b is None or a == b or 0 in (a, b):
-        return 0
-    return -1 if abs(a) > abs(b) else 1
+@replaceable
+def in_order_of_memory(body: LoopBody) -> LoopBody:
+    """The body over loops that step through memory in its order.  (speed/loop_order.py sorts
+    them; here they stand as in the program.)"""
+    return body
 
 
 def int_or_none(value: object) -> int | None:

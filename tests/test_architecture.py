@@ -283,3 +283,75 @@ def test_the_check_of_added_methods_itself_fails_on_a_planted_one(body):
     assert wrong_extensions([("planted.py", tree)])
     plain = ast.parse("@extends(ListVar)\nclass More:\n    def f(self): 0\n")
     assert wrong_extensions([("one.py", plain), ("two.py", plain)]) == ["two.py: ListVar.f"]
+
+
+# --- code that is written is never read again -----------------------------------------------------
+WRITERS = ("codegen", "speed", "gpu", "lowerings")
+SEARCHES = (
+    "startswith",
+    "endswith",
+    "find",
+    "split",
+    "splitlines",
+    "partition",
+    "replace",
+    "count",
+)
+READ = {  # what these read is no line that a writer has made, or the whole kernel at its end
+    "miniinductor/codegen/cpp.py": "prints the whole kernel",
+    "miniinductor/gpu/helpers.py": "a finished kernel, whose indices become 64 bits wide",
+    "miniinductor/gpu/products.py": "the lines of a template",
+    "miniinductor/lowerings/special_tables.py": "numbers, in its own text",
+    "miniinductor/speed/symbolic_divisors.py": "an expression of sympy",
+}
+
+
+def is_written_text(node):
+    """`line.text`, or what is named like a text that a writer has made."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "text"
+    return isinstance(node, ast.Name) and node.id in ("line", "text", "source", "expression")
+
+
+def reads_of_written_code(source):
+    """Where regular expressions, searches or the printer are applied to lines of kernels."""
+    found, tree = [], ast.parse(source)
+    counted = {
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and dotted(node.func) == "len" and node.args
+    }  # how long a text is says nothing of what is in it
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(alias.name == "re" for alias in node.names):
+            found.append("import re")
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            if is_written_text(node.comparators[0]):
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.Call) and node not in counted:
+            is_search = isinstance(node.func, ast.Attribute) and node.func.attr in SEARCHES
+            if dotted(node.func) == "printed" or is_search and is_written_text(node.func.value):
+                found.append(ast.unparse(node))
+    return found
+
+
+def test_no_writer_of_kernels_reads_what_it_has_written():
+    found = {}
+    for folder in WRITERS:
+        for path in (ROOT / "miniinductor" / folder).rglob("*.py"):
+            reads = reads_of_written_code(path.read_text())
+            if reads and path.name != "tree.py":
+                found[name(path)] = reads
+    assert found.keys() == READ.keys(), {f: found[f] for f in found.keys() - READ.keys()}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import re",
+        "line.text.startswith('//')",
+        "is_slow = 'mini::exp' in line",
+        "names = [one for one in printed(body)]",
+    ],
+)
+def test_the_check_of_writers_itself_fails_on_a_planted_search(source):
+    assert reads_of_written_code(source)

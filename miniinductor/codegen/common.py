@@ -10,7 +10,6 @@ In:   op calls of a loop body.  Out: text.
 Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,9 @@ import torch
 from ..ir import playing
 from ..nodes import Node
 from ..ops import OpsHandler
+from ..replaceable import replaceable
 from ..listings import About, Marked
+from .code import Code
 
 # operations that both languages write between their operands
 INFIX = {
@@ -51,7 +52,7 @@ def install_family(handler: type[OpsHandler], names: Iterable[str], family: str)
 class Value:
     """A computed scalar: `text` is a name or literal in the generated code."""
 
-    text: str
+    text: Code
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
     number: float | None = None  # its value, if it is a constant
@@ -111,22 +112,11 @@ def marked(text: str, origin: Any) -> Marked:
     return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
 
 
-# --- names ----------------------------------------------------------------------------------------
-OVERLOAD = re.compile(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$")
-VIEWS = ("view", "unsqueeze", "permute", "expand")
-
-
+@replaceable
 def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
-    """ "add_gelu": the last few FX ops of the nodes, each once."""
-    words: list[str] = []
-    for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
-        word = OVERLOAD.sub("", name.lower()).strip("_")
-        if word.isidentifier() and word not in (*words, *VIEWS):
-            words.insert(0, word)
-        if len(words) == 4:
-            break
+    """The name of a kernel of these nodes.  (extras/kernel_names.py names what it computes.)"""
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
-    return "_".join(words)[:40].strip("_") or ("reduction" if reduces else "pointwise")
+    return "reduction" if reduces else "pointwise"
 
 
 # --- comments -------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
 from ..sizes.expressions import flatten
-from ..sizes.printing import index_text
 from ..sizes.symbols import Size
+from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import IN_ARRAYS, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import (
@@ -60,7 +60,7 @@ from .cpp_reductions import (
 )
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
-from .tree import Block, Line, Pragma, Statement, Statements, nest, printed, sets_error
+from .tree import Block, Comment, Line, Pragma, Statement, Statements, nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
@@ -83,7 +83,7 @@ class CppKernelWriter(CppExpressions):
         whose memory it takes."""
         self.group, self.buffers, self.keep = group, buffers, set(keep)
         self.order, self.overwritten = order, overwritten
-        self.pointers: dict[str, str] = {}  # buffer name -> C name
+        self.pointers: dict[str, Code] = {}  # buffer name -> C name
         self.sizes: list[sympy.Symbol] = []
         self.names: set[sympy.Symbol] = set()  # indices that are variables of the kernel: tmp3
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
@@ -226,7 +226,7 @@ class CppKernelWriter(CppExpressions):
         self.node, body = node, body or self.plan.bodies[node.name]
         if len(self.plan.nodes) > 1 and body is self.plan.bodies[node.name]:
             text = f"// {node.name}{origin_text(node.buffer.origins, self.order)}"
-            self.scope.add(text, "a comment")
+            self.scope.lines.append(Comment(text, origin="a comment"))
         body.play(self)
 
     def write_inner_stage(self, nodes: Sequence[Node]) -> None:
@@ -276,25 +276,13 @@ class CppKernelWriter(CppExpressions):
     def chunks(
         self, lines: Statements, accumulators: Sums, start: str, end: str
     ) -> list[Statement]:
-        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
-        accumulators of its own."""
+        """Loops over r0 (from start to end), r1, ...  (speed/several_loops.py writes several.)"""
         if len(self.plan.r) == 1:
             return self.lanes(lines, accumulators, start, end)
-        if not accumulators:
-            return self.plain_reduced_rows(lines, accumulators, start, end)
-        return self.ask("reduced_rows", lines, accumulators, start, end)
-
-    def plain_reduced_rows(
-        self, lines: Statements, accumulators: Sums, start: str, end: str
-    ) -> list[Statement]:
-        size = self.size(self.plan.inner[-1])
-        rows = in_parts(accumulators, "part", lambda parts: self.lanes(lines, parts, "0", size))
-        return nest(rows, self.loops_of_rows(start, end))
-
-    def loops_of_rows(self, start: str, end: str) -> list[tuple]:
-        """The loops over r0 (from start to end), r1, ... around the lanes."""
-        ends = [(start, end), *[("0", self.size(n)) for n in self.plan.inner[1:-1]]]
-        return [(r, *both) for r, both in zip(self.plan.r[:-1], ends)]
+        loops = self.ask("reduced_rows", lines, accumulators, start, end)
+        if loops is None:
+            raise NotImplementedError("a reduction over several loops")
+        return loops
 
     def lanes(self, lines: Statements, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
@@ -368,20 +356,20 @@ class CppKernelWriter(CppExpressions):
         return self.parallel and bool(self.plan.outer) and not is_one_loop
 
     # -- memory ------------------------------------------------------------------------------------
-    def pointer(self, name: str, written: bool) -> str:
+    def pointer(self, name: str, written: bool) -> Code:
         name = self.crossings.guests.get(name, self.overwritten.get(name, name))
         if name not in self.pointers:
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
-            self.pointers[name] = f"{kind}{number}"
+            self.pointers[name] = named(f"{kind}{number}")
         return self.pointers[name]
 
-    def index(self, expr: sympy.Expr) -> str:
+    def index(self, expr: sympy.Expr) -> Code:
         """The text of an index.  Sizes in it become arguments of the kernel."""
         for symbol in sorted(expr.free_symbols, key=str):
             if symbol not in (*self.sizes, *self.names) and not is_loop_variable(symbol):
                 self.sizes.append(symbol)
-        return index_text(expr)
+        return index_code(expr)
 
     def local(self, name: object) -> sympy.Symbol:
         """A name of the generated code, for an index."""
@@ -389,21 +377,21 @@ class CppKernelWriter(CppExpressions):
         self.names.add(symbol)
         return symbol
 
-    def size(self, number: Size) -> str:
+    def size(self, number: Size) -> Code:
         """The text of a loop's size."""
         return self.index(sympy.sympify(number))
 
     def changes_inside(self, expr: sympy.Expr) -> bool:
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
 
-    def temporary(self, expression: str, dtype: torch.dtype, inner: bool) -> Value:
+    def temporary(self, expression: Code, dtype: torch.dtype, inner: bool) -> Value:
         """Name a value at the outermost level where it is known."""
         c_type = compute_type(dtype)
         name = self.ask("name_above", expression, c_type, inner)
         if name is None:
             scope = self.scope_of(inner)
             name = self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type)
-        return Value(name, dtype, inner)
+        return Value(named(name), dtype, inner)
 
     def scope_of(self, inner: bool) -> CppScope:
         """Where a value is computed: outside of the lanes, if it does not change along them."""
@@ -420,24 +408,25 @@ class CppKernelWriter(CppExpressions):
         dtype = self.buffers[name].layout.dtype
         inner = self.changes_inside(index)
         if name in self.crossings.scratch:
-            place = f"{self.crossings.scratch[name]}[{self.flat_inner()}]"
-            return self.temporary(place, dtype, True)
+            return self.temporary(self.scratch_place(name), dtype, True)
         if 0 in self.buffers[name].layout.size:
             return self.constant(0, dtype)  # it has no element; the check of the index raises
         if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)
         place = self.ask("place_of", name, index)
-        element = f"{self.pointer(name, False)}[{self.index(index if place is None else place)}]"
-        return self.loaded(name, index, element, inner)
+        place = index if place is None else place
+        found = element(self.pointer(name, False), self.index(place))
+        return self.loaded(name, index, found, inner)
 
-    def loaded(self, name: str, index: sympy.Expr, element: str, inner: bool) -> Value:
+    def loaded(self, name: str, index: sympy.Expr, found: Code, inner: bool) -> Value:
         """The value of an element that is read from memory."""
         dtype = self.buffers[name].layout.dtype
-        element = self.ask("element", name, index, dtype, element) or element
-        return self.temporary(element, dtype, inner)
+        found = self.ask("element", name, index, dtype, found) or found
+        return self.temporary(found, dtype, inner)
 
-    def flat_inner(self) -> str:
-        return self.index(flatten(self.plan.r, self.plan.inner))
+    def scratch_place(self, name: str) -> Code:
+        place = self.index(flatten(self.plan.r, self.plan.inner))
+        return code("{}[{}]", named(self.crossings.scratch[name]), place)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -446,7 +435,7 @@ class CppKernelWriter(CppExpressions):
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
         if name in self.crossings.scratch:
-            self.scope.add(f"{self.crossings.scratch[name]}[{self.flat_inner()}] = {value};")
+            self.scope.add(code("{} = {};", self.scratch_place(name), value))
         if name not in self.keep:
             return
         if name not in (*self.stored, *self.crossings.guests):
@@ -454,25 +443,23 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target = f"{self.pointer(name, True)}[{self.index(index)}]"
+        target = code("{}[{}]", self.pointer(name, True), self.index(index))
         if mode:
-            self.scope.add(f"{target} = {self.combined(mode, target, value, dtype)};")
+            self.scope.add(code("{} = {};", target, self.combined(mode, target, value, dtype)))
             return
         self.store_element(name, index, target, value)
 
-    def store_element(self, name: str, index: sympy.Expr, target: str, value: Value) -> None:
+    def store_element(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
         """The line that writes an element to memory."""
-        self.scope.add(f"{target} = {value};")
+        self.scope.add(code("{} = {};", target, value))
 
-    def combined(self, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
+    def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
         """What a scatter stores, made of what is there."""
-        c_type = compute_type(dtype)
-        return {
-            "atomic_add": f"{target} {'|' if dtype is torch.bool else '+'} {value}",
-            "atomic_mul": f"{target} * {value}",
-            "atomic_max": f"mini::maximum<{c_type}>({target}, {value})",
-            "atomic_min": f"mini::minimum<{c_type}>({target}, {value})",
-        }[mode]
+        operator = {"atomic_add": "|" if dtype is torch.bool else "+", "atomic_mul": "*"}
+        if mode in operator:
+            return code("{} {} {}", target, operator[mode], value)
+        function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
+        return call(function, target, value, of=compute_type(dtype))
 
     # -- reductions
     def pending_names(self) -> set[str]:
@@ -499,7 +486,7 @@ class CppKernelWriter(CppExpressions):
         accumulator = make(self.outside.fresh("acc"), kind, element_dtype)
         accumulator.take(self, value, flat_index)
         self.accumulators.append(accumulator)
-        return Value(accumulator.name, dtype)
+        return Value(named(accumulator.name), dtype)
 
 
 def ending(text: str) -> Marked:

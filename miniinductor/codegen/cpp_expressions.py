@@ -3,7 +3,7 @@
 In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An expression gets a
       name by `self.temporary`; a check that fails sets a bit of `error` by `self.error_if`.
 
-    >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))
+    >>> writer.add(Value(named("tmp0"), torch.float32), Value(Code("1.5f"), torch.float32))
     ...                                                 # const float tmp1 = tmp0 + 1.5f;
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
@@ -24,10 +24,11 @@ from .. import config
 from ..ir import playing
 from ..ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
 from ..sizes.symbols import Size
+from .code import Code, call, code, named
 from .common import INFIX as INFIX_OF_ALL
 from .common import LOGICAL, Scope, Value, install_family
 from .plan import KernelPlan
-from .tree import Branch, Line, Statement
+from .tree import Branch, Definition, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -41,7 +42,7 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
 }
 IN_ARRAYS = {"bool": "uint8_t"}  # of values that loops keep: the same
 SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
-INFIX = {**INFIX_OF_ALL, "truediv": "/"}
+INFIX = {**INFIX_OF_ALL, "truediv": Code("/", uses=frozenset("/"))}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
 
@@ -66,15 +67,15 @@ def limit_text(dtype: torch.dtype, lowest: bool) -> str:
     return constant_text(info.min if lowest else info.max, dtype)
 
 
-def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
+def constant_text(value: bool | int | float, dtype: torch.dtype) -> Code:
     if dtype is torch.bool:
-        return "true" if value else "false"
+        return Code("true" if value else "false")
     if dtype.is_floating_point:
         return float_text(float(value), compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
-        return "(-9223372036854775807LL - 1)"
-    return f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}"
+        return Code("(-9223372036854775807LL - 1)")
+    return Code(f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}")
 
 
 def wrapped(value: float, dtype: torch.dtype) -> int:
@@ -83,15 +84,14 @@ def wrapped(value: float, dtype: torch.dtype) -> int:
     return (int(value) - info.min) % (info.max - info.min + 1) + info.min
 
 
-def float_text(value: float, is_double: bool) -> str:
+def float_text(value: float, is_double: bool) -> Code:
     if not is_double:
         value = torch.tensor(value, dtype=torch.float32).item()
     if math.isfinite(value):
-        return repr(value) if is_double else f"{value!r}f"
-    name = "mini::nan" if math.isnan(value) else "mini::inf"
-    if value < 0:
-        name = f"-{name}"
-    return f"(double){name}" if is_double else name
+        return Code(repr(value) if is_double else f"{value!r}f")
+    name = "nan" if math.isnan(value) else "inf"
+    cast, sign = "(double)" if is_double else "", "-" if value < 0 else ""
+    return Code(f"{cast}{sign}mini::{name}", uses=frozenset([name]))
 
 
 class CppScope(Scope):
@@ -102,13 +102,13 @@ class CppScope(Scope):
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
 
-    def temporary(self, expression: str, c_type: str) -> str:
+    def temporary(self, expression: Code, c_type: str) -> str:
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.known[expression, c_type] = self.fresh("tmp")
-            self.makers[name] = [playing.value]
-            self.add(f"const {c_type} {name} = {expression};", self.makers[name])
+            makers = self.makers[name] = [playing.value]
+            self.lines.append(Definition.of(c_type, name, expression, makers))
         return name
 
     def add(self, line: str, origin: Any = None) -> None:
@@ -123,25 +123,35 @@ class CppExpressions(OpsHandler):
     scope: CppScope
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
-    temporary: Callable[[str, torch.dtype, bool], Value]  # names an expression
-    index: Callable[[sympy.Expr], str]
+    temporary: Callable[[Code, torch.dtype, bool], Value]  # names an expression
+    index: Callable[[sympy.Expr], Code]
     local: Callable[[str], sympy.Symbol]
-    size: Callable[[Size], str]
+    size: Callable[[Size], Code]
     changes_inside: Callable[[sympy.Expr], bool]
     ask: Callable[..., Any]
     scope_of: Callable[[bool], CppScope]
 
+    def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
+        """The value of an expression of these parts; it changes where they do."""
+        return self.name_code(code(template, *parts), dtype, *parts)
+
+    def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
+        """The value of a call of a function of the prelude."""
+        return self.name_code(call(function, *arguments, of=of), dtype, *arguments)
+
+    def name_code(self, expression: Code, dtype: torch.dtype, *parts: Any) -> Value:
+        inner = any(part.inner for part in parts if isinstance(part, Value))
+        return self.temporary(expression, dtype, inner)
+
     # -- indices at run time
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        size_text = self.index(sympy.sympify(size))
+        end = self.index(sympy.sympify(size))
         index = self.to_dtype(value, torch.int64)
         if wrap_neg:
-            index = self.temporary(
-                f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner
-            )
-        bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
+            index = self.make("{0} < 0 ? {0} + {1} : {0}", torch.int64, index, end)
+        bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
         self.error_if(bad, "INDEX_ERROR")
-        index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
+        index = self.make("{} ? 0 : {}", torch.int64, bad, index)
         symbol = self.local(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
@@ -149,7 +159,8 @@ class CppExpressions(OpsHandler):
 
     def error_if(self, condition: Value, error: str) -> None:
         # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
-        line = Line(f"error |= (int){condition}*mini::{error};", sets_error=True)
+        text = code(f"error |= (int){{}}*mini::{error};", condition, uses=frozenset([error]))
+        line = Line(text, sets_error=True)
         lines = self.ask("error_lines", condition)
         if lines is None:
             lines = self.scope_of(condition.inner).lines
@@ -169,25 +180,24 @@ class CppExpressions(OpsHandler):
             if expr.is_Integer:
                 return Value(text, dtype, number=int(expr))
             return self.temporary(text, dtype, inner)
-        return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
+        return self.temporary(code("({})({})", compute_type(dtype), text), dtype, inner)
 
     def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
         source = x.dtype
         if dtype == source:
             return x
         if dtype is torch.bool:
-            return self.temporary(f"{x} != 0", dtype, x.inner)
+            return self.make("{} != 0", dtype, x)
         if source is torch.bool and dtype.is_floating_point:
             # gcc does not vectorize a cast of a bool; a choice between two numbers it does
-            text = f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}"
-            return self.temporary(text, dtype, x.inner)
+            one, zero = constant_text(1, dtype), constant_text(0, dtype)
+            return self.make("{} ? {} : {}", dtype, x, one, zero)
         if source.is_floating_point and not dtype.is_floating_point:
-            return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
-        return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
+            return self.call("to_integer", dtype, x, of=compute_type(dtype))
+        return self.make("({}){}", dtype, compute_type(dtype), x)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        inner = condition.inner or a.inner or b.inner
-        return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
+        return self.make("{} ? {} : {}", a.dtype, condition, a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
         outside = self.scope
@@ -201,44 +211,37 @@ class CppExpressions(OpsHandler):
         is_along_lanes = inner and self.inner_variables.issubset(self.plan.r)
         if is_along_lanes and not mask.inner and config.vectorize:
             # gcc vectorizes no branch on what is the same for all lanes
-            count = self.temporary(
-                f"{mask} ? {self.size(self.plan.inner[-1])} : 0", torch.int64, False
-            )
-            mask = Value(f"{self.plan.r[-1]} < {count}", torch.bool, True)
-        outside.add(f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};")
-        inside.add(f"{name} = {value};")
-        outside.lines.append(Branch(str(mask), inside.lines))
-        return Value(name, value.dtype, inner)
+            count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
+            mask = Value(code("{} < {}", named(self.plan.r[-1]), count), torch.bool, True)
+        start = constant_text(other, value.dtype)
+        outside.lines.append(Definition.of(compute_type(value.dtype), name, start, varies=True))
+        inside.add(code("{} = {};", named(name), value))
+        outside.lines.append(Branch(mask.text, inside.lines))
+        return Value(named(name), value.dtype, inner)
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
-            return self.temporary(f"-{x}", x.dtype, x.inner)
+            return self.make("-{}", x.dtype, x)
         if op == "bitwise_not":
-            return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
+            return self.make("!{}" if x.dtype is torch.bool else "~{}", x.dtype, x)
         if op == "logical_not":
-            return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        dtype = torch.bool if op in TESTS else x.dtype
-        return self.temporary(f"mini::{op}({x})", dtype, x.inner)
+            return self.make("{} == 0", torch.bool, x)
+        return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
-        inner = a.inner or b.inner
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
             if not b.number:
-                self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
+                is_zero = self.temporary(code("{} == 0", b), torch.bool, a.inner or b.inner)
+                self.error_if(is_zero, "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
-        return self.temporary(binary_text(op, a, b), dtype, inner)
-
-
-def binary_text(op: str, a: Value, b: Value) -> str:
-    if op in INFIX:
-        return f"{a} {INFIX[op]} {b}"
-    if op in LOGICAL:
-        if a.dtype == b.dtype == torch.bool:
-            return f"{a} {LOGICAL[op]} {b}"
-        return f"({a} != 0) {LOGICAL[op]} ({b} != 0)"
-    is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
-    name = f"{op}<{compute_type(a.dtype)}>" if is_template else op
-    return f"mini::{name}({a}, {b})"
+        if op in INFIX:
+            return self.make("{} {} {}", dtype, a, INFIX[op], b)
+        if op in LOGICAL:
+            are_bools = a.dtype == b.dtype == torch.bool
+            template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"
+            return self.make(template, dtype, a, LOGICAL[op], b)
+        is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
+        return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
 
 
 install_family(CppExpressions, UNARY, "unary")

@@ -2,7 +2,7 @@
 
 In:   the value that one iteration adds.  Out: declarations, updates, pragma clauses.
 
-    >>> Accumulator("acc0", "sum", torch.float32, term="tmp3").update("tmp3")
+    >>> Accumulator("acc0", "sum", torch.float32, term=named("tmp3")).update("tmp3")
     Line(text='acc0 = acc0 + tmp3;', sets_error=False)
 
 The reduction's loop is the vector loop, each lane keeps a part.  Long float sums are sums of
@@ -23,6 +23,7 @@ import torch
 
 from ..ir import playing
 from ..sizes.symbols import Size
+from .code import Code, code, named
 from .common import Value
 from .cpp_expressions import compute_type, limit_text
 from .tree import Line, Statement, Statements, has_branch
@@ -37,7 +38,7 @@ class Accumulator:
     name: str
     kind: str
     dtype: torch.dtype  # of the elements (max, argmax) or of the result (sum, prod)
-    term: str = ""  # what one iteration adds
+    term: Code = Code("")  # what one iteration adds
     # it adds up partial sums: in double, so that their number costs no accuracy
     over_chunks: bool = False
     # the reduction's instruction
@@ -93,10 +94,15 @@ class Accumulator:
         name = prefix + self.name.lstrip(ascii_lowercase)  # acc3 -> part3
         return replace(self, name=name, over_chunks=False)
 
-    def result(self, dtype: torch.dtype, place: str = "") -> str:
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Of what one iteration computes."""
+        return self.term.reads
+
+    def result(self, dtype: torch.dtype, place: str = "") -> Code:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
         narrows = self.c_type == "double" and compute_type(dtype) != "double"
-        return f"{'(float)' if narrows else ''}{self.name}{place}"
+        return code("{}{}{}", "(float)" if narrows else "", named(self.name), place)
 
     def combine(self, a: str, b: str) -> str:
         return f"{a} {'+' if self.kind == 'sum' else '*'} {b}"

@@ -2,7 +2,7 @@
 
 In:   statements.  Out: text.
 
-    >>> body = [Line("out0[r0] = tmp0;")]
+    >>> body = [Line(code("{}[{}] = {};", named("out0"), named("r0"), named("tmp0")))]
     >>> [loop] = nest(body, [("x0", "0", "64"), ("r0", "0", "96")], Pragma("parallel for"))
     >>> print("\\n".join(printed([loop])))
     #pragma omp parallel for schedule(static)
@@ -12,7 +12,8 @@ In:   statements.  Out: text.
         }
     }
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`), never the text.
+Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`; `names_in` and
+`uses_of` of speed/contents.py), never the text: lines are made of `Code`.
 PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 
 from ..ir import playing
 from ..listings import Marked, indent
+from .code import Code, code
 from .common import marked
 
 
@@ -35,6 +37,27 @@ class Line:
 
     def marked(self) -> Marked:
         return marked(self.text, self.origin)
+
+
+@dataclass(frozen=True)
+class Comment(Line):
+    """Says something to the reader."""
+
+
+@dataclass(frozen=True)
+class Definition(Line):
+    """const float tmp0 = ...;"""
+
+    c_type: str = ""
+    name: str = ""
+    varies: bool = False  # is it no constant?
+
+    @staticmethod
+    def of(
+        c_type: str, name: str, value: Code, origin: Any = None, varies: bool = False
+    ) -> "Definition":
+        text = code("{}{} {} = {};", "" if varies else "const ", c_type, name, value)
+        return Definition(text, False, origin or playing.value, c_type, name, varies)
 
 
 @dataclass(frozen=True)

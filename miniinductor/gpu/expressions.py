@@ -27,7 +27,7 @@ from ..codegen.common import INFIX as INFIX_OF_ALL
 from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .helpers import HELPERS, helpers_of, index_text
+from .helpers import HELPERS, LIBDEVICE, helpers_of, index_text
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 
@@ -54,7 +54,6 @@ def templates(dtype: torch.dtype) -> dict[str, str]:
         # Triton's unary minus is 0 - x, which loses the sign of zero
         "neg": "{} * -1.0" if dtype.is_floating_point else "-{}",
         "bitwise_not": "~{}",
-        "round": "libdevice.rint({})",
         "sign": f"({{0}} > 0).to({kind}) - ({{0}} < 0).to({kind})",
         "sqrt": "tl.sqrt({})" if dtype is torch.float64 else "tl.sqrt_rn({})",
     }
@@ -180,7 +179,7 @@ class TritonExpressions(OpsHandler):
         for axis in self.plan.axes:
             expr = axis.over_flat(expr)
         text = index_text(expr, "triton")
-        return Index(text, axes, helpers_of(text).union(reads))
+        return Index(text, axes, helpers_of(expr).union(reads))
 
     def mask_text(self, axes: Axes) -> str:
         """Which elements along these axes exist; "" for all."""
@@ -290,9 +289,13 @@ class TritonExpressions(OpsHandler):
         template = templates(x.dtype).get(op)
         if self.is_coarse and x.dtype is not torch.float64:
             template = COARSE.get(op, template)
+        if template is None and op in IN_TRITON:
+            template = f"tl.{op}({{}})"
         if template is None:
-            template = f"tl.{op}({{}})" if op in IN_TRITON else f"libdevice.{op}({{}})"
-        return self.as_exact_as(op, self.make(template, x.dtype, x), x)
+            value = self.of_libdevice("rint" if op == "round" else op, x)
+        else:
+            value = self.make(template, x.dtype, x)
+        return self.as_exact_as(op, value, x)
 
     def as_exact_as(self, op: str, value: Tile, *operands: Tile) -> Tile:
         """The value, noted as one that 16 bits hold if its operands are and the op keeps that."""
@@ -373,13 +376,20 @@ class TritonExpressions(OpsHandler):
         helper = f"{'float' if is_float else 'integer'}_{op}"
         if helper in HELPERS:
             return self.helper(helper, a, b)
-        return self.make(f"libdevice.{op}({{}}, {{}})", a.dtype, a, b)
+        return self.of_libdevice(op, a, b)
 
     def helper(self, name: str, *operands: Tile) -> Tile:
         """A call of a function that the kernel then carries."""
+        return self.called(name, name, *operands)
+
+    def of_libdevice(self, name: str, *operands: Tile) -> Tile:
+        """A call of one of CUDA's functions, which the kernel then imports."""
+        return self.called(f"libdevice.{name}", LIBDEVICE, *operands)
+
+    def called(self, function: str, needs: str, *operands: Tile) -> Tile:
         axes = NO_AXES.union(*[operand.axes for operand in operands])
-        text = f"{name}({', '.join(map(str, operands))})"
-        return self.named(text, operands[0].dtype, axes, reads_of(*operands) | {name})
+        text = f"{function}({', '.join(map(str, operands))})"
+        return self.named(text, operands[0].dtype, axes, reads_of(*operands) | {needs})
 
 
 def reads_of(*operands: Tile) -> frozenset[str]:

@@ -83,7 +83,7 @@ class TritonForeachWriter(TritonKernelWriter):
 
     def body(self) -> list[Code]:
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
-        return [Line(about, origin="a comment"), *super().body()]
+        return [Line(about, is_comment=True, origin="a comment"), *super().body()]
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         kernel = of_all_parts(super().kernel(code), self.parts)

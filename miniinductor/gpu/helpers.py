@@ -12,7 +12,10 @@ Indices as text of Triton kernels; importing this file registers the printer.
 
 from collections.abc import Collection, Iterable
 
-from ..sizes.printing import LANGUAGES, IndexPrinter, index_text
+import sympy
+
+from ..sizes.printing import LANGUAGES, IndexPrinter, functions_of, index_text
+from ..sizes.symbols import Size
 
 HELPERS = {
     "larger": """
@@ -89,13 +92,18 @@ def integer_pow(base, exponent):
 }
 
 
-NEEDED = {"log_of_sum": ("larger", "smaller")}  # what a helper calls
-OF_INDICES = [name for name in HELPERS if name.startswith("integer_")]
+LIBDEVICE = "libdevice"  # what a line reads that calls CUDA's functions
+NEEDED = {  # what a helper calls
+    "log_of_sum": ("larger", "smaller", LIBDEVICE),
+    "float_remainder": (LIBDEVICE,),
+    "float_floordiv": (LIBDEVICE,),
+}
 
 
-def helpers_of(index: str) -> frozenset[str]:
-    """The helpers that an index, as printing.py writes it, calls."""
-    return frozenset(name for name in OF_INDICES if name in index)
+def helpers_of(*indices: Size) -> frozenset[str]:
+    """The helpers that indices, as printing.py writes them, call."""
+    called = {name for index in indices for name in functions_of(sympy.sympify(index))}
+    return frozenset(f"integer_{name}" for name in called if f"integer_{name}" in HELPERS)
 
 
 def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
@@ -111,9 +119,10 @@ def with_imports(text: str, reads: Collection[str]) -> str:
     """The kernel as a complete file: imports, and the helpers among the names that it reads."""
     used = [name for name in HELPERS if name in reads]
     used += [name for helper in used for name in NEEDED.get(helper, ()) if name not in used]
-    helpers = "".join(f"@triton.jit{HELPERS[name]}\n\n\n" for name in used)
+    kept = [name for name in used if name in HELPERS]
+    helpers = "".join(f"@triton.jit{HELPERS[name]}\n\n\n" for name in kept)
     imports = ["import triton", "import triton.language as tl"]
-    if "libdevice." in text + helpers:
+    if LIBDEVICE in {*reads, *used}:
         imports.append("from triton.language.extra import libdevice")
     return "\n".join(imports) + f"\n\n\n{helpers}{text}"
 

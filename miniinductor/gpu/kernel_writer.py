@@ -267,7 +267,8 @@ class TritonKernelWriter(BoundedExpressions):
     def play(self, node: Node) -> None:
         self.node = node.name
         if len(self.plan.nodes) > 1:
-            self.scope.code.append(Line(f"# {node.name}", origin="a comment"))
+            about = Line(f"# {node.name}", is_comment=True, origin="a comment")
+            self.scope.code.append(about)
         self.plan.bodies[node.name].play(self)
 
     def replay(self, name: str) -> Tile:

@@ -71,7 +71,8 @@ class Axis:
             texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
             texts += [self.variable_line(position) for position in range(len(self.loops))]
-        return [Line(text, reads=helpers_of(text), origin=INDICES) for text in texts]
+        helpers = helpers_of(self.numel, *[n for _, n in self.loops])
+        return [Line(text, reads=helpers, origin=INDICES) for text in texts]
 
     def variable_line(self, position: int) -> str:
         """One of several loop variables, from the flat index."""

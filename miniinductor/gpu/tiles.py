@@ -5,7 +5,7 @@ they read and make.
     >>> scope.name("in0 * 2", frozenset()), scope.name("in0 * 2", frozenset())      # once
     ('tmp0', 'tmp0')
     >>> scope.code
-    [Line(text='tmp0 = in0 * 2', makes='tmp0', reads=frozenset(), is_early=False)]
+    [Line(text='tmp0 = in0 * 2', makes='tmp0', reads=frozenset(), is_early=False, is_comment=False)]
 
 A line is never parsed again: what it reads is said when it is made.  From that follows which lines
 nobody needs (`without_dead_lines`), and which loads may stand first (`loads_first`).
@@ -44,6 +44,7 @@ class Line:
     makes: str = ""  # the temporary that it names
     reads: frozenset[str] = frozenset()  # names of others
     is_early: bool = False  # a load that waits for nothing
+    is_comment: bool = False
     # as that of codegen/tree.py's Line
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
@@ -85,7 +86,7 @@ class TileScope(Scope):
             name = self.known[expression] = self.fresh("tmp")
             text = noted(f"{name} = {expression}", comment)
             self.makers[name] = [playing.value]
-            self.code.append(Line(text, name, reads, is_early, self.makers[name]))
+            self.code.append(Line(text, name, reads, is_early, origin=self.makers[name]))
         return name
 
     def snapshot(self) -> tuple[list[Code], dict[object, str]]:
@@ -128,11 +129,11 @@ def loads_first(block: Sequence[Line], most: int) -> list[Line]:
     """Loads that wait for nothing stand before all computation, up to `most` of them, so that they
     are under way together."""
     first = next((n for n, line in enumerate(block) if line.makes), len(block))
-    if first > 0 and block[first - 1].text.startswith("#"):
+    if first > 0 and block[first - 1].is_comment:
         first -= 1
     after = list(block[first:])
     early = [line for line in after if line.is_early][:most]
-    without_comments = [line for line in after if not line.text.startswith("#")]
+    without_comments = [line for line in after if not line.is_comment]
     if without_comments[: len(early)] == early:
         return list(block)
     return [*block[:first], *early, *[line for line in after if line not in early]]

@@ -13,21 +13,11 @@ from typing import Any
 import sympy
 import torch
 
-from ..autograd.functionalize import is_view
-from ..ir import (
-    ComputedBuffer,
-    ExternKernel,
-    Index,
-    Loader,
-    Reindex,
-    Scatter,
-    TensorBox,
-    current_graph,
-)
+from ..ir import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
 from ..ops import ops
+from ..replaceable import replaceable
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
-from .extern import EXTERN
 from .registry import Call, NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made
 
 
@@ -75,6 +65,12 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
+@replaceable
+def is_used_up(call: Call, x: TensorBox) -> bool:
+    """May a scatter write into `x`, not into a copy?  (speed/used_up.py knows where.)"""
+    return False
+
+
 def scatter_into(
     call: Call,
     x: TensorBox,
@@ -89,30 +85,15 @@ def scatter_into(
         raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
     if 0 in ranges:
         return x.copy()
-    base = x if _is_used_up(call, x) else x.copy()
+    base = x if is_used_up(call, x) else x.copy()
     eager = call.first  # in its strides, if it is the result: views of it may be outputs
     is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
     base.realize(eager.stride if is_result else None)
     origins, target = call.origins | x.origins, base.data
-    call.node.meta["scatters"] = True  # `_is_used_up` asks: a view of the result is no scatter
     data = Scatter(
         x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins
     )
     return TensorBox(current_graph().add(ComputedBuffer, target.layout, origins, data=data))
-
-
-def _is_used_up(call: Call, x: TensorBox) -> bool:
-    """Is `x` the fresh, whole result of an eager kernel or a scatter, and read by this call alone?
-    Then it need not be copied."""
-    node: Any = call.node.args[0]
-    alone = len(node.users) == 1
-    fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
-    if not isinstance(getattr(x.data, "data", None), Scatter):
-        return fresh and alone
-    while alone and is_view(node.target):  # others may read what this is a view of
-        node = node.args[0]
-        alone = len(node.users) == 1
-    return alone and "scatters" in node.meta
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)

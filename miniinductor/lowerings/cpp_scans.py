@@ -11,6 +11,7 @@ In:   the value that one iteration adds.  Out: the name of the running total.
 
 import torch
 
+from ..codegen.code import call, code, named
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_expressions import compute_type
@@ -19,14 +20,14 @@ from ..codegen.cpp_expressions import compute_type
 def scan(self: CppKernelWriter, dtype: torch.dtype, kind: str, value: Value) -> Value:
     if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
         return value
-    total, c_type = self.outside.fresh("scan"), compute_type(dtype)
+    total, c_type = named(self.outside.fresh("scan")), compute_type(dtype)
     start, combined = {
-        "sum": ("0", f"{total} + {value}"),
-        "prod": ("1", f"{total} * {value}"),
-        "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
+        "sum": ("0", code("{} + {}", total, value)),
+        "prod": ("1", code("{} * {}", total, value)),
+        "logaddexp": ("-mini::inf", call("logaddexp", total, value)),
     }[kind]
     self.outside.add(f"{c_type} {total} = {start};")
-    self.scope.add(f"{total} = {combined};")
+    self.scope.add(code("{} = {};", total, combined))
     return Value(total, dtype, True)
 
 

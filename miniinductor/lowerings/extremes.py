@@ -16,6 +16,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..codegen.code import Code, code, named
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import compute_type, limit_text
 from ..codegen.cpp_reductions import ACCUMULATORS, Accumulator
@@ -63,7 +64,7 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
 # --- in C++ ---------------------------------------------------------------------------------------
 @dataclass
 class PlaceOfExtreme(Accumulator):
-    at: str = ""  # the place of `term`
+    at: Code = Code("")  # the place of `term`
     few_places: bool = False  # 32 bits hold every place
 
     is_arg = of_elements = True
@@ -75,7 +76,7 @@ class PlaceOfExtreme(Accumulator):
 
     @staticmethod
     def of_one(writer: Any, value: Value, dtype: torch.dtype) -> Value:
-        return Value("0", dtype, number=0)
+        return Value(Code("0"), dtype, number=0)
 
     @property
     def c_type(self) -> str:
@@ -88,8 +89,14 @@ class PlaceOfExtreme(Accumulator):
     def in_lanes(self) -> list[Line]:
         return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
 
-    def result(self, dtype: torch.dtype, place: str = "") -> str:
-        return f"(int64_t){self.name}_at{place}" if place else f"{self.name}.index"
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.term.reads + self.at.reads
+
+    def result(self, dtype: torch.dtype, place: str = "") -> Code:
+        if place:
+            return code("(int64_t){}{}", named(f"{self.name}_at"), place)
+        return code("{}.index", named(self.name))
 
     def combine(self, a: str, b: str) -> str:
         return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
@@ -99,7 +106,7 @@ class IsAny(Accumulator):
     c_type, initial, of_elements = "int32_t", "0", True
 
     def take(self, writer: Any, value: Value, place: sympy.Expr) -> None:
-        self.term = f"int32_t({value} != 0)"
+        self.term = code("int32_t({} != 0)", value)
 
     @staticmethod
     def of_one(writer: Any, value: Value, dtype: torch.dtype) -> Value:
@@ -109,8 +116,8 @@ class IsAny(Accumulator):
     def clause(self) -> str | None:
         return f" reduction(|:{self.name})"
 
-    def result(self, dtype: torch.dtype, place: str = "") -> str:
-        return f"({self.name}{place} != 0)"
+    def result(self, dtype: torch.dtype, place: str = "") -> Code:
+        return code("({}{} != 0)", named(self.name), place)
 
     def combine(self, a: str, b: str) -> str:
         return f"{a} | {b}"

@@ -17,12 +17,14 @@ from typing import Any, TypeAlias
 import sympy
 import torch
 
+from ..codegen.code import Code, call, code
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_expressions import TYPES, compute_type
 from ..runtime.build import PRELUDES
 
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+ROUNDINGS = {f"round_{name}" for name in HALVES.values()}  # functions of the prelude
 TYPES |= {dtype: (f"mini::{name}", "float") for dtype, name in HALVES.items()}
 PRELUDES.append(Path(__file__).with_name("half_types.h"))
 
@@ -54,13 +56,13 @@ def may_read_nan(writer: Writer) -> bool:
     )
 
 
-def narrow(writer: Writer, dtype: torch.dtype) -> str:
-    """The rest of the name of a function of the prelude: bfloat16 of `mini::to_bfloat16`."""
+def narrowed(writer: Writer, function: str, wide: Code, dtype: torch.dtype) -> Code:
+    """A call of a function of the prelude: mini::to_bfloat16(tmp1) of "to"."""
     is_plain = dtype is torch.bfloat16 and not writer.any_nan
-    return HALVES[dtype] + ("<false>" if is_plain else "")
+    return call(f"{function}_{HALVES[dtype]}", wide, of="false" if is_plain else "")
 
 
-def loaded(self: Writer, name: str, index: sympy.Expr, element: str, inner: bool) -> Value:
+def loaded(self: Writer, name: str, index: sympy.Expr, element: Code, inner: bool) -> Value:
     dtype = self.buffers[name].layout.dtype
     if dtype not in HALVES:
         return plain_loaded(self, name, index, element, inner)
@@ -71,31 +73,31 @@ def loaded(self: Writer, name: str, index: sympy.Expr, element: str, inner: bool
             self.copies[value.text, dtype] = element
         return value
     element = self.ask("element", name, index, dtype, element) or element
-    value = self.temporary(f"mini::to_float({element})", dtype, inner)
+    value = self.temporary(call("to_float", element), dtype, inner)
     if not self.overwritten and not self.is_tiled:
         self.copies[value.text, dtype] = element
     return value
 
 
-def store_element(self: Writer, name: str, index: sympy.Expr, target: str, value: Value) -> None:
+def store_element(self: Writer, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
     dtype = self.buffers[name].layout.dtype
     if dtype not in HALVES:
         plain_store_element(self, name, index, target, value)
         return
     key = (value.text, dtype)
     wide, copied = self.raw.get(key, value.text), self.copies.get(key)
-    text = copied or f"mini::to_{narrow(self, dtype)}({wide})"
+    text = copied or narrowed(self, "to", wide, dtype)
     converted = None if copied else self.ask("float_place", name, index, dtype, True)
     if converted is not None:
         target, text = converted, wide
-    self.scope.add(f"{target} = {text};")
+    self.scope.add(code("{} = {};", target, text))
 
 
-def combined(self: Writer, mode: str, target: str, value: Value, dtype: torch.dtype) -> str:
+def combined(self: Writer, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
     if dtype not in HALVES:
         return plain_combined(self, mode, target, value, dtype)
-    text = plain_combined(self, mode, f"mini::to_float({target})", value, dtype)
-    return f"mini::to_{narrow(self, dtype)}({text})"
+    text = plain_combined(self, mode, call("to_float", target), value, dtype)
+    return narrowed(self, "to", text, dtype)
 
 
 def to_dtype(
@@ -106,8 +108,7 @@ def to_dtype(
         wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
         if source is torch.bool:
             return Value(wide.text, dtype, x.inner)
-        text = f"mini::round_{narrow(self, dtype)}({wide})"
-        value = self.temporary(text, dtype, x.inner)
+        value = self.temporary(narrowed(self, "round", wide.text, dtype), dtype, x.inner)
         self.raw[value.text, dtype] = wide.text
         return value
     if source in HALVES and dtype is torch.float32:

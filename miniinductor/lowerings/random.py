@@ -80,8 +80,7 @@ def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> Tensor
 
 
 def rand_of_writer(self: CppExpressions, seed: Scalar, offset: Scalar) -> Scalar:
-    text = f"mini::rand({seed}, {offset})"
-    return self.temporary(text, torch.float32, seed.inner or offset.inner)
+    return self.call("rand", torch.float32, seed, offset)
 
 
 setattr(CppExpressions, "rand", rand_of_writer)

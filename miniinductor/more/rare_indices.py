@@ -14,9 +14,14 @@ from collections.abc import Sequence
 
 import sympy
 
-from ..sizes.printing import ATOM, PRODUCT, UNARY, IndexPrinter, never_negative
+from ..sizes.printing import ATOM, FUNCTIONS, PRODUCT, UNARY, IndexPrinter, never_negative
 
 exact_division = IndexPrinter._division
+FUNCTIONS |= {
+    sympy.Max: ("maximum", "maximum"),
+    sympy.Min: ("minimum", "minimum"),
+    sympy.Abs: ("maximum", "maximum"),
+}
 
 
 def write_Float(self: IndexPrinter, expr: sympy.Expr) -> tuple[str, int]:

@@ -155,6 +155,24 @@ class CPrinter(IndexPrinter):
 LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
 
 
+# what divides -> how it is written where neither side is negative, and else
+# (more/rare_indices.py adds others)
+FUNCTIONS: dict[type, tuple[str, str]] = {FloorDiv: ("/", "floordiv"), Mod: ("%", "remainder")}
+
+
+def names_of(expr: sympy.Expr) -> list[str]:
+    """The symbols of an index, as often as they stand in it."""
+    return [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
+
+
+def functions_of(expr: sympy.Expr) -> frozenset[str]:
+    """What the text of an index divides by and calls."""
+    parts = [part for part in sympy.preorder_traversal(expr) if type(part) in FUNCTIONS]
+    return frozenset(
+        FUNCTIONS[type(part)][not all(map(never_negative, part.args))] for part in parts
+    )
+
+
 @functools.lru_cache(50_000)
 def index_text(expr: sympy.Expr, language: str = "c") -> str:
     """A sympy index expression as text of a kernel.  NotImplementedError where there is none."""

@@ -10,15 +10,17 @@ Without this file the store decides, and such a kernel may read memory in large 
 
 import sympy
 
-from ..dependencies import LoopBody, compare_strides, stride_of
+from ..dependencies import LoopBody, stride_of
+from .loop_order import compare_strides, loops_by_stride, stride_order
 
-plain_stride_order = LoopBody.stride_order
+plain_stride_order = stride_order.answer
 
 
-def stride_order(self: LoopBody, prefix: str) -> list[sympy.Symbol]:
-    if prefix == "x" and len(self.outer) > 1 and reads_lie_along_outer(self):
-        return self.loops_by_stride(prefix, self.reads() + self.writes(), far_first)
-    return plain_stride_order(self, prefix)
+@stride_order.replaced
+def order_of_columns(body: LoopBody, prefix: str) -> list[sympy.Symbol]:
+    if prefix == "x" and len(body.outer) > 1 and reads_lie_along_outer(body):
+        return loops_by_stride(body, prefix, body.reads() + body.writes(), far_first)
+    return plain_stride_order(body, prefix)
 
 
 def reads_lie_along_outer(body: LoopBody) -> bool:
@@ -35,6 +37,3 @@ def far_first(a: int | None, b: int | None) -> int:
     if None in (a, b) and 1 in (a, b):
         return -1 if a is None else 1
     return compare_strides(a, b)
-
-
-setattr(LoopBody, "stride_order", stride_order)

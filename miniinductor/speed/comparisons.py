@@ -18,8 +18,8 @@ def binary(self: CppExpressions, op: str, a: Value, b: Value) -> Value:
     if op not in ("maximum", "minimum") or not any(numbers) or a.dtype == torch.bool:
         return plain_binary(self, op, a, b)
     value, number = (b, a) if numbers[0] else (a, b)
-    text = f"{value} {'<' if op == 'maximum' else '>'} {number} ? {number} : {value}"
-    return self.temporary(text, a.dtype, a.inner or b.inner)
+    sign = "<" if op == "maximum" else ">"
+    return self.make("{0} {1} {2} ? {2} : {0}", a.dtype, value, sign, number)
 
 
 setattr(CppExpressions, "binary", binary)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ..lowerings import arithmetic  # noqa: F401  (maths.h builds on arithmetic.h)
+from ..codegen.code import call
 from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter, ending
 from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
@@ -61,14 +62,14 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
         is_double = compute_type(args[0].dtype) == "double" and op in OF_DOUBLES
         if compute_type(args[0].dtype) != "float" and not is_double:
             return plain(self, *args)
-        inner, text = any(a.inner for a in args), ", ".join(map(str, args))
         if not may_run_again(self):
-            return self.temporary(f"mini::{op}<true>({text})", args[0].dtype, inner)
+            return self.call(op, args[0].dtype, *args, of="true")
         self.reruns = True
         self.two_forms += 1
-        self.error_if(Value(f"mini::{IS_LARGE[op]}({text})", torch.bool, inner), "NOT_FAST")
+        inner = any(a.inner for a in args)
+        self.error_if(Value(call(IS_LARGE[op], *args), torch.bool, inner), "NOT_FAST")
         name = op if self.two_forms <= MANY else f"{op}_of_many"
-        return self.temporary(f"mini::{name}<exact.v>({text})", args[0].dtype, inner)
+        return self.call(name, args[0].dtype, *args, of="exact.v")
 
     return method
 
@@ -89,7 +90,7 @@ def of_doubles(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
     def method(self: CppExpressions, x: Value) -> Value:
         if x.dtype != torch.float64:
             return plain(self, x)
-        return self.temporary(f"mini::{op}_double({x})", x.dtype, x.inner)
+        return self.call(f"{op}_double", x.dtype, x)
 
     return method
 

@@ -18,6 +18,7 @@ import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, element, named
 from ..codegen.cpp_expressions import CppExpressions
 from ..codegen.cpp_reductions import Sums
 from ..codegen.common import Value
@@ -48,7 +49,7 @@ class GatheredRows(Strategy):
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """The place in the array of a row that stands for an element."""
         writer = self.writer
         if written or writer.in_mask() or writer.is_tiled or not writer.inner_variables:
@@ -64,7 +65,7 @@ class GatheredRows(Strategy):
             return None  # positions a constant step apart, or to be computed for each element
         new = (writer.outside.fresh("row"), size, playing.value)
         array, _, _ = self.rows.setdefault((name, start), new)
-        return f"{array}[{place}]"
+        return element(named(array), named(place))
 
     def count(self, part: sympy.Expr) -> int:
         """How many positions there are, from 0 on, of the part of an index that varies along the
@@ -87,8 +88,8 @@ class GatheredRows(Strategy):
     def converted(self, name: str, start: sympy.Expr) -> list[Statement]:
         writer = self.writer
         array, size, instruction = self.rows[name, start]
-        element = f"{writer.pointer(name, False)}[{writer.index(start + writer.local('k'))}]"
-        copied = Line(f"{array}[k] = mini::to_float({element});", origin=instruction)
+        given = f"{writer.pointer(name, False)}[{writer.index(start + writer.local('k'))}]"
+        copied = Line(f"{array}[k] = mini::to_float({given});", origin=instruction)
         return [
             Line(f"float {array}[{size}];", origin=instruction),
             *nest([copied], [("k", "0", size)], Pragma(simd=True)),

@@ -20,6 +20,7 @@ import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, code, named
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
@@ -61,7 +62,7 @@ class Halves(Strategy):
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """The place in the array of a run's floats that stands for an element."""
         writer, lane = self.writer, self.writer.plan.r[-1]
         if not is_lane_of_float16(writer, dtype):
@@ -74,7 +75,7 @@ class Halves(Strategy):
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: run}))}"
         made = (f"half{len(self.arrays)}", playing.value)
         array, _ = self.arrays.setdefault((start, written), made)
-        return f"{array}[{lane} - {run}]"
+        return code("{}[{} - {}]", named(array), named(lane), named(run))
 
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """The loop over the lanes, by runs that are converted as a whole."""
@@ -112,7 +113,7 @@ class Halves(Strategy):
             convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
             (after if written else before).append(convert)
         read = [array for (_, written), (array, _) in self.arrays.items() if not written]
-        taken = [line.text for a in accumulators for line in a.in_lanes()]
+        taken = [name for a in accumulators for name in a.reads]
         steps = Steps(self.writer, body, taken, read)
         if steps.are_many and self.writer.lanes_are_free():
             before += steps.loops(str(self.writer.plan.r[-1]), part, length, count)

@@ -13,27 +13,25 @@ Values that vary with neither stand before the rows, too.  tables.py does it for
 rows.py for reductions along rows.  PyTorch: computes such values for each element.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, code, index_code, named
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import IN_ARRAYS, CppExpressions, CppScope
 from ..codegen.strategy import Found, Strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest, printed
+from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
-from ..sizes.printing import index_text
 from ..sizes.symbols import Size
+from .contents import names_in
 
 TABLE_COST = 6  # operations that cost more than reading a table
-# x0, tmp3, r0_part: a variable, neither a type nor a function
-NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")
-DEAR = re.compile(r"[/%]|mini::(?!to_float|abs|maximum|minimum)|\[.*tmp")
+CHEAP = {"to_float", "abs", "maximum", "minimum", "[]"}
 
 
 class RowInvariants(Strategy):
@@ -44,7 +42,7 @@ class RowInvariants(Strategy):
     def begin_rows(
         self,
         lanes: tuple[str | sympy.Symbol, str, str],
-        place: str,
+        place: Code,
         width: int,
         outer: Iterable[str | sympy.Symbol],
     ) -> None:
@@ -55,9 +53,10 @@ class RowInvariants(Strategy):
         self.is_on = True
         self.lanes, self.place, self.width = lanes, place, width
         # name -> (type, expression) of what varies with the lane
-        self.lazy: dict[str, tuple[str, str]] = {}
+        self.lazy: dict[str, tuple[str, Code]] = {}
         self.makers: dict[str, Any] = {}  # name -> the instruction that it is the value of
         self.table_checks: list[Statement] = []
+        self.computed: set[str] = set()  # names that `name_above` gave
         self.lane_scope = CppScope(self.above)
         self.same_in_rows = set(map(str, outer))
 
@@ -66,12 +65,12 @@ class RowInvariants(Strategy):
         self.above.counter = self.writer.outside.counter
 
     # -- what the writer asks ----------------------------------------------------------------------
-    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
+    def name_above(self, expression: Code, c_type: str, inner: bool) -> str | None:
         """A name for what no row changes.  Of what varies with the lane, `first_in_lanes` decides
         where it is computed."""
         if not self.is_on or self.writer.in_mask():
             return None
-        if not all(self.is_same(name) for name in NAME.findall(expression)):
+        if not all(map(self.is_same, expression.reads)):
             return None
         name = self.lane_scope.lookup((expression, c_type))
         if name is None and not inner:
@@ -81,6 +80,7 @@ class RowInvariants(Strategy):
             self.lazy[name] = (c_type, expression)
             self.makers[name] = self.lane_scope.makers[name] = [playing.value]
         self.same_in_rows.add(name)
+        self.computed.add(name)
         return name
 
     def is_same(self, name: str) -> bool:
@@ -114,7 +114,7 @@ class RowInvariants(Strategy):
         is_step = part.free_symbols <= {lane} and stride_of(part, lane) is not None
         if is_step or len(part.args) == 0:
             return None
-        number = writer.temporary(index_text(part), torch.int64, True).text
+        number = writer.temporary(index_code(part), torch.int64, True).text
         numel = writer.buffers[name].layout.numel
         if getattr(numel, "is_Integer", True) and numel < 1 << 31:
             small_of(writer).add(number)
@@ -127,27 +127,28 @@ class RowInvariants(Strategy):
             return []
         result: list[Statement] = []
         fill = list(self.table_checks)
-        for name in self.needed([*printed(lines), *added], self.is_table):
+        for name in self.needed([*names_in(lines), *added], self.is_table):
             c_type, expression = self.lazy[name]
             if self.is_table(name):
                 array = self.above.fresh("table")
-                kept = IN_ARRAYS.get(c_type, c_type)
-                element_type = "int32_t" if name in small_of(self.writer) else kept
-                self.above.add(f"{element_type} {array}[{self.width}];", "a table for all rows")
-                expression = f"{array}{self.place}"
-                fill.append(Line(f"{expression} = {name};", origin=self.makers[name]))
-            made_by = self.makers[name]
-            result.append(Line(f"const {c_type} {name} = {expression};", origin=made_by))
+                in_arrays = IN_ARRAYS.get(c_type, c_type)
+                element_type = "int32_t" if name in small_of(self.writer) else in_arrays
+                declared = code("{} {}[{}];", element_type, named(array), self.width)
+                self.above.add(declared, "a table for all rows")
+                expression = code("{}{}", named(array), self.place)
+                kept = code("{} = {};", expression, named(name))
+                fill.append(Line(kept, origin=self.makers[name]))
+            result.append(Definition.of(c_type, name, expression, self.makers[name]))
         if fill:
             pragma = Pragma(simd=True) if config.vectorize else None
-            made: list[Statement] = [self.definition(name) for name in self.needed(printed(fill))]
+            made: list[Statement] = [self.definition(name) for name in self.needed(names_in(fill))]
             self.above.lines += nest(made + fill, [self.lanes], pragma)
         return result
 
     # -- what a table is worth ---------------------------------------------------------------------
     def definition(self, name: str) -> Line:
         c_type, expression = self.lazy[name]
-        return Line(f"const {c_type} {name} = {expression};", origin=self.makers[name])
+        return Definition.of(c_type, name, expression, self.makers[name])
 
     def is_table(self, name: str) -> bool:
         return self.cost(name, set()) >= TABLE_COST
@@ -155,22 +156,27 @@ class RowInvariants(Strategy):
     def cost(self, name: str, seen: set[str]) -> int:
         """Operations that make the value, apart from those that made the values `seen`."""
         expression = self.lazy[name][1]
-        names = [n for n in NAME.findall(expression) if n in self.lazy and n not in seen]
+        names = [n for n in expression.reads if n in self.lazy and n not in seen]
         seen.update(names)
-        own = TABLE_COST if DEAR.search(expression) else 1
+        own = TABLE_COST if self.is_dear(expression) else 1
         return own + sum(self.cost(n, seen) for n in names)
 
+    def is_dear(self, expression: Code) -> bool:
+        """Does it divide, call what takes long, or read an element at a place that is computed?"""
+        is_gathered = "[]" in expression.uses and not self.computed.isdisjoint(expression.reads)
+        return bool(expression.uses - CHEAP) or is_gathered
+
     def needed(
-        self, lines: Collection[str], is_end: Callable[[str], bool] = lambda name: False
+        self, names: Iterable[str], is_end: Callable[[str], bool] = lambda name: False
     ) -> list[str]:
-        """The lazy values that `lines` are made of, in order; of what `is_end` says no further."""
+        """The lazy values that these are made of, in order; of what `is_end` says no further."""
         found: set[str] = set()
-        stack = NAME.findall("\n".join(lines))
+        stack = list(names)
         while stack:
             name = stack.pop()
             if name in self.lazy and name not in found:
                 found.add(name)
-                stack += [] if is_end(name) else NAME.findall(self.lazy[name][1])
+                stack += [] if is_end(name) else self.lazy[name][1].reads
         return [name for name in self.lazy if name in found]
 
 

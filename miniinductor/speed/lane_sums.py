@@ -17,7 +17,6 @@ In:   a reduction's innermost loop.  Out: the loop over groups of lanes, and wha
 Where functions fill the time there are as many lanes as one vector has.
 """
 
-import re
 from pathlib import Path
 
 import sympy
@@ -27,15 +26,18 @@ from .. import config
 from ..codegen.cpp_reductions import CHUNK, Sums, fence
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest, printed
+from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
+from ..codegen.tree import nest, printed
 from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
+from ..lowerings.half_types import ROUNDINGS
 from .arrays import LANES, VECTOR, array_declarations
+from .contents import uses_of
 from .spread import Spread
 
 
-# what takes longer than an addition that waits, not these few instructions
-SLOW = re.compile(r"mini::(?!to_float|round_bfloat16|abs|maximum|minimum)")
+# what takes no longer than an addition that waits
+FAST = {"to_float", "to_float16", "round_bfloat16", "abs", "maximum", "minimum", "/", "%", "[]"}
 GROUP = "where a group of lanes begins"
 VECTOR_BYTES = 64
 PRELUDES.append(Path(__file__).with_name("lane_sums.h"))
@@ -56,8 +58,7 @@ class LaneSums(Strategy):
             return False
         if estimate(self.writer.plan.inner[-1:]) < 4 * LANES:
             return False
-        lines = printed(body)
-        return len(lines) <= 16 and not any(SLOW.search(line) for line in lines)
+        return len(printed(body)) <= 16 and uses_of(body) <= FAST
 
     def may_have_lanes(self, accumulators: Sums) -> bool:
         """Not places, nor bools, of which there are no vectors."""
@@ -80,8 +81,7 @@ class LaneSums(Strategy):
         if start != "0" or not end.isdigit():  # a part of a row, or any length: by one kernel
             size = self.writer.plan.inner[-1]
             return fewest if isinstance(size, int) and size >= 2 * fewest else 0
-        is_cheap = not any(SLOW.search(line) for line in printed(body))
-        counts = [LANES, LANES // 2] if is_cheap else []
+        counts = [LANES, LANES // 2] if uses_of(body) <= FAST else []
         fitting = [n for n in counts if n >= fewest and int(end) % n == 0]
         return max([n for n in (*fitting, fewest) if n <= int(end)], default=0)
 
@@ -151,7 +151,7 @@ class LaneSums(Strategy):
         is_alone = torch.get_num_threads() == 1 and not self.writer.plan.last_stage
         if lanes < LANES or not is_alone or not self.only_reads():
             return ""
-        if any("mini::round_" in line for line in printed(body)):
+        if not ROUNDINGS.isdisjoint(uses_of(body)):
             return ""
         return f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})"
 

@@ -4,7 +4,7 @@ In:   what the writer knows where it asks.  Out: the answer of a strategy, or No
       question to the next strategy, at the end to the plain writer.
 
     class Tables(Strategy):                     # (codegen/strategy.py)
-        def element(self, name, index, dtype, element):
+        def element(self, name, index, dtype, found):
             return f"table_{name}[{index}]"
 
 A strategy has methods for those questions alone that it answers.  Nobody inherits this class: it is
@@ -17,6 +17,7 @@ from typing import Protocol
 import sympy
 import torch
 
+from ..codegen.code import Code
 from ..codegen.common import Value
 from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import KernelPlan
@@ -70,7 +71,7 @@ class Questions(Protocol):
         ...
 
     # -- parts of a statement ----------------------------------------------------------------------
-    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
+    def name_above(self, expression: Code, c_type: str, inner: bool) -> str | None:
         """The name of `expression`, if this computes it in a loop further out."""
         ...
 
@@ -82,16 +83,16 @@ class Questions(Protocol):
         """The index of an element that is read, in another form that is cheaper to compute."""
         ...
 
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
-        """What is read in place of `element`: a copy of it in a small array."""
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, found: Code) -> Code | None:
+        """What is read in place of the element `found`: a copy of it in a small array."""
         ...
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """What is read or written in place of an element: a copy of it; of 16 bits, as a float."""
         ...
 
-    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str | None:
+    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code | None:
         """What is written in place of an element of memory: a copy of it, of the same type."""
         ...

@@ -12,7 +12,6 @@ Processors round to float16 by one instruction, which gcc makes of no function; 
 loop is not cut.  A line belongs to the first step in which all that it needs is known.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from typing import Any
 import torch
 
 from ..codegen.cpp_expressions import IN_ARRAYS
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from ..codegen.code import code, named
+from ..codegen.tree import Comment, Definition, Line, Pragma, Statement, Statements
+from ..codegen.tree import nest
 from .arrays import room
-from .invariants import NAME
+from .contents import names_in, uses_of
 
-DEFINITION = re.compile(r"const (\w+) (\w+) = ")
-DECLARATION = re.compile(r"\w[\w:]* \w")  # of what is not constant
 MOST_STEPS = 16  # each is a loop for the compiler
 STEP = "between two roundings"
 
@@ -35,8 +34,7 @@ STEP = "between two roundings"
 class Made:
     """A value that a line computes."""
 
-    c_type: str
-    line: Line
+    line: Definition
     needs: frozenset[str]
     rounded: str | None  # the value that it is, rounded to float16
     # an element of an array that holds it in each step, or made of such by one instruction
@@ -47,10 +45,10 @@ class Steps:
     """The lines of a loop in an order that rounds in few places; empty where it is not cut."""
 
     def __init__(self, writer: Any, body: Statements, taken: Iterable[str], arrays: Iterable[str]):
-        """taken: lines in which accumulators take values; arrays: of what nothing changes."""
+        """taken: values that accumulators take; arrays: of what nothing changes."""
         self.made: dict[str, Made] = {}
         self.stores: list[tuple[Line, frozenset[str]]] = []
-        self.terms, self.read = frozenset(NAME.findall("\n".join(taken))), frozenset(arrays)
+        self.terms, self.read = frozenset(taken), frozenset(arrays)
         self.last = 0
         if all(isinstance(one, Line) for one in body):
             self.read_lines(writer, [one for one in body if isinstance(one, Line)])
@@ -62,27 +60,25 @@ class Steps:
         return self.last > 0
 
     def read_lines(self, writer: Any, lines: list[Line]) -> None:
-        elements: set[str] = set()  # lines that read one
+        elements: set[str] = set()  # values that are one
         for line in lines:
-            if line.text.startswith("//"):
+            if isinstance(line, Comment):
                 continue
-            names = frozenset(NAME.findall(line.text))
-            found = DEFINITION.match(line.text)
-            if found is None and DECLARATION.match(line.text):
+            names = frozenset(names_in([line]))
+            needs = names & self.made.keys()
+            if not isinstance(line, Definition):
+                self.stores.append((line, needs))
+                continue
+            if line.varies:
                 return
-            if found is None:
-                self.stores.append((line, names & self.made.keys()))
-                continue
-            c_type, name = found.groups()
-            wide = writer.raw.get((name, torch.float16))
+            wide = writer.raw.get((line.name, torch.float16))
             wide = wide if wide in self.made else None
-            needs = (names - {name}) & self.made.keys()
-            is_cheap = "mini::" not in line.text and "/" not in line.text
-            of_elements = bool(needs) and all(self.made[n].line.text in elements for n in needs)
+            is_cheap = uses_of([line]) <= {"%", "[]"}
+            of_elements = bool(needs) and needs <= elements
             is_read = bool(names & self.read) or is_cheap and of_elements
             if names & self.read:
-                elements.add(line.text)
-            self.made[name] = Made(c_type, line, needs, wide, is_read)
+                elements.add(line.name)
+            self.made[line.name] = Made(line, needs, wide, is_read)
         self.find_steps()
 
     def find_steps(self) -> None:
@@ -116,14 +112,15 @@ class Steps:
     def loops(self, lane: str, part: tuple[str, str], length: int, count: str) -> list[Statement]:
         """All steps but the last, whose lines are `last_lines` then."""
         self.arrays: dict[str, str] = {}
-        self.place = f"[{lane} - {lane}_run]"
+        self.place = code("[{} - {}]", named(lane), named(f"{lane}_run"))
         result: list[Statement] = []
         for step in range(self.last):
             body = self.lines_of(step)
             rounded = [n for n, s in self.step.items() if s == step + 1 and self.made[n].rounded]
             for name in self.kept_after(step, rounded):
                 result.append(self.declared(name, length))
-                body.append(Line(f"{self.arrays[name]}{self.place} = {name};", origin=STEP))
+                text = code("{}{} = {};", named(self.arrays[name]), self.place, named(name))
+                body.append(Line(text, origin=STEP))
             calls: list[Statement] = []
             for name in rounded:
                 wide = str(self.made[name].rounded)
@@ -140,7 +137,7 @@ class Steps:
     def declared(self, name: str, length: int) -> Line:
         made = self.made[name]
         array = self.arrays[name] = f"step{len(set(self.arrays.values()))}"
-        c_type = IN_ARRAYS.get(made.c_type, made.c_type)
+        c_type = IN_ARRAYS.get(made.line.c_type, made.line.c_type)
         return Line(f"{c_type} {array}[{room(length)}];", origin=made.line.origin)
 
     def kept_after(self, step: int, rounded: Iterable[str]) -> list[str]:
@@ -171,6 +168,6 @@ class Steps:
             if name in own or name in needed and made.is_read:
                 lines.append(made.line)
             elif name in needed:
-                text = f"const {made.c_type} {name} = {self.arrays[name]}{self.place};"
-                lines.append(Line(text, origin=made.line.origin))
+                kept = code("{}{}", named(self.arrays[name]), self.place)
+                lines.append(Definition.of(made.line.c_type, name, kept, made.line.origin))
         return lines + [line for line, _ in stored]

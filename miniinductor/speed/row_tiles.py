@@ -26,6 +26,7 @@ import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, code, named
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_expressions import memory_type
@@ -113,7 +114,7 @@ class RowTiles:
         written: bool,
         step: int = 0,
         is_float: bool = False,
-    ) -> str | None:
+    ) -> Code | None:
         """The element of a tile that stands for one in memory, if that lies across the lanes.
 
         step: the index is that of `row + step`; is_float: the element of float16 as a float."""
@@ -124,8 +125,9 @@ class RowTiles:
         corner = {self.lane: start, self.row: writer.local(f"{self.row}_tile") - step}
         pointer = writer.pointer(name, written)
         text = f"{pointer}[{writer.index(sympy.expand(index.xreplace(corner)))}]"
-        at = f"[{writer.index(self.row + step)} - {self.row}_tile][{self.lane}"
-        at += "]" if self.start == "0" else f" - {self.start}]"
+        row, lane = writer.index(self.row + step), named(self.lane)
+        at = code("[{} - {}_tile]", row, self.row)
+        column = code("[{}]" if self.start == "0" else "[{} - {}]", lane, named(self.start))
         # what this step has written is read from there
         key = (text, written or (text, step) in self.written)
         if key not in self.tiles:
@@ -136,7 +138,7 @@ class RowTiles:
             self.tiles[key] = Tile(array, c_type, text, stride, not written, is_float)
         if written:
             self.written.add((text, step))
-        return self.tiles[key].name + at
+        return code("{}{}{}", named(self.tiles[key].name), at, column)
 
     def around(self, loops: Callable[[str, str], list[Statement]], end: str) -> list[Statement]:
         """What one tile does: the loop over its rows, `loops(start, end)`, between copies."""
@@ -175,17 +177,17 @@ class TiledRows(Strategy):
         self.tiles = RowTiles(writer, row, lane, "0", width, str(width))
         return True
 
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, found: Code) -> Code | None:
         return self.tiles.place(name, index, dtype, False)
 
-    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str | None:
+    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code | None:
         if self.is_converted(name, dtype, True):
             return None  # `float_place` is asked, too
         return self.tiles.place(name, index, dtype, True)
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         if not self.is_converted(name, dtype, written):
             return None
         return self.tiles.place(name, index, dtype, written, is_float=True)
@@ -214,7 +216,7 @@ plain_store_element = CppKernelWriter.store_element
 
 
 def store_element(
-    self: CppKernelWriter, name: str, index: sympy.Expr, target: str, value: Value
+    self: CppKernelWriter, name: str, index: sympy.Expr, target: Code, value: Value
 ) -> None:
     """Writes to a tile where the element lies across the lanes."""
     dtype = self.buffers[name].layout.dtype

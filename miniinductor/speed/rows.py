@@ -22,7 +22,6 @@ Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,22 +29,25 @@ import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, code, named
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import IN_ARRAYS, CppScope, compute_type
 from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
-from ..codegen.tree import nest, printed, sets_error
+from ..codegen.tree import nest, sets_error
 from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
-from ..lowerings.half_types import HALVES
+from ..lowerings.half_types import HALVES, ROUNDINGS
 from ..nodes import Node
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
+from .contents import uses_of
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
+from .several_loops import loops_of_rows
 from .tiles import is_indirect
 from .wanted_sums import wanted_where
 
@@ -60,6 +62,7 @@ TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
 MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
 SHORT = 7  # elements of a reduction that fill no vector: windows, which overlap
 FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
+FAST = {"to_float", "to_float16", *ROUNDINGS, "/", "%", "[]"}  # what a row may use, of several
 
 
 @dataclass
@@ -176,9 +179,11 @@ class Rows(RowInvariants):
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         self.is_whole = size == str(self.block_width)
         start, end = f"{column}_block", f"{column}_end"
-        self.count, self.at = f"{end} - {start}", f"[{column} - {start}]"
+        self.count = f"{end} - {start}"
+        self.column = code("{} - {}", named(column), named(start))
         if self.is_whole:
-            start, end, self.count, self.at = "0", size, size, f"[{column}]"
+            start, end, self.count, self.column = "0", size, size, named(column)
+        self.at = code("[{}]", self.column)
         self.columns = (column, start, end)
         # buffer -> array that holds its value for each column of the block
         self.arrays: dict[str, str] = {}
@@ -238,7 +243,8 @@ class Rows(RowInvariants):
                 c_type = compute_type(value.dtype)
                 declared = f"{IN_ARRAYS.get(c_type, c_type)} {array}[{self.block_width}];"
                 lines.append(Line(declared, origin=SCRATCH))
-                scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
+                kept = code("{}{} = {};", named(array), self.at, value)
+                scope.add(kept, "kept for the loops that follow")
         return lines + self.columns_loop(scope.lines)
 
     def own_scope(
@@ -251,7 +257,9 @@ class Rows(RowInvariants):
         if above is not None:
             above.counter = scope.counter
         writer.values = {
-            name: Value(array + self.at, writer.buffers[name].layout.dtype, True)
+            name: Value(
+                code("{}{}", named(array), self.at), writer.buffers[name].layout.dtype, True
+            )
             for name, array in self.arrays.items()
         }
         writer.outside = above or scope
@@ -320,13 +328,10 @@ class Rows(RowInvariants):
         if not accumulators:
             return self.stored_rows(one)
         self.steps = [one]
-        is_cheap = not any(
-            re.search(r"mini::(?!to_float|round_)", line) for line in printed(one.lines)
-        )
-        if is_cheap:  # else there is enough to do with one row
+        if uses_of(one.lines) <= FAST:  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         writer.accumulators, writer.deferred = accumulators, deferred
-        added = [f"{t.term} {getattr(t, 'at', '')}" for row in self.steps for t in row.terms]
+        added = [name for row in self.steps for term in row.terms for name in term.reads]
         every = [line for row in self.steps for line in row.lines]
         self.before_each = self.first_in_lanes(every, added)
         size = writer.size(plan.inner[0])
@@ -421,7 +426,7 @@ class Rows(RowInvariants):
             lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
-        return nest(lines, writer.loops_of_rows(start, end))
+        return nest(lines, loops_of_rows(writer, start, end))
 
     def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
         """Rows from one to another, in tiles where elements lie across the columns."""
@@ -460,9 +465,9 @@ class Rows(RowInvariants):
         for k, a in enumerate(accumulators):
             if a.is_arg:
                 rows = [row.terms[k] for row in steps]
-                result += taken_of_rows(a, rows, self.at[1:-1])
+                result += taken_of_rows(a, rows, self.column)
                 continue
-            terms = [row.terms[k].term for row in steps]
+            terms: list[str] = [row.terms[k].term for row in steps]
             while len(terms) > 1:  # a tree
                 terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.at))
@@ -471,7 +476,7 @@ class Rows(RowInvariants):
     # -- copies of what is read --------------------------------------------------------------------
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """The copy of an element of a row: converted from float16, or turned into lanes' order."""
         writer, plan = self.writer, self.writer.plan
         if writer.in_mask() or self.halves is None or is_indirect(index):
@@ -488,7 +493,7 @@ class Rows(RowInvariants):
             return self.tiled_place(name, index, dtype, written)
         return None
 
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, found: Code) -> Code | None:
         """The same of an element that is no float16 or bfloat16."""
         if dtype not in HALVES:
             copied = self.float_place(name, index, dtype, False)
@@ -496,35 +501,35 @@ class Rows(RowInvariants):
                 return copied
         return self.tiled_place(name, index, dtype, False)
 
-    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str | None:
+    def stored_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code | None:
         if dtype is torch.float16:
             return None  # `float_place` is asked, too
         return self.tiled_place(name, index, dtype, True)
 
     def tiled_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """The element of a tile that stands for one that lies across the columns."""
         if self.halves is None or not self.may_use_tiles:  # (None: no row is being written)
             return None
         is_float = dtype is torch.float16
         return self.tiles.place(name, index, dtype, written, self.step, is_float)
 
-    def half_place(self, name: str, index: sympy.Expr, written: bool) -> str:
+    def half_place(self, name: str, index: sympy.Expr, written: bool) -> Code:
         writer, (column, start, _) = self.writer, self.columns
         index = index.xreplace({column: writer.local(start) if start != "0" else sympy.Integer(0)})
         place = f"{writer.pointer(name, written)} + {writer.index(index)}"
         if (place, written) in self.halves.arrays:
-            return f"{self.halves.arrays[place, written]}{self.at}"
+            return code("{}{}", named(self.halves.arrays[place, written]), self.at)
         array = self.halves.arrays[place, written] = writer.outside.fresh("half")
         given, wanted = (array, place) if written else (place, array)
         convert = Line(f"mini::convert({given}, {wanted}, {self.count});", origin=playing.value)
         declared = Line(f"float {array}[{room(self.block_width)}];", origin=playing.value)
         self.halves.before += [declared] if written else [declared, convert]
         self.halves.after += [convert] if written else []
-        return f"{array}{self.at}"
+        return code("{}{}", named(array), self.at)
 
-    def turned_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> str:
+    def turned_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code:
         """An element of a copy that stands before all loops."""
         writer, plan = self.writer, self.writer.plan
         column, row = plan.x[-1], plan.r[-1]
@@ -548,4 +553,4 @@ class Rows(RowInvariants):
             ]
             self.turned[key] = Turned(array, lines)
         place = sympy.expand(place.xreplace({row: row + self.step}))
-        return f"{self.turned[key].name}[{writer.index(place)}]"
+        return code("{}[{}]", named(self.turned[key].name), writer.index(place))

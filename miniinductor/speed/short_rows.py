@@ -9,6 +9,7 @@ from ..codegen.cpp_reductions import CHUNK, Sums, fence, bound, longest, parts_o
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Block, Pragma, Statements, nest
 from .arrays import LANES, array_declarations
+from .several_loops import loops_of_rows
 
 
 @strategy(order=30)
@@ -20,11 +21,11 @@ class ShortRows(Strategy):
         """A few elements of each of many rows: every lane adds up its own, and the lanes are put
         together at the end (of CHUNK rows)."""
         writer, plan = self.writer, self.writer.plan
-        is_short = longest(plan.inner[-1]) <= LANES
+        is_short = bool(accumulators) and longest(plan.inner[-1]) <= LANES
         if not is_short or not writer.lanes_are_free() or any(a.is_arg for a in accumulators):
             return None
         lane, row, count = plan.r[-1], plan.r[-2], plan.inner[-1]
-        *outer, (_, low, high) = writer.loops_of_rows(start, end)
+        *outer, (_, low, high) = loops_of_rows(writer, start, end)
         rows, stop = (row, low, high), []
         if longest(plan.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators):
             outer.append((f"{row}_chunk", low, high, CHUNK))

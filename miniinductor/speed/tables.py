@@ -25,12 +25,14 @@ from .. import config
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import KernelPlan
 from ..codegen.strategy import Found, strategy
-from ..codegen.tree import Statement, Statements, nest, printed
+from ..codegen.code import code, named
+from ..codegen.tree import Statement, Statements, nest
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..extras.interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import Size, hint
-from .invariants import NAME, RowInvariants
+from .contents import names_in
+from .invariants import RowInvariants
 from .known_indices import COMPARED, recorded
 
 SHORT_LANES = 16  # lanes that are joined with the loop around them
@@ -72,15 +74,17 @@ class Tables(RowInvariants):
             return
         if self.in_blocks:
             lanes = (lane, f"{lane}_part", f"{lane}_end")
-            self.begin_rows(lanes, f"[{lane} - {lane}_part]", MOST_LANES, outer)
+            place = code("[{} - {}]", named(lane), named(lanes[1]))
+            self.begin_rows(lanes, place, MOST_LANES, outer)
         elif size > MOST_LANES:
             self.is_open = False
         else:
-            self.begin_rows((lane, "0", self.writer.size(size)), f"[{lane}]", size, outer)
+            place = code("[{}]", named(lane))
+            self.begin_rows((lane, "0", self.writer.size(size)), place, size, outer)
 
     def begins_again(self, lines: Statements) -> bool:
         """Blocks cost more than they save, unless these lines need a table."""
-        if not self.in_blocks or any(map(self.is_table, self.needed(printed(lines)))):
+        if not self.in_blocks or any(map(self.is_table, self.needed(names_in(lines)))):
             return False
         self.is_open = self.in_blocks = False
         self.new_scope_above()
@@ -95,10 +99,10 @@ class Tables(RowInvariants):
     def loop_nest(self, body: Statements) -> list[Statement]:
         """What comes before the rows stands before all loops, if no outer loop changes it."""
         writer, above = self.writer, self.above.lines
-        changed = {name for line in printed(above) for name in NAME.findall(line)}
         if not above:
             return writer.plain_loop_nest(body)
-        if not self.in_blocks and not changed.intersection(map(str, writer.plan.x)):
+        outer = set(map(str, writer.plan.x))
+        if not self.in_blocks and outer.isdisjoint(names_in(above)):
             return [*above, *writer.plain_loop_nest(body)]
         return writer.in_threads(*self.rows_below(body, writer.outer_loops()))
 

@@ -23,6 +23,7 @@ import sympy
 import torch
 
 from .. import config
+from ..codegen.code import Code, code, named
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
@@ -82,29 +83,29 @@ class Tiles(Strategy):
     def begin_lanes(self) -> None:
         self.rows = {}
 
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, element: str) -> str | None:
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, found: str) -> Code | None:
         """The place in a tile of what is read along the outer loop."""
         writer = self.writer
         if writer.in_mask() or not self.is_transposed(index, self.tile):
             return None
         variable, lane = writer.plan.x[self.tile], writer.plan.r[-1]
-        if element not in self.tile_loads:
+        if found not in self.tile_loads:
             step = stride_of(index, lane)
             moved = (variable,) if step is None else (variable, lane)
             corner = index.xreplace({v: writer.local(f"{v}_tile") for v in moved})
-            self.tile_loads[element] = TileLoad(
+            self.tile_loads[found] = TileLoad(
                 f"tile{len(self.tile_loads)}",
                 memory_type(dtype),
                 f"{writer.pointer(name, False)}[{writer.index(corner)}]",
                 None if step is None else writer.index(step),
                 is_converted=dtype is torch.float16,
             )
-        array = self.tile_loads[element].name
-        return f"{array}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
+        array = named(self.tile_loads[found].name)
+        return code("{0}[{1} - {1}_tile][{2} - {2}_tile]", array, named(variable), named(lane))
 
     def float_place(
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
-    ) -> str | None:
+    ) -> Code | None:
         """The float that stands for an element of float16."""
         writer, lane = self.writer, self.writer.plan.r[-1]
         if not is_lane_of_float16(writer, dtype):
@@ -119,7 +120,7 @@ class Tiles(Strategy):
         start = f"{writer.pointer(name, written)} + {writer.index(first)}"
         made = (f"half{len(self.rows)}", playing.value)
         array, _ = self.rows.setdefault((start, written), made)
-        return f"{array}[{lane} - {lane}_tile]"
+        return code("{0}[{1} - {1}_tile]", named(array), named(lane))
 
     def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
         """The lanes of one row of a tile."""
