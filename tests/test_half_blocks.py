@@ -1,4 +1,4 @@
-"""float16 in blocks that stay in registers (speed/half_blocks.py): all lengths give what eager does."""
+"""float16 in blocks that stay in registers (speed/half_blocks.py): eager's results, all lengths."""
 
 import pytest
 import torch
