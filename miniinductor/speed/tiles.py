@@ -164,6 +164,8 @@ class Tiles(RowInvariants):
         writer, count = self.writer, self.writer.plan.inner[-1]
         if count != self.tile_size[1] or writer.overwritten or not config.vectorize:
             return []
+        if self.rows:  # vectors are converted that two parts have written: each would wait
+            return []
         return [(str(first), str(stop)) for first, stop in overlapping_vectors(int(count))]
 
     def plan_tile(self) -> int | None:
