@@ -114,3 +114,55 @@ def test_neighbours_of_few_channels_come_from_rows_converted_before(shape):
     assert torch.equal(found, enlarged(x))
     if 2 * shape[1] * shape[3] <= 1024:
         assert "row0[" in source and "in0[tmp" not in source
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_small_tiles_and_lanes_that_fill_no_vector(dtype):
+    """Blocks of 8, overlapping ones, and lanes of which the last are computed twice."""
+    generator = torch.Generator().manual_seed(1)
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0]).to(dtype)
+
+    def function(x, scale):
+        turned = x.transpose(-1, -2)
+        return torch.relu(turned * scale).contiguous(), turned.contiguous() + scale
+
+    for rows, lanes in [
+        (8, 16),
+        (9, 17),
+        (12, 64),
+        (14, 33),
+        (37, 41),
+        (70, 8),
+        (15, 70),
+        (23, 19),
+    ]:
+        x = torch.randn(3, 2, lanes, rows, generator=generator).to(dtype)
+        x.view(-1)[:5] = special
+        x.view(-1)[-5:] = special
+        scale = torch.tensor([-1.5, 0.75]).to(dtype).reshape(1, 2, 1, 1)
+        minidynamo.reset()
+        found = minidynamo.compile(function, fullgraph=True, dynamic=False)(x, scale)
+        for one, eager in zip(found, function(x, scale), strict=True):
+            assert torch.equal(one.isnan(), eager.isnan()), (rows, lanes)
+            signs = torch.signbit(one) == torch.signbit(eager)
+            assert (signs | eager.isnan()).all(), (rows, lanes)
+            assert torch.equal(one.nan_to_num(), eager.nan_to_num()), (rows, lanes)
+
+
+def test_in_place_no_lane_is_computed_twice():
+    for lanes in (41, 64, 70):
+        x, y = torch.randn(4, lanes, 37), torch.randn(4, 37, lanes)
+        expected = y.clone().mul_(3).add_(x.transpose(-1, -2))
+        minidynamo.reset()
+        minidynamo.compile(lambda x, y: y.mul_(3).add_(x.transpose(-1, -2)))(x, y)
+        assert torch.equal(y, expected)
+
+
+def test_what_no_row_of_a_tile_changes_comes_before_it():
+    def function(x, v):
+        return x.transpose(-1, -2).contiguous() * torch.rsqrt(v / 3 + 1)
+
+    x, v = torch.randn(4, 3, 41, 37), torch.rand(3, 1, 1)
+    found, source = kernel_of(lambda x: function(x, v), x)
+    assert torch.equal(found, function(x, v)) or torch.allclose(found, function(x, v), 1e-6)
+    assert source.index("mini::rsqrt") < source.index("mini::transpose")

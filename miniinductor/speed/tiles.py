@@ -15,6 +15,7 @@ each lane's place.  float16 is converted as a whole: tiles when they are filled,
 the lanes, row by row of a tile.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,17 +27,21 @@ from .. import config
 from ..codegen.code import Code, code, named
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
-from ..codegen.strategy import Found, Strategy, strategy
+from ..codegen.strategy import Found, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import Size, hint
 from .arrays import is_lane_of_float16, room
+from .invariants import RowInvariants
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
 TILE_OF_MANY = (256, 128)
 MANY = 1 << 18
+FEWEST = 8  # iterations of either loop: the smallest block that is turned in registers
+LEAST = 128  # elements of both
+VECTORS = (8, 16, 32)  # lanes that fill one, of 64 bytes or a part of it
 TILE = "which tile comes next"
 
 
@@ -69,7 +74,9 @@ class TileLoad:
 
 
 @strategy(order=60)
-class Tiles(Strategy):
+class Tiles(RowInvariants):
+    """What no iteration of a tile changes (a mean, a square root of a variance) comes before it."""
+
     def applies(self) -> bool:
         self.tile_loads: dict[str, TileLoad] = {}  # by the element
         # (pointer to elements along the lanes, are they written?) -> (array of floats, instruction)
@@ -78,7 +85,22 @@ class Tiles(Strategy):
         if tile is None:
             return False
         self.tile, self.writer.is_tiled = tile, True
+        self.new_scope_above()
+        self.writer.outside.parent = self.above
+        plan = self.writer.plan
+        others = [x for number, x in enumerate(plan.x) if number != tile]
+        self.begin_rows((plan.r[-1], "", ""), "", 0, others)
         return True
+
+    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
+        """Not what varies with the lane: a tile has few rows."""
+        return None if inner else super().name_above(expression, c_type, inner)
+
+    def place_of(self, name: str, index: sympy.Expr) -> None:
+        return None
+
+    def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
+        return []
 
     def begin_lanes(self) -> None:
         self.rows = {}
@@ -133,8 +155,19 @@ class Tiles(Strategy):
             given, wanted = (array, place) if written else (place, array)
             convert = Line(f"mini::convert({given}, {wanted}, {end} - {start});", origin=made_by)
             (after if written else before).append(convert)
-        lanes = self.writer.plain_innermost(body, accumulators, start, end)
-        return [*before, *lanes, *after]
+        for first, stop in self.parts_of_lanes() or [(start, end)]:
+            before += self.writer.plain_innermost(body, accumulators, first, stop)
+        return [*before, *after]
+
+    def parts_of_lanes(self) -> list[tuple[str, str]]:
+        """Whole vectors, the last of which may do again what one before it has done: else some
+        lanes would be left, which the compiler takes one by one, each `? :` of them a branch."""
+        writer, count = self.writer, self.writer.plan.inner[-1]
+        if count != self.tile_size[1] or writer.overwritten or not config.vectorize:
+            return []
+        if self.rows:  # vectors are converted that two parts have written: each would wait
+            return []
+        return [(str(first), str(stop)) for first, stop in overlapping_vectors(int(count))]
 
     def plan_tile(self) -> int | None:
         """The number of the outer loop along which something is read."""
@@ -145,7 +178,7 @@ class Tiles(Strategy):
         reads = [access.index for body in plan.bodies.values() for access in body.reads()]
         for number in range(len(plan.x)):
             size = hint(plan.outer[number], 0)
-            if min(size, lanes) < 8 or size * lanes < 1024:
+            if min(size, lanes) < FEWEST or size * lanes < LEAST:
                 continue
             if any(self.is_transposed(index, number) for index in reads):
                 self.tile_size = tile_size(size, plan.inner[-1])
@@ -170,7 +203,11 @@ class Tiles(Strategy):
             fill[1] = Line(f"const int64_t {lane}_end = {lane}_tile + {columns};", origin=TILE)
         for load in self.tile_loads.values():
             fill += load.lines(str(variable), str(lane), self.tile_size)
-        tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
+        tile = [
+            *self.above.lines,
+            *fill,
+            *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")]),
+        ]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
             (f"{variable}_tile", "0", size, rows),
@@ -186,6 +223,16 @@ def tile_size(size: int, lanes: Size) -> tuple[int, int]:
     """Elements along the outer loop, and lanes, in one tile: all lanes where they are few."""
     rows, columns = TILE_OF_MANY if size * hint(lanes, 0) >= MANY else TILE_OF_FEW
     return rows, lanes if isinstance(lanes, int) and lanes <= 2 * columns else columns
+
+
+def overlapping_vectors(count: int) -> list[tuple[int, int]]:
+    """[(start, end)] of parts that fill vectors of one width each; empty: all lanes do, or none."""
+    widest = max((n for n in VECTORS if n <= count), default=0)
+    rest = count % widest if widest else 0
+    if not rest:
+        return []
+    last = min(n for n in VECTORS if n >= rest)
+    return [(0, count - rest), (count - last, count)]
 
 
 def is_indirect(index: sympy.Expr) -> bool:
