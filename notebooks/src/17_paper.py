@@ -115,8 +115,8 @@ Table(["", "right", "eager / ours", "quartiles"],
 # ## Speedups on a GPU
 #
 # These tables were recorded, not run here. Above each stand the machine, the versions, the date and the
-# command. The table has those models of the sample that were finished before the sitting ended.
-# Training takes longer to compile, so there it has fewer.
+# command. The tables have those models of the sample that were finished before the sitting ended.
+# Training takes longer to compile, so there are fewer of them.
 
 # %%
 def recorded_table(name, make, title, again=False):
@@ -199,7 +199,7 @@ recorded_table("h100_paper", report.unfinished, "rows without a right result, an
 # hook, the guards, and Python that is no longer run:
 
 # %%
-over = {"ours": 2, "torch": 3, "slowest ours": 4, "slowest torch": 5}
+over = {"ours": 2, "torch": 3, "worst ours": 4, "worst torch": 5}
 recorded_table("h100_paper", columns(report.overheads, names=1, **over),
                "time over eager's; below one the graph is faster")
 
