@@ -145,6 +145,7 @@ def test_the_students_tree_grades_without_hidden_rows(student):
     """It has no hidden rows, no wrong answers, and its exercises check."""
     files = {path.name for path in (student / "notebooks" / "exercises").glob("*.py")}
     hidden = {"hidden.py", "wrong_answers.py", "wrong_edits.py", "wrong_pieces.py", "feedback.py"}
+    hidden |= {"other_pieces.py"}
     assert not files & hidden
     source = MARKED.sub("", graded_cells()["10.1"].source).replace("may_fuse", "tuple.__eq__")
     run = subprocess.run(

@@ -45,91 +45,103 @@ class Piece:
     parts: tuple[str, ...]
 
 
-PIECES = {
-    "graph": Piece(
+# piece: (its chapter, what the student writes)
+PARTS = {
+    "graph": (
         "02",
-        (
-            *("Node.reshape", "Node.transpose", "broadcast", "Graph.run"),
-            *("without_dead_code", "without_repetition", "softmax", "layer_norm"),
-        ),
+        """
+        Node.mean Node.reshape Node.transpose Node.dims broadcast _matmul Graph.run
+        without_dead_code without_repetition softmax layer_norm gelu linear cross_entropy
+        """,
     ),
-    "hook": Piece("03", ("Compiler.frame", "compile")),
-    "machine": Piece(
+    "hook": (
+        "03",
+        """
+        Compiler.frame compile
+        """,
+    ),
+    "machine": (
         "04",
-        (
-            *("Machine.step", "Machine.LOAD_FAST", "Machine.STORE_FAST", "Machine.COPY"),
-            *("Machine.SWAP", "Machine.BUILD_TUPLE", "Machine.UNPACK_SEQUENCE"),
-            *("Machine.BINARY_OP", "Machine.COMPARE_OP", "Machine.POP_JUMP_IF_FALSE"),
-            *("Machine.GET_ITER", "Machine.FOR_ITER", "Machine.CALL_KW", "Machine._call_with"),
-            "Machine.inline",
-        ),
+        """
+        Machine.step Machine.LOAD_FAST Machine.STORE_FAST Machine.COPY Machine.SWAP
+        Machine.LOAD_GLOBAL Machine.attribute Machine.BINARY_SUBSCR Machine.BUILD_TUPLE
+        Machine.UNPACK_SEQUENCE Machine.BINARY_OP Machine.COMPARE_OP Machine.truth
+        Machine.POP_JUMP_IF_FALSE Machine.POP_JUMP_IF_TRUE Machine.GET_ITER Machine.FOR_ITER
+        Machine.CALL_KW Machine._call_with Machine.call Machine.inline
+        """,
     ),
-    "guards": Piece(
-        "05", ("same", "tensor_fits", "Guards.equals", "Guards.tensor", "Guards.build")
+    "guards": (
+        "05",
+        """
+        same tensor_fits Guards.equals Guards.tensor Guards.build Capture.wrap
+        Capture.object Capture.tensor Capture.items Capture.attribute
+        """,
     ),
-    "breaks": Piece(
+    "breaks": (
         "06",
-        (
-            "evaluate",
-            "Entry.prefix",
-            "Entry._resume",
-            "end_of_statement",
-            "resume_code",
-            "base_of",
-            "leaves",
-        ),
+        """
+        evaluate split Entry.prefix Entry._leaf Entry._guard Entry._rest Entry._resume
+        end_of_statement resume_code base_of rebuild
+        """,
     ),
-    "effects": Piece(
+    "effects": (
         "07",
-        ("Journal.append", "Journal.set_item", "Journal.items_of", "Journal.back_to", "replay"),
+        """
+        Journal.append Journal.set_item Journal.set_attribute Journal.note Journal.items_of
+        Journal.back_to replay
+        """,
     ),
-    "autograd": Piece(
+    "autograd": (
         "08",
-        (
-            *("fit", "_mul", "_div", "_sum", "_amax", "_matmul", "_permute"),
-            *("differentiate", "cut", "part"),
-        ),
+        """
+        fit _mul _div _maximum _sum _amax _spread _matmul _permute differentiate computed_of
+        cut part
+        """,
     ),
-    "loops": Piece(
+    "loops": (
         "09",
-        (
-            *(
-                "loads",
-                "Lowering.lower",
-                "Lowering.element",
-                "Lowering.pointwise",
-                "Lowering.permute",
-            ),
-            *("Lowering.store", "Lowering.reduction"),
-        ),
+        """
+        at loads operations Lowering.lower Lowering.is_dear Lowering.element
+        Lowering.pointwise Lowering.permute Lowering.reshape Lowering.store
+        Lowering.reduction Lowering.extern Lowering.operand
+        """,
     ),
-    "fusion": Piece(
+    "fusion": (
         "10",
-        (
-            *("shared_bytes", "may_be_fused", "Plan.before", "Plan.leads_around"),
-            *("Plan.candidates", "Plan.fuse_best", "Plan.replace", "Plan.in_order", "fuse"),
-        ),
+        """
+        shared_bytes may_be_fused Plan.before Plan.leads_around Plan.candidates
+        Plan.fuse_best Plan.replace Plan.in_order fuse
+        """,
     ),
-    "cpp": Piece(
+    "cpp": (
         "11",
-        (
-            *("Pass.takes", "passes", "stored_buffers", "Writer.row_loops", "Writer.start"),
-            *("Writer.walk", "Writer.step", "Writer.end", "Writer.text", "offset"),
-        ),
+        """
+        offset takes passes stored_buffers Writer.source Writer.row_loops Writer.walk
+        Writer.step Writer.end Writer.text Writer.number
+        """,
     ),
-    "gpu": Piece(
+    "gpu": (
         "12",
-        (*("TritonWriter.source", "TritonWriter.loop", "TritonWriter.text"), "TritonWriter.load"),
+        """
+        TritonWriter.source TritonWriter.step TritonWriter.place TritonWriter.number
+        TritonWriter.build
+        """,
     ),
-    "program": Piece(
+    "program": (
         "13",
-        (
-            *("Program.wrapper", "Program.call_of", "Memory.read_elsewhere", "Memory.take"),
-            *("Memory.dead_after", "Boundary.backward"),
-        ),
+        """
+        Program.wrapper Program.call_of Memory.read_elsewhere Memory.take Memory.dead_after
+        Differentiable.__init__ Boundary.backward compile_graph
+        """,
     ),
-    "sizes": Piece("14", ("_computed", "_compared", "product")),
+    "sizes": (
+        "14",
+        """
+        plain text_of _computed _compared product changed
+        """,
+    ),
 }
+PIECES = {name: Piece(chapter, tuple(parts.split())) for name, (chapter, parts) in PARTS.items()}
 
 
 # --- stubs ----------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "after eight entries it is plain Python",
         ),
         "why is not written down": (
-            "self.left_alone[code.co_qualname] = found",
-            "self.left_alone[code.co_qualname] = ''",
+            "self.left_alone[code] = found",
+            "self.left_alone[code] = ''",
             "what cannot be captured is left alone, and it is written down why",
         ),
         "names of arguments are lost": (
@@ -86,24 +86,49 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "a loop cannot stand alone",
         ),
         "an iterator lives on": (
-            "    elif not isinstance(value, (*CONSTANTS, range)):\n",
-            "    elif False:\n",
+            "    if isinstance(value, (*CONSTANTS, range)):\n",
+            "    if not isinstance(value, (list, tuple)):\n",
             "an iterator is refused",
         ),
         "a view of a view": (
-            "return base_of(node.args[0]) if node.op in VIEWS else node",
-            "return node.args[0] if node.op in VIEWS else node",
+            "return base_of(value.args[0]) if",
+            "return value.args[0] if",
             "the base of views of views",
         ),
         "nothing is replayed": (
-            "            replay(target, rebuild.objects[target], rebuild)",
+            "            replay(target, real[target], lambda value: rebuild(value, leaf, made))",
             "            pass",
             "what was done to a list before the break",
+        ),
+        "each place has a list of its own": (
+            "    if id(value) not in made:\n",
+            "    if True:\n",
+            "a value is made anew, what is one list is one again",
+        ),
+        "a view is a copy": (
+            "real[value] = EAGER[value.op](*args)",
+            "real[value] = EAGER[value.op](*args).clone()",
+            "what shares memory in Python shares it here",
+        ),
+        "nobody asks for a second name": (
+            "if other is not target and type(other.value) is type(target.value):",
+            "if False:",
+            "what is written has no second name",
+        ),
+        "sizes stay numbers": (
+            "            dynamic |= changed(machine.capture.shapes, entry.capture.shapes)\n",
+            "",
+            "a size that changes becomes a symbol: two entries for four",
+        ),
+        "facts are no guards": (
+            "        if self.capture.facts:\n",
+            "        if False:\n",
+            "a fact about a size is guarded",
         ),
     },
     "graph": {
         "-1 is a size": (
-            "tuple(missing if n == -1 else n for n in wanted)",
+            "tuple(missing if size == -1 else size for size in wanted)",
             "tuple(wanted)",
             "reshape: a size of -1 is what is left; a list of sizes",
         ),
@@ -118,18 +143,18 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "... with weight, bias and eps",
         ),
         "sizes are taken from the left": (
-            "place > len(shape) or shape[-place] == 1",
-            "place > len(shape) or shape[place - 1] == 1",
+            "[shape[-place] for shape in shapes if place <= len(shape)]",
+            "[shape[place - 1] for shape in shapes if place <= len(shape)]",
             "shapes are broadcast from the right",
         ),
         "only the last dimension is compared": (
-            "if size != 1 and size != shape[-place]:",
-            "if size not in (1, shape[-place]) and place == 1:",
+            "if any(size != wide[0] for size in wide):",
+            "if place == 1 and any(size != wide[0] for size in wide):",
             "... in any dimension",
         ),
         "two shapes only": (
-            "        for shape in shapes:\n            if place",
-            "        for shape in shapes[:2]:\n            if place",
+            "for shape in shapes if place <= len(shape)]",
+            "for shape in shapes[:2] if place <= len(shape)]",
             "three shapes at once",
         ),
         "forwards: what a needed one needs is not seen": (
@@ -143,19 +168,39 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "an input stays",
         ),
         "all inputs are one": (
-            'instead[node] = node if node.op == "input" else first.setdefault(key, node)',
-            "instead[node] = first.setdefault(key, node)",
+            'node if node.op == "input" or node in graph.outputs else earlier',
+            "node if node in graph.outputs else earlier",
             "two operations on one argument stay two, and so do two inputs",
         ),
         "arguments are not replaced": (
-            "node.args = tuple(instead.get(a, a) if isinstance(a, Node) else a for a in node.args)",
-            "pass",
+            "tuple(instead[arg] if isinstance(arg, Node) else arg for arg in node.args)",
+            "node.args",
             "... and what is computed of them, too",
         ),
-        "outputs are not replaced": (
-            "graph.outputs = [instead[node] for node in graph.outputs]",
-            "pass",
-            "a graph whose two outputs are equal",
+        "equal outputs are one": (
+            'node if node.op == "input" or node in graph.outputs else earlier',
+            'node if node.op == "input" else earlier',
+            "two outputs that are equal stay two",
+        ),
+        "any number of elements will do": (
+            "if product(result) != product(self.shape):",
+            "if False:",
+            "reshape to another number of elements is refused",
+        ),
+        "a mean of all is one of the last": (
+            "product(self.shape[d] for d in self.dims(dim))",
+            "self.shape[-1]",
+            "a mean of the last dimension, and of all",
+        ),
+        "batches must be equal": (
+            "*broadcast(a.shape[:-2], b.shape[:-2])",
+            "*a.shape[:-2]",
+            "... of batches of them",
+        ),
+        "the largest element is not subtracted": (
+            "shifted = logits - logits.amax(-1, keepdim=True)",
+            "shifted = logits * 1.0",
+            "cross entropy, of large numbers, too",
         ),
         "the operation is not compared": (
             "key = node.op, tuple(",
@@ -170,7 +215,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         "the first output only": (
             "return [values[node] for node in self.outputs]",
             "return [values[node] for node in self.outputs[:1]]",
-            "a graph whose two outputs are equal",
+            "two outputs that are equal stay two",
         ),
         "inputs in the wrong order": (
             "dict(zip(self.inputs, tensors, strict=True))\n        for node",
@@ -185,7 +230,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "a tensor with one size left open",
         ),
         "every tensor is plain": (
-            "if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), *flags):",
+            "if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), tensor.requires_grad):",
             "if False:",
             "a tensor of a class of its own is refused",
         ),
@@ -215,10 +260,30 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "type(tensor) is not torch.Tensor",
             "a parameter fits where gradients are wanted, a tensor without them does not",
         ),
-        "strides are asked for in one case only": (
-            "if tensor.is_contiguous() != contiguous:",
-            "if contiguous and not tensor.is_contiguous():",
-            "where other strides are wanted, a contiguous one does not fit",
+        "an alias is not guarded": (
+            'self.guards.add(f"{source} is {other}")',
+            "pass",
+            "one object under two sources is one value, and must be one again",
+        ),
+        "an alias is a second value": (
+            "if id(value) in self.known:",
+            "if False:",
+            "one object under two sources is one value, and must be one again",
+        ),
+        "a size of 1 is a symbol": (
+            "if size > 1 and (source, dim) in self.dynamic:",
+            "if (source, dim) in self.dynamic:",
+            "a size that has changed is a symbol, unless it is 1",
+        ),
+        "the length is not guarded": (
+            'self.guards.add(f"len({source}) == {len(found)}")',
+            "pass",
+            "of a list the length is guarded, and each item",
+        ),
+        "code may change": (
+            'self.guards.identical(f"{source}.__code__", value.__code__)',
+            "pass",
+            "a function is guarded: itself, its code, its defaults",
         ),
         "gradients are asked for in one case only": (
             "(tensor.dtype, tensor.requires_grad) != (dtype, requires_grad)",
@@ -253,13 +318,13 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
     },
     "effects": {
         "what changes is not noted": (
-            "        self.note(target)\n        before = target.items_changed",
-            "        before = target.items_changed",
+            "        self.note(target)\n        return target.items",
+            "        return target.items",
             "that a list changes is noted, and undone",
         ),
         "that it changed is not taken back": (
-            'self.undo.append(lambda: setattr(target, "items_changed", before))',
-            "pass",
+            "        self.undo.append(self.changed.pop)\n",
+            "",
             "that a list changes is noted, and undone",
         ),
         "the first element is taken away": (
@@ -273,8 +338,8 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "an append of what is there already",
         ),
         "what was before is not copied": (
-            "before = target.copy()",
-            "before = target",
+            "            before = target[key]\n",
+            "            before = value\n",
             "an element is put back",
         ),
         "the first change is undone first": (
@@ -290,22 +355,27 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         "the list is appended to": (
             "found[:] = [rebuild(value) for value in target.items]",
             "found.extend(rebuild(value) for value in target.items)",
-            "a list and a dict of the caller",
+            "two lists of the caller",
         ),
-        "keys that are gone stay": (
-            "        found.clear()\n        found.update",
-            "        found.update",
-            "a key that is gone is gone in the caller's, too",
+        "a key stays, with nothing in it": (
+            "self.undo.append(lambda: target.pop(key))",
+            "self.undo.append(lambda: target.update({key: None}))",
+            "a key that was not there is gone again",
+        ),
+        "only what both lists have is written": (
+            "found[:] = [",
+            "found[: len(target.items)] = [",
+            "replay leaves the final state in the caller's list",
         ),
         "attributes are not rebuilt": (
             "        setattr(found, name, rebuild(value))",
             "        setattr(found, name, value)",
             "attributes are written",
         ),
-        "what was looked at is written": (
-            "if target.items_changed and isinstance(found, list):",
+        "what was not looked at is written": (
+            "if isinstance(found, list) and target.items is not None:",
             "if isinstance(found, list):",
-            "what was looked at only is not written",
+            "a list that was not looked at stays as it is",
         ),
     },
     "sizes": {
@@ -363,10 +433,20 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             " for buffer in reads}",
             "kernels and products in their order",
         ),
-        "an output as it was computed": (
-            'f"{out.name}.view({out.sizes})" if out.base else out.name for',
-            "out.name for",
-            "an output in another shape than it was computed in",
+        "the memory of a view is free": (
+            "self.last |= {buffer: number, buffer.root: number}",
+            "self.last[buffer] = number",
+            "the memory of a view that is still read is not used again",
+        ),
+        "every graph has two halves": (
+            "if wanted and graph.outputs and torch.is_grad_enabled():",
+            "if graph.outputs and torch.is_grad_enabled():",
+            "two halves only where gradients are wanted",
+        ),
+        "every result needs a gradient": (
+            "[place for place, out in enumerate(outputs) if out not in depends]",
+            "[]",
+            "a result that depends on no parameter needs no gradient",
         ),
         "any free memory is taken": (
             "size_of(other) == size_of(buffer) and other.dtype == buffer.dtype",
@@ -384,7 +464,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "one block is not given to two",
         ),
         "in the shape of what it was": (
-            'return f"{other.name}.view({buffer.sizes})"',
+            'return f"{other.name}.view({shape})"',
             "return other.name",
             "... seen in that shape",
         ),
@@ -394,8 +474,8 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "an output's memory is not used again",
         ),
         "what stays in registers gets memory": (
-            "            if buffer in stored\n",
-            "",
+            "made = [buffer for buffer in unit.writes if buffer in stored]",
+            "made = [*unit.writes]",
             "what stays in registers gets no memory: two of a softmax's four results do",
         ),
         "every kernel is the first": (
@@ -404,19 +484,19 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "one block is not given to two",
         ),
         "nothing is used again": (
-            "self.free += [buffer for buffer in ended if buffer.name in self.owned]",
+            "self.free += [buffer for buffer in ended if buffer in self.owned]",
             "pass",
             "memory is used again",
         ),
         "nothing is let go": (
-            "return [buffer.name for buffer in ended if buffer in made_by_torch]",
+            "return [buffer.name for buffer in ended if buffer in by_torch]",
             "return []",
             "what torch has made is let go",
         ),
     },
     "autograd": {
         "a sum's gradient has no dimension": (
-            "_spread(g, node).expand(",
+            "_spread(g, x, dims).expand(",
             "g.expand(",
             "a sum of rows",
         ),
@@ -436,28 +516,38 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "of what had size 1",
         ),
         "the quotient is differentiated as 1 / b": (
-            "fit(-g * node / b, b)",
-            "fit(-g / b, b)",
+            "-g * out / b",
+            "-g / b",
             "a product, and a quotient",
         ),
-        "a product's factors are not fitted": (
-            "return fit(g * b, a), fit(g * a, b)",
-            "return g * b, g * a",
+        "what was broadcast is not fitted": (
+            "fitted = fit(amount, node)",
+            "fitted = amount if isinstance(node, Node) else None",
             "of what was broadcast",
         ),
         "each of the largest gets all": (
-            "_spread(g, node) / count",
-            "_spread(g, node)",
+            "_spread(g, x, dims) / count",
+            "_spread(g, x, dims)",
             "equal ones share it",
         ),
-        "the matrix of a batch gets a batch": (
-            "return fit(g @ b.transpose(-1, -2), a)",
-            "return g @ b.transpose(-1, -2)",
+        "a batch is one long matrix, whatever it meets": (
+            "if b.ndim == 2:",
+            "if True:",
             "one matrix, many others",
         ),
+        "the bound gets the gradient": (
+            'where(out.graph.add("eq", out, bound), 0.0, g)',
+            'where(out.graph.add("eq", out, bound), g, 0.0)',
+            "relu: nothing below 0",
+        ),
+        "one step only": (
+            "            result.add(node)\n    return result",
+            "            pass\n    return result",
+            "what is computed of the second of five nodes",
+        ),
         "the last use wins": (
-            "gradient[node] + amount if node in gradient else amount",
-            "amount",
+            "gradient[node] + fitted if node in gradient else fitted",
+            "fitted",
             "a sum goes to both",
         ),
         "what backward reads is saved": (
@@ -483,12 +573,12 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "fewer dimensions: the last places of the index",
         ),
         "permuted the other way round": (
-            "tuple(index[order.index(dim)] for dim in range(len(order)))",
-            "tuple(index[dim] for dim in order)",
+            "tuple(index[place] for place in back)",
+            "tuple(index[place] for place in order)",
             "three dimensions change places",
         ),
         "nothing is stored for several readers": (
-            "if self.users[node] > 1 and self.is_dear(node):",
+            "if node.op in POINTWISE and self.users[node] > 1 and self.is_dear(node):",
             "if False:",
             "what is dear and read twice is a loop of its own",
         ),
@@ -503,14 +593,39 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "an operation inside an operation reads, too",
         ),
         "a reduction has the rows of its result": (
-            "rows, columns = x.shape[:-1], x.shape[-1]",
-            "rows, columns = node.shape, x.shape[-1]",
+            "self.add(node, Loop, x.shape[:-1], x.shape[-1], node.op, value)",
+            "self.add(node, Loop, node.shape, x.shape[-1], node.op, value)",
             "so is one whose result has the dimension still",
         ),
         "a reduction reads its first column": (
-            '*(f"i{n}" for n in range(len(rows))), "c")\n        value = self.element',
-            '*(f"i{n}" for n in range(len(rows))), "0")\n        value = self.element',
+            "self.element(x, rows_and_column(x.ndim - 1))",
+            'self.element(x, (*rows_and_column(x.ndim - 1)[:-1], "0"))',
             "its value is an element of the argument",
+        ),
+        "every reshape is free": (
+            "            return None\n\n        def element",
+            "            pass\n\n        def element",
+            "any other shape is torch's, with a base",
+        ),
+        "nobody has a base": (
+            "            self.stored[node].base = reads[0]\n",
+            "            pass\n",
+            "any other shape is torch's, with a base",
+        ),
+        "torch gets the argument of a view": (
+            'return f"{self.operand(x, reads)}.{value.op}({text_of(how)})"',
+            "return self.operand(x, reads)",
+            "torch takes a transposed argument as it is, and a computed one out of memory",
+        ),
+        "what torch reads is not noted": (
+            "        reads.append(buffer)\n",
+            "",
+            "what torch is called with is what it reads",
+        ),
+        "only some operations are dear": (
+            " or operations(self.inlined[node](index)) > 4",
+            "",
+            "dear is an exponential, or more than four operations",
         ),
         "what is stored is stored again": (
             "if node not in self.stored:",
@@ -545,7 +660,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "a softmax is one kernel",
         ),
         "whatever row is read": (
-            "if maker and (load.buffer.base or load.index[: len(maker.rows)] != maker.own_row):",
+            "if maker and load.index[: len(maker.rows)] != maker.result.index[: len(maker.rows)]:",
             "if False:",
             "a reader of other rows is not fused",
         ),
@@ -577,23 +692,23 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
     },
     "cpp": {
         "a sum may be read before its end": (
-            "not made[load.buffer].reduction\n            and load ==",
-            "load ==",
+            "made[at.buffer].result == at and not made[at.buffer].reduction",
+            "made[at.buffer].result == at",
             "a softmax walks over its columns three times",
         ),
         "everything starts with zero": (
-            "= {START[loop.reduction]};",
+            "= {START[s.reduction]};",
             "= 0.0f;",
             "sums and largest elements",
         ),
         "a walk for each loop": (
-            "if not found or not found[-1].takes(loop):",
-            "if True:",
+            "if found and takes(found[-1], loop):",
+            "if False:",
             "a softmax walks over its columns three times",
         ),
         "one walk for all": (
-            "if not found or not found[-1].takes(loop):",
-            "if not found:",
+            "if found and takes(found[-1], loop):",
+            "if found:",
             "a softmax walks over its columns three times",
         ),
         "all is stored": (
@@ -607,8 +722,8 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "of its four results two lie in memory",
         ),
         "no threads": (
-            'lines.append(f"    #pragma omp parallel for collapse({len(rows)})")',
-            "pass",
+            '[f"    #pragma omp parallel for collapse({len(rows)})"] if rows else []',
+            "[]",
             "one pragma for all dimensions of the rows",
         ),
         "the end of a sum is forgotten": (
@@ -622,7 +737,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "one pragma for all dimensions of the rows",
         ),
         "only the last column counts": (
-            "{row} = {FORMS[loop.reduction].format(row, name)};",
+            "{row} = {self.forms[loop.reduction].format(row, name)};",
             "{row} = {name};",
             "sums and largest elements",
         ),
@@ -655,7 +770,7 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
         "nothing is divided": ('rest = f"({rest} // {size})"', "pass", "rows of two dimensions"),
         "no name is remembered": (
-            "self.made[loop.result] = name",
+            "self.registers[loop.result] = name",
             "pass",
             "a layer norm in the interpreter",
         ),

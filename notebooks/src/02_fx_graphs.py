@@ -425,26 +425,31 @@ check("02.4", remove_dead)
 # reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
 #
 # **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are few
-# operations; everything else is composed of them. Eight functions are yours: two methods that
-# move dimensions, how shapes are broadcast, how a graph is run, two passes, and two compositions,
-# softmax and layer norm.
+# operations; everything else is composed of them. Yours are the methods that count and move
+# dimensions, the shapes of results, how a graph is run, two passes, and what is composed: softmax,
+# layer norm, gelu, linear and cross entropy.
 #
 # <details><summary>Hint: start</summary>
 #
 # `broadcast` goes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to any other.
+# What cannot be done is refused: `raise Refused("why")`. `_matmul` returns two things, the shape and
+# the dtype; its docstring says which products are refused.
 #
 # </details>
 # <details><summary>Hint: passes</summary>
 #
 # For dead code walk *backwards* from the outputs. For equal operations keep a dictionary; its key
-# must tell `1` from `1.0` and `True`, which are equal in Python.
+# must tell `1` from `1.0` and `True`, which are equal in Python. A node that is not kept may be an
+# argument of a later one: look up what stands for it. Inputs and outputs are always kept. In both
+# passes the node is changed in place: `graph.nodes = [...]`, `node.args = ...`.
 #
 # </details>
 # <details><summary>Hint: reshape and transpose</summary>
 #
 # Both end in an operation that is there: `graph.add("reshape", self, sizes)`, and `self.permute(...)`.
 # `product(sizes)` multiplies; what is left for a -1 is a quotient of two products. `self.dims` makes
-# dimensions that are counted from the end positive.
+# dimensions that are counted from the end positive: `d % self.ndim`, where `plain(d)` makes a number
+# of a size.
 #
 # </details>
 # <details><summary>Hint: softmax</summary>
@@ -457,6 +462,12 @@ check("02.4", remove_dead)
 #
 # Subtract the mean of each row (`mean(-1, keepdim=True)`). Divide by the root of the mean square of
 # what is left, plus `eps`.
+#
+# </details>
+# <details><summary>Hint: cross entropy</summary>
+#
+# The logarithm of the softmax is `x - m - log(sum(exp(x - m)))`, where `m` is the row's largest element.
+# Then `logits.graph.add("nll", ..., target)` takes the right class of each row, and the mean.
 #
 # </details>
 

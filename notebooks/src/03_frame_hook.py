@@ -464,8 +464,8 @@ check("03.4", with_other)
 # <details><summary>Hint: leaving alone</summary>
 #
 # `set_cache(code, None)` would mean "never ask again" for every compiler in the process, minidynamo
-# too. Remember in a dictionary of your own what is left to Python. A frame that has entries is
-# never left: they may fit again.
+# too. Remember in `left_alone` what is left to Python, and why. Entries that are there still run: the
+# callback is only asked where none of them fits.
 #
 # </details>
 

@@ -451,8 +451,8 @@ check("04.4", TupleMachine)
 # ## Your own compiler: the stack machine
 #
 # **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects
-# from outside, and plain Python values. You write the step of its loop and twelve of its instructions.
-# What a call takes from the stack is yours, too, and how a call is inlined.
+# from outside, and plain Python values. You write the step of its loop and most of its instructions.
+# What a call takes from the stack is yours, too, what it does, and how a function is inlined.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -465,6 +465,7 @@ check("04.4", TupleMachine)
 # `COPY 1` copies the top. `SWAP n` exchanges the top with the n-th value from above.
 # `UNPACK_SEQUENCE` leaves the *first* element on top.
 # `pop(n)` takes n values at once, the lowest first. That is the order of operands, too.
+# `self.items` gives what a container holds, and refuses a tensor.
 #
 # </details>
 # <details><summary>Hint: calls</summary>
@@ -479,6 +480,26 @@ check("04.4", TupleMachine)
 # Another `Machine` with the same `Capture`. `inspect.signature(function, follow_wrapped=False).bind(...)`
 # finds out which argument goes where, and `apply_defaults` fills in what was not given. Only constants
 # are guarded as defaults. Any other may change later: `Refused`.
+#
+# </details>
+# <details><summary>Hint: what is called</summary>
+#
+# Ask in the order of the docstring of `call`. A `Bound` is called with its `first` in front. Of an
+# `Outside` look at its `value`. `self._forward(module)` gives what a module calls. What `TORCH` and `PLAIN`
+# get are the items of containers from outside: `capture.items(arg)` leaves all else as it is.
+#
+# `list.append` writes: `capture.journal.append(capture.journal.items_of(target), value)`, after
+# `self.items(target)` has looked at it. Only an `Outside` that is a Python function is inlined. All else is
+# `Refused`.
+#
+# </details>
+# <details><summary>Hint: attributes and globals</summary>
+#
+# `Bound(METHODS[name], value)` is a method of a node; its shape is a `torch.Size`. Another object's
+# attributes are chapter 05's: `capture.attribute`.
+#
+# `self.source` finds the function: a global lies at `{self.source}.__globals__['name']`. `capture.wrap(value, source)`
+# gives what may lie on the stack.
 #
 # </details>
 

@@ -457,8 +457,9 @@ check("05.4", counterexample)
 #
 # **The piece.** Every value from outside has a *source*, the text of an expression that finds it
 # again. `Guards` collects checks over sources, and `build` makes one function of them. Two checks are
-# yours as well: when two constants are the same, and when a tensor fits. So is the method that writes
-# such a check down for a tensor.
+# yours as well: when two constants are the same, and when a tensor fits. `Capture` hands out the
+# values that lie on the machine's stack, and asks `Guards` for the checks: what it makes of a
+# constant, a tensor, another object, its items and attributes is yours.
 #
 # <details><summary>Hint: constants</summary>
 #
@@ -468,8 +469,9 @@ check("05.4", counterexample)
 # </details>
 # <details><summary>Hint: tensors</summary>
 #
-# Compare what the capture has looked at: class, device, dtype, gradients, shape, and whether the
-# memory is contiguous. A size of `None` stands for a symbol: any size over 1.
+# Compare what the capture has looked at: class, device, dtype, gradients, shape. (Not the strides:
+# the compiled program makes its inputs contiguous.) A size of `None` stands for a symbol: any size
+# over 1.
 #
 # `Guards.tensor` adds the text of a call of `tensor_fits`. A dtype has no text of its own:
 # `self.name(dtype)` gives it one. Sizes and flags can be written down as they are.
@@ -479,6 +481,22 @@ check("05.4", counterexample)
 #
 # Join the checks with `and`. A source that cannot be followed any more (a missing key, a missing
 # attribute) is no error of the program's: the guard has failed.
+#
+# </details>
+# <details><summary>Hint: what was met before</summary>
+#
+# `known` has the id of an object, and three things for it: its value here, its source, and the object
+# itself (or its id could be used again). A second source for the same object: `{source} is {other}`.
+#
+# </details>
+# <details><summary>Hint: sources go outwards</summary>
+#
+# An item lies at `{source}[{n}]`, an attribute at `{source}.{name}`, a method's function at
+# `{source}.{name}.__func__`. Each is wrapped in turn. What the frame has written already (`written`) is
+# found there, and a property is refused: it is code that nobody has looked at. For a method of a
+# built-in class, such as `list.append`, take the function of the class: `getattr(type(...), name)`.
+#
+# A new symbol is `Size(size, name, self.facts)`; the graph's input has it in its shape.
 #
 # </details>
 

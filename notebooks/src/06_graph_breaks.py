@@ -452,9 +452,9 @@ check("06.4", best_break)
 # **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
 # came before, the refused *statement* as it stands, and a call of a *resume function* for the rest.
 # minidynamo splits at the instruction. Between two statements the stack is empty, and so your part is
-# much shorter. You write the loop that finds the place of the break, what the first call does, where
-# a statement ends, the resume function and its call, of what a value is made, and how views find
-# their base.
+# much shorter. You write the loop that finds the place of the break, what the first call does and
+# when it may, where a statement ends, the rest of the code and its resume function, and how values are
+# made anew in each call.
 #
 # <details><summary>Hint: the place of the break</summary>
 #
@@ -472,9 +472,10 @@ check("06.4", best_break)
 # effects: a source may lead through what an effect changes.
 #
 # `find` takes the function itself first, then the frame's arguments. The program takes a list of
-# tensors, and the sizes as `{symbol: size}`. `Rebuild` wants three dictionaries: what stands for each
-# node, for each `Outside`, and for each symbol. `replay(target, found, rebuild)`, which chapter 07
-# writes, does to the object `found` what the frame did to `target`.
+# tensors, and the sizes as `{symbol: size}`. One dictionary says what stands for each node of
+# `inputs` and `outputs`, and for each `Outside` of `objects`. `partial(self._leaf, real, sizes, made)`
+# is the `leaf` that `rebuild` wants. `replay(target, found, rebuild)`, which chapter 07 writes, does to
+# the object `found` what the frame did to `target`.
 #
 # </details>
 # <details><summary>Hint: the end of a statement</summary>
@@ -488,6 +489,22 @@ check("06.4", best_break)
 #
 # A loop that breaks in each turn would make a new function each time. Look up the original in
 # `ORIGINS`, and subtract the prefix: then the second turn finds the code of the first.
+#
+# </details>
+# <details><summary>Hint: the guard</summary>
+#
+# Two lists that the caller keeps apart may be one next time, and then a write to one changes the other.
+# So of each that is `changed`, and each other of its type in `capture.known`: `{source} is not {other source}`.
+#
+# `capture.facts` are texts over symbols; `capture.sizes` says where a symbol's number lies. A `lambda` in
+# the check can give the numbers their names. `guards.build()` makes the function.
+#
+# </details>
+# <details><summary>Hint: the rest</summary>
+#
+# `machine.first` maps the id of a native instruction to the operation it begins. The refused statement
+# starts at the *last* native instruction of `machine.pc`, and is copied with `replace(ins, exc=None)`: the
+# copy of a jump gets another target. What the statement stores are locals for the rest, too.
 #
 # </details>
 

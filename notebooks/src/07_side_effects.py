@@ -446,13 +446,14 @@ check("07.4", Journal)
 #
 # Each change appends one function to `undo`. Undoing goes backwards.
 #
-# `items_of` changes two things of an object from outside: the list of what was changed (`note`), and
-# `items_changed`. The second needs a function in `undo`, too: what was it before?
+# `note` appends to `changed`, so it needs a function in `undo`, too. `items_of` notes an object from
+# outside, and gives its `items`; a list of the frame's own needs no note.
 #
 # </details>
 # <details><summary>Hint: elements</summary>
 #
-# A dictionary that did not have the key must not have it afterwards. Copy it before.
+# `set_item` serves lists, and the dictionary `written` of attributes. A dictionary that did not have
+# the key must not have it afterwards. What was there has to be read before it is overwritten.
 #
 # </details>
 # <details><summary>Hint: replay</summary>

@@ -509,9 +509,10 @@ check("08.4", gradients)
 #
 # <details><summary>Hint: rules</summary>
 #
-# `fit` undoes broadcasting: it sums over what was repeated. `to` may be a number, which has no
-# gradient: `None`. A quotient's second gradient is `-g * result / b`. Where several elements are the
-# largest they share the gradient.
+# A rule gives one gradient for each argument that can have one, in a tuple; numbers and sizes at the
+# end may be left out. `fit` undoes broadcasting, for all rules: it sums over what was repeated. `to` may
+# be a number, which has no gradient: `None`. A quotient's second gradient is `-g * result / b`. Where
+# several elements are the largest they share the gradient.
 #
 # `_spread` gives a sum's gradient its dimensions back, with size 1; then it can be expanded. The
 # inverse of `order` has, at place `d`, the place of `d` in `order`.
@@ -519,8 +520,9 @@ check("08.4", gradients)
 # </details>
 # <details><summary>Hint: the walk</summary>
 #
-# A value that is used twice gets the sum of what both uses send back. An operation without a rule,
-# such as `eq` or `add_rows`, sends nothing.
+# Call `RULES[node.op](gradient of the node, node, *node.args)`, and send each amount, fitted, to its
+# argument. A value that is used twice gets the sum of what both uses send back. An operation without
+# a rule, such as `eq` or `add_rows`, sends nothing. Take a copy of `graph.nodes` before you write.
 #
 # </details>
 # <details><summary>Hint: matrices</summary>

@@ -462,8 +462,8 @@ check("09.4", view)
 #
 # **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
 # loop of its own is a function from an index to an expression. You write what becomes of each node,
-# what an expression reads, how an argument's element is found, two of those functions, and the two
-# ways in which a loop comes to be.
+# what an expression reads and costs, how an argument's element is found, three of those functions,
+# the two ways in which a loop comes to be, and what torch is called with.
 #
 # <details><summary>Hint: nodes</summary>
 #
@@ -480,12 +480,15 @@ check("09.4", view)
 # <details><summary>Hint: views</summary>
 #
 # `permute` moves the index, not the numbers: dimension `order[k]` of the source is dimension `k` of
-# the result.
+# the result. `reshape` is free where only sizes of 1 come and go: the other dimensions, in their order,
+# have the same sizes (compare them as texts). Then each finds its place in the new index, and the rest
+# is `"0"`.
 #
 # </details>
 # <details><summary>Hint: loops</summary>
 #
-# The index of a stored value is `(i0, i1, ..., c)`; dimensions of size 1 are at `"0"`. Its last
+# The index of a stored value is `(i0, i1, ..., c)`: `rows_and_column`, and `at` puts `"0"` in the
+# dimensions of size 1. `self.add(node, Loop, rows, columns, reduction, value)` writes the step. Its last
 # dimension is the columns, the others are the rows. A value without dimensions is one column.
 # A reduction loops over the shape of its *argument*.
 #

@@ -517,7 +517,8 @@ check("11.4", in_tiles)
 #
 # **The piece.** A kernel goes through its rows, and through the columns as often as it must. You
 # decide which loops share a walk and what has to lie in memory. You write the loops over rows, what a
-# column does, start and end of a reduction, a whole walk, expressions, and the offset of an element.
+# column does, the end of a reduction, a whole walk, expressions and numbers, the offset of an element,
+# and the whole function.
 #
 # <details><summary>Hint: walks</summary>
 #
@@ -551,6 +552,13 @@ check("11.4", in_tiles)
 #
 # Ask `registers` and `row_values` before memory: a value that was just computed may lie nowhere else.
 # `FORMS[op].format(...)` takes the texts of the arguments.
+#
+# </details>
+# <details><summary>Hint: the function</summary>
+#
+# `source` casts each of `args` to a pointer of its buffer's type (`TYPES`, `__restrict__`), in the order of
+# `buffers`; behind them come the symbols, as `int64_t`. Keep `LARGEST` in front: it declares what the
+# pragma of a maximum needs. A number ends with `f`; infinity is `mini::inf`.
 #
 # </details>
 

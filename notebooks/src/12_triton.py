@@ -712,8 +712,9 @@ check("12.4", sectors)
 # %% [markdown]
 # ## Your own compiler: the same in Triton
 #
-# **The piece.** One program a row, one vector for all its columns. You write the head of the kernel,
-# what becomes of one loop, its expressions, and a load. (`offset` is chapter 11's.) The check runs it in Triton's interpreter.
+# **The piece.** One program a row, one vector for all its columns. The writer of chapter 11 writes the
+# expressions, with other `forms`. You write the head of the kernel, what becomes of one loop, a load, a
+# number, and how the text becomes a function. The check runs it in Triton's interpreter.
 #
 # <details><summary>Hint: rows</summary>
 #
@@ -724,15 +725,22 @@ check("12.4", sectors)
 # <details><summary>Hint: columns</summary>
 #
 # The vector `c = tl.arange(0, BLOCK)` has the length of the next power of two; `inside` is its mask, by
-# which `REDUCTIONS` and `load` call it. What lies beyond the last column must not be
+# which `REDUCTIONS` and `place` call it. What lies beyond the last column must not be
 # loaded, not stored, and not be part of a sum.
 #
 # </details>
 # <details><summary>Hint: values</summary>
 #
 # Remember the name of each result: the next loop of this kernel uses the variable, not the memory.
-# What `made` does not have must come from memory. If this kernel makes it, it is not there yet:
-# `Refused`. (`load.buffer.root` is the buffer that owns the memory.)
+# `text` asks `registers` first; what they do not have is asked of `place`. If this kernel makes it, it
+# is not there yet: `Refused`.
+#
+# </details>
+# <details><summary>Hint: building</summary>
+#
+# `exec(compile(source, name, "exec"), variables)` runs the text; `linecache.cache[name]` lets Triton read it
+# again. `variables["kernel"][(programs,)](*arguments, BLOCK=...)` is a call. `1 << (n - 1).bit_length()` is
+# the next power of two.
 #
 # </details>
 

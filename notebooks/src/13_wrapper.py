@@ -649,13 +649,13 @@ check("13.4", place_all)
 #
 # **The piece.** The wrapper calls the kernels in their order. You write its text, and the call of one
 # unit. Three decisions of the memory planner are yours: what others read, which memory a buffer gets,
-# and what may be used again behind a unit. At the end stands the way back: the backward half, as
-# autograd calls it.
+# and what may be used again behind a unit. At the end stands the way back: when a graph needs two
+# halves, how they are made, and the backward half, as autograd calls it.
 #
 # <details><summary>Hint: calls</summary>
 #
 # A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols. The lines of
-# `call` are indented by four spaces. `out.sizes` is a shape as a text.
+# `call` are indented by four spaces. `text_of(shape)` is a shape as a text.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
@@ -676,6 +676,10 @@ check("13.4", place_all)
 # `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
 # one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each
 # tensor.
+#
+# The two halves: `differentiate` appends to the graph, so remember inputs and outputs before. A wanted
+# input may have no gradient (`None`). What `cut` returns is an output of the forward half, behind the
+# others, and an input of the backward half, in front of the tangents.
 #
 # </details>
 

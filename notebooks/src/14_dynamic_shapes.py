@@ -600,7 +600,8 @@ check("14.4", count_graphs)
 # ## Your own compiler: sizes
 #
 # **The piece.** `Size` is an int that remembers how it was computed, and tells on whoever compares
-# it. You write the methods for arithmetic and for comparisons.
+# it. You write the methods for arithmetic and for comparisons, what becomes of a size where only a
+# number will do, how it is written, and which sizes have changed since an earlier call.
 #
 # <details><summary>Hint: arithmetic</summary>
 #

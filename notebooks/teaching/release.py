@@ -25,7 +25,15 @@ KEPT = (
     *("notebooks/exercises", "notebooks/steppers.py"),
 )
 UNWANTED = shutil.ignore_patterns(
-    "__pycache__", "*.so", "*.pyc", "build", "*.egg-info", "wrong_*.py", "feedback.py", "hidden.py"
+    "__pycache__",
+    "*.so",
+    "*.pyc",
+    "build",
+    "*.egg-info",
+    "wrong_*.py",
+    "feedback.py",
+    "hidden.py",
+    "other_pieces.py",
 )
 
 

@@ -19,11 +19,12 @@ import networkx
 
 from .graph import FLOAT, POINTWISE, VIEWS, Graph, Node, bytes_of, where
 
-Gradients = tuple[Node | None, ...]
+Gradients = tuple[Node, ...]
 
 
 def fit(gradient: Node, to: Any) -> Node | None:
-    """The gradient of something that was broadcast: summed over what it was repeated along."""
+    """The gradient of something that was broadcast: summed over what it was repeated along.  None
+    for what has no gradient: numbers, and tensors that are not FLOAT."""
     if not isinstance(to, Node) or to.dtype != FLOAT:
         return None
     extra = gradient.ndim - to.ndim
@@ -35,98 +36,72 @@ def fit(gradient: Node, to: Any) -> Node | None:
     return gradient.sum(dims, keepdim=True).reshape(*to.shape)
 
 
-def _add(node: Node, g: Node) -> Gradients:
-    a, b = node.args
-    return fit(g, a), fit(g, b)
+# Rules take the gradient that came, the result, and the arguments; they give what goes on to each
+# argument.  (`fit` comes afterwards: a rule need not think of numbers and of broadcasting.)
+def _mul(g: Node, out: Node, a: Node, b: Any) -> Gradients:
+    """One factor is what the other's gradient is multiplied by."""
+    return g * b, g * a
 
 
-def _sub(node: Node, g: Node) -> Gradients:
-    a, b = node.args
-    return fit(g, a), fit(-g, b)
+def _div(g: Node, out: Node, a: Node, b: Any) -> Gradients:
+    """Of a quotient a / b.  The second is shorter with `out` in it."""
+    return g / b, -g * out / b
 
 
-def _mul(node: Node, g: Node) -> Gradients:
-    """The second argument may be a number: it has no gradient (None)."""
-    a, b = node.args
-    return fit(g * b, a), fit(g * a, b) if isinstance(b, Node) else None
+def _maximum(g: Node, out: Node, x: Node, bound: float) -> Gradients:
+    """relu: where the bound was taken (`eq`), the gradient is 0; at the bound itself, too."""
+    return (where(out.graph.add("eq", out, bound), 0.0, g),)
 
 
-def _div(node: Node, g: Node) -> Gradients:
-    """Of a quotient: `node` itself is the result.  The second argument may be a number."""
-    a, b = node.args
-    return fit(g / b, a), fit(-g * node / b, b) if isinstance(b, Node) else None
+def _sum(g: Node, out: Node, x: Node, dims: tuple, keepdim: bool) -> Gradients:
+    """Each element that was added gets the gradient of its sum (`_spread`, `expand`)."""
+    return (_spread(g, x, dims).expand(x.shape),)
 
 
-def _maximum(node: Node, g: Node) -> Gradients:
-    """relu: where the bound was taken, the gradient is 0; at the bound itself, too."""
-    x, bound = node.args
-    is_bound = node.graph.add("eq", node, bound)
-    return where(is_bound, 0.0, g), None
-
-
-def _sum(node: Node, g: Node) -> Gradients:
-    """Each element that was added gets the gradient of its sum (`_spread`, `expand`).  One answer
-    for each of the three arguments."""
-    return _spread(g, node).expand(node.args[0].shape), None, None
-
-
-def _amax(node: Node, g: Node) -> Gradients:
-    """Where several elements are the largest, they share the gradient."""
-    x, dims, _ = node.args
-    largest = x.graph.add("eq", x, _spread(node, node))
+def _amax(g: Node, out: Node, x: Node, dims: tuple, keepdim: bool) -> Gradients:
+    """Where several elements are the largest (`eq`, `where`), they share the gradient."""
+    largest = x.graph.add("eq", x, _spread(out, x, dims))
     count = where(largest, 1.0, 0.0).sum(dims, keepdim=True)
-    return where(largest, _spread(g, node) / count, 0.0), None, None
+    return (where(largest, _spread(g, x, dims) / count, 0.0),)
 
 
-def _spread(value: Node, reduction: Node) -> Node:
-    """With the dimensions again, of size 1, over which `reduction` went."""
-    x, dims, _ = reduction.args
+def _spread(value: Node, x: Node, dims: tuple) -> Node:
+    """With the dimensions again, of size 1, over which x was reduced."""
     return value.reshape(*(1 if d in dims else size for d, size in enumerate(x.shape)))
 
 
-def _matmul(node: Node, g: Node) -> Gradients:
+def _matmul(g: Node, out: Node, a: Node, b: Node) -> Gradients:
     """g @ b' for the first, a' @ g for the second, where ' exchanges the last two dimensions."""
-    a, b = node.args
     if b.ndim == 2:  # one matrix for the whole batch: the batch is one long matrix
         rows, columns = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])
         return g @ b.transpose(0, 1), rows.transpose(0, 1) @ columns
-    return fit(g @ b.transpose(-1, -2), a), fit(a.transpose(-1, -2) @ g, b)
+    return g @ b.transpose(-1, -2), a.transpose(-1, -2) @ g
 
 
-def _permute(node: Node, g: Node) -> Gradients:
-    """Back into the old order.  The order itself has no gradient."""
-    order = node.args[1]
-    return g.permute(*(order.index(dim) for dim in range(len(order)))), None
+def _permute(g: Node, out: Node, x: Node, order: tuple) -> Gradients:
+    """Back into the old order."""
+    return (g.permute(*(order.index(dim) for dim in range(len(order)))),)
 
 
-def _rows(node: Node, g: Node) -> Gradients:
-    table, index = node.args
-    return node.graph.add("add_rows", g, index, table.shape[0]), None
-
-
-def _nll(node: Node, g: Node) -> Gradients:
-    return node.graph.add("nll_back", g, *node.args), None
-
-
-RULES: dict[str, Callable[[Node, Node], Gradients]] = {
-    "add": _add,
-    "sub": _sub,
+RULES: dict[str, Callable[..., Gradients]] = {
+    "add": lambda g, out, a, b: (g, g),
+    "sub": lambda g, out, a, b: (g, -g),
     "mul": _mul,
     "div": _div,
-    "neg": lambda node, g: (-g,),
-    "exp": lambda node, g: (g * node,),
-    "log": lambda node, g: (g / node.args[0],),
-    "tanh": lambda node, g: (g * (1.0 - node * node),),
-    "sqrt": lambda node, g: (g / (2.0 * node),),
+    "neg": lambda g, out, x: (-g,),
+    "exp": lambda g, out, x: (g * out,),
+    "log": lambda g, out, x: (g / x,),
+    "tanh": lambda g, out, x: (g * (1.0 - out * out),),
+    "sqrt": lambda g, out, x: (g / (2.0 * out),),
     "maximum": _maximum,
     "sum": _sum,
     "amax": _amax,
-    "reshape": lambda node, g: (g.reshape(*node.args[0].shape), None),
+    "reshape": lambda g, out, x, shape: (g.reshape(*x.shape),),
     "permute": _permute,
-    "expand": lambda node, g: (fit(g, node.args[0]), None),
+    "expand": lambda g, out, x, shape: (g,),
     "matmul": _matmul,
-    "rows": _rows,
-    "nll": _nll,
+    "rows": lambda g, out, table, index: (g.graph.add("add_rows", g, index, table.shape[0]),),
+    "nll": lambda g, out, x, target: (g.graph.add("nll_back", g, x, target),),
 }
 
 
@@ -138,17 +113,17 @@ def differentiate(graph: Graph, wanted: Iterable[Node]) -> tuple[list[Node], lis
     tangents = [graph.input(out.shape, out.dtype) for out in graph.outputs]
     gradient: dict[Node, Node] = {}
 
-    def receive(node: Node, amount: Node | None) -> None:
-        if amount is not None:
-            gradient[node] = gradient[node] + amount if node in gradient else amount
+    def receive(node: Any, amount: Node) -> None:
+        fitted = fit(amount, node)
+        if fitted is not None:
+            gradient[node] = gradient[node] + fitted if node in gradient else fitted
 
     for out, tangent in zip(graph.outputs, tangents, strict=True):
-        receive(out, tangent if out.dtype == FLOAT else None)
+        receive(out, tangent)
     for node in reversed(order):
-        if node not in gradient or node.op not in RULES:
-            continue
-        for arg, amount in zip(node.args, RULES[node.op](node, gradient[node]), strict=False):
-            if isinstance(arg, Node):
+        if node in gradient and node.op in RULES:
+            amounts = RULES[node.op](gradient[node], node, *node.args)
+            for arg, amount in zip(node.args, amounts, strict=False):
                 receive(arg, amount)
     return tangents, [gradient.get(node) for node in wanted]
 
@@ -157,12 +132,18 @@ def differentiate(graph: Graph, wanted: Iterable[Node]) -> tuple[list[Node], lis
 CHEAP = {*POINTWISE, *VIEWS}  # may be computed a second time
 
 
+def computed_of(graph: Graph, some: Iterable[Node]) -> set[Node]:
+    """These nodes, and all that is computed of them."""
+    result = set(some)
+    for node in graph.nodes:
+        if result.intersection(node.inputs):
+            result.add(node)
+    return result
+
+
 def cut(graph: Graph, tangents: list[Node], gradients: list[Node]) -> list[Node]:
     """What the forward half saves, so that the fewest bytes are kept."""
-    backward = set(tangents)
-    for node in graph.nodes:
-        if backward.intersection(node.inputs):
-            backward.add(node)
+    backward = computed_of(graph, tangents)
     network = networkx.DiGraph()
     network.add_nodes_from(["start", "end"])
     for node in graph.nodes:

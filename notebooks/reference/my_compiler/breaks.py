@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from minidynamo import frame_hook
@@ -28,11 +29,11 @@ from minidynamo.bytecode import Instruction, assemble, emit
 from minidynamo.bytecode.assembler import parameter_count, stack_effect
 
 from .effects import Outside, replay
-from .graph import EAGER, VIEWS, Node, Refused, optimize
-from .guards import CONSTANTS
-from .machine import Capture, Machine
+from .graph import EAGER, VIEWS, Node, Refused
+from .guards import CONSTANTS, Capture
+from .machine import Machine
 from .program import compile_graph
-from .sizes import Size, text_of
+from .sizes import Size, changed
 
 ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS")
@@ -66,23 +67,15 @@ def evaluate(function: Any, code: types.CodeType, args: tuple, dynamic: set) -> 
             return machine
 
 
-def changed_sizes(capture: Capture, before: Iterable[Entry]) -> set[tuple[str, int]]:
-    """(source, dimension) of sizes that were others in an earlier entry: symbols from now on."""
-    found: set[tuple[str, int]] = set()
-    for entry in before:
-        found |= entry.capture.dynamic
-        for source in entry.capture.tensors.keys() & capture.tensors.keys():
-            pair = capture.tensors[source].shape, entry.capture.tensors[source].shape
-            sizes = enumerate(zip(*pair, strict=False))
-            found |= {(source, dim) for dim, (now, earlier) in sizes if now != earlier}
-    return found
-
-
 def split(function: Any, code: types.CodeType, args: tuple, before: list[Entry]) -> Entry | str:
-    """An entry for this frame; or, as a text, why it is left to Python."""
+    """An entry for this frame; or, as a text, why it is left to Python.  A size that was another
+    one in an entry before is a symbol from now on."""
     try:
         machine = evaluate(function, code, args, set())
-        dynamic = changed_sizes(machine.capture, before)
+        dynamic: set[tuple[str, int]] = set()
+        for entry in before:
+            dynamic |= entry.capture.dynamic
+            dynamic |= changed(machine.capture.shapes, entry.capture.shapes)
         if dynamic:
             machine = evaluate(function, code, args, dynamic)
         return Entry(machine, code)
@@ -94,6 +87,7 @@ class Entry:
     """One compiled version of a frame.
 
     guard: whether it may run.  replacement: the code that runs.  reason: why it was split, or "".
+    names: the locals that live on, if it was.  values: theirs, or the result of the frame.
     program: the compiled graph.  capture: everything that was found out."""
 
     def __init__(self, machine: Machine, code: types.CodeType) -> None:
@@ -101,7 +95,8 @@ class Entry:
         self.code = code
         self.capture = machine.capture
         self.reason = machine.reason
-        if self.reason and not self.capture.graph.nodes and not self.capture.journal.changed:
+        self.changed = list(dict.fromkeys(self.capture.journal.changed))
+        if self.reason and not self.capture.graph.nodes and not self.changed:
             raise Refused(self.reason)  # nothing was gained before it
         self.names = list(machine.locals) if self.reason else []
         self.values = [machine.locals[name] for name in self.names] or machine.stack
@@ -111,48 +106,61 @@ class Entry:
 
     # --- the run ----------------------------------------------------------------------------------
     def _prepare(self) -> None:
+        """What the graph must compute (the bases of what lives on), and where everything that the
+        prefix needs is found in a call."""
         capture = self.capture
-        changed = capture.journal.changed
-        written = [[*t.written.values(), t.items if t.items_changed else None] for t in changed]
-        found = list(leaves([self.values, changed, written]))
-        self.objects = list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Outside)))
-        bases = dict.fromkeys(base_of(leaf) for leaf in found if isinstance(leaf, Node))
-        graph = capture.graph
-        graph.outputs = [node for node in bases if node.op != "input"]
-        self.inputs, self.outputs = graph.inputs, graph.outputs
-        optimize(graph)
-        if len(set(graph.outputs)) < len(graph.outputs):
-            raise Refused("two equal tensors, which Python has twice")
-        self.optimized = list(graph.outputs)
+        found: dict[Any, None] = {}
+
+        def note(leaf: Any) -> Any:
+            found.setdefault(base_of(leaf))
+            return leaf
+
+        written = [[*target.written.values(), target.items] for target in self.changed]
+        rebuild([self.values, self.changed, written], note, {})
+        self.objects = [leaf for leaf in found if isinstance(leaf, Outside)]
+        nodes = [leaf for leaf in found if isinstance(leaf, Node) and leaf.op != "input"]
+        self.inputs, self.outputs = capture.graph.inputs, nodes
+        capture.graph.outputs = list(nodes)
         examples = list(capture.tensors.values())
-        self.program = compile_graph(graph, examples, list(capture.sizes))
-        sources = capture.tensors, capture.sizes.values(), [found.source for found in self.objects]
+        self.program = compile_graph(capture.graph, examples, list(capture.sizes))
+        sources = capture.tensors, capture.sizes.values(), [each.source for each in self.objects]
         texts = ["".join(f"{source}, " for source in some) for some in sources]
         self.find = capture.guards.function_of_arguments("(({}), ({}), ({}))".format(*texts))
 
     def prefix(self, *args: Any) -> tuple:
         """Run the graph, do what the frame did to objects, return the values that live on.
 
-        `find` gives the values of all sources: of tensors, of symbols (`capture.sizes`), and of
-        `objects`.  What the program returns is known by two names: `outputs`, as the machine wrote
-        them, and `optimized`, as the passes left them."""
+        `find` gives what lies at all sources now: the tensors (`inputs`), the numbers that
+        `capture.sizes` names, and the `objects`.  The program gives the `outputs`.  `rebuild` makes
+        the values of that, by `_leaf`: what shares memory in Python does so here."""
         tensors, numbers, objects = self.find(self.function, *args)
         sizes = dict(zip(self.capture.sizes, numbers, strict=True))
         results = self.program(list(tensors), sizes)
-        values = dict(zip(self.inputs, tensors, strict=True))
-        for nodes in (self.outputs, self.optimized):
-            values |= dict(zip(nodes, results, strict=True))
-        rebuild = Rebuild(values, dict(zip(self.objects, objects, strict=True)), sizes)
-        made = tuple(rebuild(value) for value in self.values)
-        for target in dict.fromkeys(self.capture.journal.changed):
-            replay(target, rebuild.objects[target], rebuild)
-        return made
+        names = [*self.inputs, *self.outputs, *self.objects]
+        real: dict[Any, Any] = dict(zip(names, [*tensors, *results, *objects], strict=True))
+        made: dict[int, Any] = {}
+        leaf = partial(self._leaf, real, sizes, made)
+        values = tuple(rebuild(self.values, leaf, made))
+        for target in self.changed:
+            replay(target, real[target], lambda value: rebuild(value, leaf, made))
+        return values
+
+    def _leaf(self, real: dict, sizes: dict[str, int], made: dict[int, Any], value: Any) -> Any:
+        """What stands for a Size, a Node or an Outside in this call: the number (its text, with
+        the `sizes`), or what `real` has.  A view is none of these: `EAGER` makes it.  (A function
+        that calls itself from inside of `prefix` would keep all tensors alive, in a cycle.)"""
+        if isinstance(value, Size):
+            return eval(value.text, {}, sizes)
+        if value not in real:
+            args = rebuild(value.args, partial(self._leaf, real, sizes, made), made)
+            real[value] = EAGER[value.op](*args)
+        return real[value]
 
     def _guard(self) -> Callable[..., bool]:
         """The checks, and the facts about sizes."""
         guards, sizes = self.capture.guards, self.capture.sizes
         known = [found for found, _, _ in self.capture.known.values() if isinstance(found, Outside)]
-        for target in self.capture.journal.changed:  # what is written must have no second name
+        for target in self.changed:  # what is written must have no second name
             for other in known:
                 if other is not target and type(other.value) is type(target.value):
                     guards.add(f"{target.source} is not {other.source}")
@@ -180,18 +188,15 @@ class Entry:
         native = machine.native
         first = max(n for n, ins in enumerate(native) if machine.first[id(ins)] == machine.pc)
         last = end_of_statement(native, first)
-        body = [
-            Instruction(ins.op, ins.arg, ins.flags, None, ins.pos)
-            for ins in native[first : last + 1]
-        ]
+        body = [replace(ins, exc=None) for ins in native[first : last + 1]]
         end = body[-1]
         if end.op in ENDS:
             return body
         stored = [ins.arg for ins in body if ins.op == "STORE_FAST"]
         names = list(dict.fromkeys([*self.names, *stored]))
-        body += self._resume(machine.native, last + 1, names)
+        body += self._resume(native, last + 1, names)
         if isinstance(end.arg, Instruction):
-            there = self._resume(machine.native, native.index(end.arg), names)
+            there = self._resume(native, native.index(end.arg), names)
             end.arg = there[0]
             body += there
         return body
@@ -200,9 +205,8 @@ class Entry:
         """Call the function that goes on at native instruction `start` (`resume_code`; it has the
         globals and the closure of this one) with the locals `names`, and return its result."""
         code = resume_code(self.code, native, start, names)
-        function = types.FunctionType(
-            code, self.function.__globals__, code.co_name, None, self.function.__closure__
-        )
+        closure = self.function.__closure__
+        function = types.FunctionType(code, self.function.__globals__, code.co_name, None, closure)
         arguments = [emit.load_fast(name) for name in names]
         return [*emit.call(emit.load_const(function), *arguments), *emit.return_value()]
 
@@ -236,13 +240,10 @@ def resume_code(
         return RESUME[key]
     prefix = [*emit.prologue(len(code.co_freevars)), *emit.jump_forward(native[start])]
     varnames = tuple(dict.fromkeys([*names, *origin.co_varnames]))
-    body = [*prefix, *native[shift:]]
-    made = assembled(
-        origin, body, varnames, co_argcount=len(names), co_name=f"<rest of {origin.co_name}>"
-    )
-    ORIGINS[made] = origin, len(prefix)
-    RESUME[key] = made
-    return made
+    body, name = [*prefix, *native[shift:]], f"<rest of {origin.co_name}>"
+    RESUME[key] = assembled(origin, body, varnames, co_argcount=len(names), co_name=name)
+    ORIGINS[RESUME[key]] = origin, len(prefix)
+    return RESUME[key]
 
 
 def assembled(code: types.CodeType, body: list, varnames: tuple, **replace: Any) -> types.CodeType:
@@ -253,49 +254,21 @@ def assembled(code: types.CodeType, body: list, varnames: tuple, **replace: Any)
 
 
 # --- symbolic values as real ones -----------------------------------------------------------------
-def base_of(node: Node) -> Node:
-    """The tensor that `node` is a view of.  Views are made anew of it, so that what shares memory
-    in Python does so in what was compiled."""
-    return base_of(node.args[0]) if node.op in VIEWS else node
+def base_of(value: Any) -> Any:
+    """The tensor that a node is a view of; of anything else, itself."""
+    return base_of(value.args[0]) if isinstance(value, Node) and value.op in VIEWS else value
 
 
-def leaves(value: Any) -> Iterator[Node | Outside]:
-    """The tensors and the objects from outside of which a value is made.  Refused for what could
-    not be made anew in each call, such as an iterator."""
-    if isinstance(value, dict):
-        yield from leaves([*value.values()])
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from leaves(item)
-    elif isinstance(value, (Node, Outside)):
-        yield value
-    elif not isinstance(value, (*CONSTANTS, range)):
+def rebuild(value: Any, leaf: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+    """The value, with `leaf(part)` for each Node, Outside and Size in it, however deep.  Constants
+    stay.  Lists and tuples are made anew, each once: `made` knows them by the id of the symbolic
+    one.  Refused for what could not be made anew in each call, such as an iterator."""
+    if isinstance(value, (Node, Outside, Size)):
+        return leaf(value)
+    if isinstance(value, (*CONSTANTS, range)):
+        return value
+    if not isinstance(value, (list, tuple)):
         raise Refused(f"a {type(value).__name__} lives on")
-
-
-@dataclass
-class Rebuild:
-    """Symbolic values as real ones, in one call.  What is one object there is one object here."""
-
-    tensors: dict[Node, Any]
-    objects: dict[Outside, Any]
-    sizes: dict[str, int]
-    made: dict[int, Any] = field(default_factory=dict)
-
-    def __call__(self, value: Any) -> Any:
-        if isinstance(value, Size):
-            return eval(text_of(value), {}, self.sizes)
-        if isinstance(value, Outside):
-            return self.objects[value]
-        if isinstance(value, Node):
-            if value not in self.tensors:
-                self.tensors[value] = EAGER[value.op](*map(self, value.args))
-            return self.tensors[value]
-        if not isinstance(value, (list, tuple, dict)):
-            return value
-        if id(value) not in self.made:
-            if isinstance(value, dict):
-                self.made[id(value)] = {key: self(item) for key, item in value.items()}
-            else:
-                self.made[id(value)] = type(value)(map(self, value))
-        return self.made[id(value)]
+    if id(value) not in made:
+        made[id(value)] = type(value)(rebuild(item, leaf, made) for item in value)
+    return made[id(value)]

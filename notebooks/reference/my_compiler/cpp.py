@@ -11,7 +11,6 @@ variable, and how two parts become one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,28 +28,16 @@ LARGEST = """\
     #pragma omp declare reduction(largest : float : omp_out = mini::maximum(omp_out, omp_in)) \\
         initializer(omp_priv = -mini::inf)
 """
-FORMS = {
-    "add": "({} + {})",
-    "sub": "({} - {})",
-    "mul": "({} * {})",
-    "div": "({} / {})",
-    "neg": "(-{})",
-    "exp": "mini::exp({})",
-    "log": "mini::log({})",
-    "tanh": "mini::tanh({})",
-    "sqrt": "mini::sqrt({})",
-    "maximum": "mini::maximum({}, {})",
-    "amax": "mini::maximum({}, {})",
-    "sum": "({} + {})",
-    "eq": "({} == {})",
-    "where": "({} ? {} : {})",
-}
+SYMBOLS = {"add": "+", "sum": "+", "sub": "-", "mul": "*", "div": "/", "eq": "=="}
+FORMS = {op: f"({{}} {symbol} {{}})" for op, symbol in SYMBOLS.items()} | {"neg": "(-{})"}
+CPP = {op: f"mini::{op}({{}})" for op in ("exp", "log", "tanh", "sqrt")}
+CPP |= dict.fromkeys(("maximum", "amax"), "mini::maximum({}, {})") | {"where": "({} ? {} : {})"}
 
 
-def offset(buffer: Buffer, index: tuple[str, ...]) -> str:
-    """Where an element lies, by Horner's rule, since buffers are contiguous."""
+def offset(load: Load) -> str:
+    """Where in its buffer an element lies, by Horner's rule, since buffers are contiguous."""
     text = "0"
-    for size, position in zip(buffer.shape, index, strict=True):
+    for size, position in zip(load.buffer.shape, load.index, strict=True):
         text = f"({text} * {python_text(size)} + {position})" if text != "0" else position
     return text
 
@@ -60,33 +47,27 @@ def text_of(size: int) -> str:
     return python_text(size).replace("//", "/")
 
 
-@dataclass
-class Pass:
-    """Loops that run in one walk over the columns."""
+Pass = list[Loop]  # those that run in one walk over the columns
 
-    columns: int
-    loops: list[Loop] = field(default_factory=list)
 
-    def takes(self, loop: Loop) -> bool:
-        """May it run here?  What it reads of this pass must be the element just computed."""
-        if text_of(loop.columns) != text_of(self.columns):
-            return False
-        made = {other.buffer: other for other in self.loops}
-        return all(
-            load.buffer not in made
-            or not made[load.buffer].reduction
-            and load == made[load.buffer].result
-            for load in loads(loop.value)
-        )
+def takes(walk: Pass, loop: Loop) -> bool:
+    """May the loop join this walk?  It must have as many columns; and what it reads of the walk
+    must be the element just computed, and no reduction's."""
+    if text_of(loop.columns) != text_of(walk[0].columns):
+        return False
+    made = {other.buffer: other for other in walk}
+    read = [load for load in loads(loop.value) if load.buffer in made]
+    return all(made[at.buffer].result == at and not made[at.buffer].reduction for at in read)
 
 
 def passes(kernel: Kernel) -> list[Pass]:
     """The loops of a kernel in as few walks as their order allows."""
     found: list[Pass] = []
     for loop in kernel.loops:
-        if not found or not found[-1].takes(loop):
-            found.append(Pass(loop.columns))
-        found[-1].loops.append(loop)
+        if found and takes(found[-1], loop):
+            found[-1].append(loop)
+        else:
+            found.append([loop])
     return found
 
 
@@ -96,14 +77,17 @@ def stored_buffers(kernel: Kernel, read_elsewhere: set[Buffer]) -> set[Buffer]:
     result = {buffer for buffer in kernel.writes if buffer in read_elsewhere}
     reduced = {loop.buffer for loop in kernel.loops if loop.reduction}
     for walk in passes(kernel):
-        here = {loop.buffer for loop in walk.loops}
-        for loop in walk.loops:
-            result |= {load.buffer.root for load in loads(loop.value)} - here - reduced
+        here = {loop.buffer for loop in walk}
+        for loop in walk:
+            result |= {load.buffer for load in loads(loop.value)} - here - reduced
     return result & {*kernel.writes}
 
 
 class Writer:
-    """The source of one kernel.  stored: its buffers that are written to memory."""
+    """The source of one kernel.  stored: its buffers that are written to memory.  forms: how the
+    operations are written."""
+
+    forms = FORMS | CPP
 
     def __init__(self, kernel: Kernel, stored: set[Buffer], symbols: list[str]) -> None:
         self.kernel = kernel
@@ -111,8 +95,7 @@ class Writer:
         self.symbols = symbols
         self.registers: dict[Load, str] = {}  # what a pass has computed for its column
         self.row_values: dict[Load, str] = {}  # results of reductions of this row
-        made = {*kernel.writes}
-        inputs = [buffer for buffer in kernel.reads if buffer not in made]
+        inputs = [buffer for buffer in kernel.reads if buffer not in kernel.writes]
         self.buffers = [*inputs, *(b for b in kernel.writes if b in stored)]
 
     def source(self) -> str:
@@ -130,35 +113,29 @@ class Writer:
         """The loops over the rows, one for each of their dimensions (i0, i1, ...), with one
         pragma in front for all of them; inside, in braces, the lines of each pass (`walk`)."""
         rows = self.kernel.rows
-        lines = []
-        if rows:
-            lines.append(f"    #pragma omp parallel for collapse({len(rows)})")
+        lines = [f"    #pragma omp parallel for collapse({len(rows)})"] if rows else []
         for number, size in enumerate(rows):
-            head = f"for (int64_t i{number} = 0; i{number} < {text_of(size)}; i{number}++)"
-            lines.append(f"    {head}")
+            i = f"i{number}"
+            lines.append(f"    for (int64_t {i} = 0; {i} < {text_of(size)}; {i}++)")
         lines.append("    {")
         for walk in passes(self.kernel):
             lines += self.walk(walk)
         return [*lines, "    }"]
 
     def walk(self, walk: Pass) -> list[str]:
-        """One pass, with no registers from the one before: what its reductions start with, the loop
-        over the columns (c) with the steps of all loops (v0, v1, ...) in it, what the reductions
-        end with.  In front of the loop `#pragma omp simd`, with `reduction(JOIN:row_NAME)` for each
-        reduction."""
+        """One pass, with no registers from the one before: the variable of each reduction (a float
+        `row_NAME`, which is what `START` says), the loop over the columns (c) with the steps of all
+        loops (v0, v1, ...) in it, what the reductions end with.  In front of the loop
+        `#pragma omp simd`, with `reduction(JOIN:row_NAME)` for each reduction."""
         self.registers.clear()
-        sums = [loop for loop in walk.loops if loop.reduction]
-        lines = [self.start(loop) for loop in sums]
+        sums = [loop for loop in walk if loop.reduction]
+        lines = [f"        float row_{s.buffer.name} = {START[s.reduction]};" for s in sums]
         joins = "".join(f" reduction({JOIN[s.reduction]}:row_{s.buffer.name})" for s in sums)
         lines.append(f"        #pragma omp simd{joins}")
-        lines.append(f"        for (int64_t c = 0; c < {text_of(walk.columns)}; c++) {{")
-        for number, loop in enumerate(walk.loops):
+        lines.append(f"        for (int64_t c = 0; c < {text_of(walk[0].columns)}; c++) {{")
+        for number, loop in enumerate(walk):
             lines += self.step(loop, f"v{number}")
         return [*lines, "        }", *(line for loop in sums for line in self.end(loop))]
-
-    def start(self, loop: Loop) -> str:
-        """Before the columns: the variable `row_NAME`, a float, with what `START` says."""
-        return f"        float row_{loop.buffer.name} = {START[loop.reduction]};"
 
     def end(self, loop: Loop) -> list[str]:
         """Behind the columns `row_NAME` has the result.  That is remembered in `row_values`, by the
@@ -167,42 +144,39 @@ class Writer:
         self.row_values[loop.result] = row
         if loop.buffer not in self.stored:
             return []
-        return [f"        {self.place(loop.buffer, loop.store_index)} = {row};"]
+        return [f"        {self.place(loop.result)} = {row};"]
 
     def step(self, loop: Loop, name: str) -> list[str]:
         """What one column of a loop does: its value goes into a variable `name` of the buffer's
         type.  A reduction joins it to `row_NAME`, by its form.  Otherwise it is remembered in
         `registers`, by the Load that reads it, and written to its place if the buffer is stored."""
-        kind = TYPES[loop.buffer.dtype]
-        lines = [f"            {kind} {name} = {self.text(loop.value)};"]
+        lines = [f"            {TYPES[loop.buffer.dtype]} {name} = {self.text(loop.value)};"]
         if loop.reduction:
             row = f"row_{loop.buffer.name}"
-            lines.append(f"            {row} = {FORMS[loop.reduction].format(row, name)};")
+            lines.append(f"            {row} = {self.forms[loop.reduction].format(row, name)};")
             return lines
         self.registers[loop.result] = name
         if loop.buffer in self.stored:
-            lines.append(f"            {self.place(loop.buffer, loop.store_index)} = {name};")
+            lines.append(f"            {self.place(loop.result)} = {name};")
         return lines
 
     def text(self, value: Expression | Any) -> str:
-        """An expression in C++.  A Load is the variable that has it (`registers`, `row_values`), or
-        its place; an operation is its form, filled in; an index is a text already; a Size is
-        made a float; and for a number there is `number`."""
+        """An expression.  A Load is the variable that has it (`registers`, `row_values`), or its
+        `place`; an operation is its form, filled in; for a number there is `number`."""
         if isinstance(value, Load):
             known = self.registers.get(value) or self.row_values.get(value)
-            return known or self.place(value.buffer, value.index)
+            return known or self.place(value)
         if isinstance(value, Apply):
-            return FORMS[value.op].format(*map(self.text, value.args))
-        if isinstance(value, (str, Size)):
-            return value if isinstance(value, str) else f"(float){text_of(value)}"
-        return number(value)
+            return self.forms[value.op].format(*map(self.text, value.args))
+        return self.number(value)
 
-    def place(self, buffer: Buffer, index: tuple[str, ...]) -> str:
+    def place(self, load: Load) -> str:
         """An element in memory."""
-        return f"{buffer.root.name}[{offset(buffer, index).replace('//', '/')}]"
+        return f"{load.buffer.name}[{offset(load).replace('//', '/')}]"
 
-
-def number(value: float) -> str:
-    """A constant as a float."""
-    special = {"inf": "mini::inf", "-inf": "(-mini::inf)", "nan": "mini::nan"}
-    return special.get(str(float(value)), f"{float(value)!r}f")
+    def number(self, value: float) -> str:
+        """A constant, or a Size, as a float."""
+        if isinstance(value, Size):
+            return f"(float){text_of(value)}"
+        special = {"inf": "mini::inf", "-inf": "(-mini::inf)", "nan": "mini::nan"}
+        return special.get(str(float(value)), f"{float(value)!r}f")

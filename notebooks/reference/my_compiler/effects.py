@@ -20,13 +20,12 @@ from .graph import Refused
 class Outside:
     """An object that existed before the frame ran.  value: itself.  source: where it is found.
 
-    items: its elements as they are now, once a list or dict was looked at.  written: attributes."""
+    items: its elements as they are now, once they were looked at.  written: attributes."""
 
     def __init__(self, value: Any, source: str) -> None:
         self.value = value
         self.source = source
         self.items: Any = None
-        self.items_changed = False
         self.written: dict[str, Any] = {}
 
 
@@ -42,38 +41,33 @@ class Journal:
         target.append(value)
         self.undo.append(target.pop)
 
-    def set_item(self, target: list | dict, key: Any, value: Any) -> None:
-        """Set now; note what brings all elements back as they were."""
-        before = target.copy()
+    def set_item(self, target: Any, key: Any, value: Any) -> None:
+        """Set one element of a list or dict now; note what brings it back, or takes it away."""
+        if isinstance(target, list) or key in target:
+            before = target[key]
+            self.undo.append(lambda: target.__setitem__(key, before))
+        else:
+            self.undo.append(lambda: target.pop(key))
         target[key] = value
 
-        def restore() -> None:
-            target.clear()
-            target.extend(before) if isinstance(target, list) else target.update(before)
-
-        self.undo.append(restore)
-
     def set_attribute(self, target: Outside, name: str, value: Any) -> None:
+        """Write it down in `written`, to be undone like an element; the target is noted."""
         self.note(target)
         self.set_item(target.written, name, value)
 
     def note(self, target: Outside) -> None:
-        """It is about to be changed: it has to be replayed."""
+        """It is about to be changed, and has to be replayed: so `changed`, until that is undone."""
         self.changed.append(target)
         self.undo.append(self.changed.pop)
 
     def items_of(self, target: Any) -> Any:
         """The list or dict to change for `target`, which may be one that the frame has made.  Of
-        an `Outside` it is `items` (None: Refused); that it changes is noted, and undone like all
-        else: `note`, `items_changed`."""
+        an `Outside` it is `items` (no list: Refused); that it changes is noted."""
         if not isinstance(target, Outside):
             return target
-        if target.items is None:
+        if not isinstance(target.items, list):
             raise Refused(f"a change of {type(target.value).__name__}")
         self.note(target)
-        before = target.items_changed
-        target.items_changed = True
-        self.undo.append(lambda: setattr(target, "items_changed", before))
         return target.items
 
     def back_to(self, length: int) -> None:
@@ -83,11 +77,9 @@ class Journal:
 
 
 def replay(target: Outside, found: Any, rebuild: Callable[[Any], Any]) -> None:
-    """Do to the object `found` what was done to `target`.  rebuild: symbolic value -> value."""
+    """Do to the object `found` what was done to `target`: its attributes; and of a list the items,
+    if they were looked at.  rebuild: symbolic value -> value."""
     for name, value in target.written.items():
         setattr(found, name, rebuild(value))
-    if target.items_changed and isinstance(found, list):
+    if isinstance(found, list) and target.items is not None:
         found[:] = [rebuild(value) for value in target.items]
-    elif target.items_changed:
-        found.clear()
-        found.update((key, rebuild(value)) for key, value in target.items.items())

@@ -33,7 +33,7 @@ class Kernel:
 
     @property
     def reads(self) -> list[Buffer]:
-        found = (load.buffer.root for loop in self.loops for load in loads(loop.value))
+        found = (load.buffer for loop in self.loops for load in loads(loop.value))
         return list(dict.fromkeys(found))
 
 
@@ -57,8 +57,8 @@ def may_be_fused(first: Kernel, second: Kernel) -> bool:
     made = {loop.buffer: loop for loop in first.loops}
     for loop in second.loops:
         for load in loads(loop.value):
-            maker = made.get(load.buffer.root)
-            if maker and (load.buffer.base or load.index[: len(maker.rows)] != maker.own_row):
+            maker = made.get(load.buffer)
+            if maker and load.index[: len(maker.rows)] != maker.result.index[: len(maker.rows)]:
                 return False
     return True
 
@@ -78,14 +78,14 @@ class Plan:
 
     def leads_around(self, first: Unit, second: Unit) -> bool:
         """Does the second depend on the first through a third?"""
-        seen: set[int] = set()
+        seen: set[Unit] = set()
         waiting = [unit for unit in self.before(second) if unit is not first]
         while waiting:
             unit = waiting.pop()
             if unit is first:
                 return True
-            if id(unit) not in seen:
-                seen.add(id(unit))
+            if unit not in seen:
+                seen.add(unit)
                 waiting += self.before(unit)
         return False
 
@@ -111,19 +111,16 @@ class Plan:
     def replace(self, first: Kernel, second: Kernel) -> None:
         """One kernel for both, the loops of the first in front.  It runs when all that the two
         need is there (`in_order`)."""
-        fused = Kernel([*first.loops, *second.loops])
         rest = [unit for unit in self.units if unit not in (first, second)]
-        self.units = [*rest, fused]
+        self.units = [*rest, Kernel([*first.loops, *second.loops])]
         self.units = self.in_order()
 
     def in_order(self) -> list[Unit]:
         """Each unit behind those it needs."""
         result: list[Unit] = []
-        done: set[int] = set()
 
         def visit(unit: Unit) -> None:
-            if id(unit) not in done:
-                done.add(id(unit))
+            if unit not in result:
                 for other in self.before(unit):
                     visit(other)
                 result.append(unit)

@@ -16,21 +16,12 @@ from typing import Any
 
 import torch
 
-from .cpp import FORMS as CPP_FORMS
-from .cpp import offset
+from .cpp import FORMS, Writer, offset
 from .fusion import Kernel
 from .graph import Refused
-from .loops import Apply, Expression, Load, Loop
+from .loops import Load, Loop
 from .sizes import Size, product, text_of
 
-FORMS = CPP_FORMS | {
-    "exp": "tl.exp({})",
-    "log": "tl.log({})",
-    "tanh": "tanh({})",
-    "sqrt": "tl.sqrt_rn({})",
-    "maximum": "larger({}, {})",
-    "where": "tl.where({}, {}, {})",
-}
 REDUCTIONS = {
     "sum": "tl.sum(tl.where(inside, {}, 0.0), 0)",
     "amax": 'tl.reduce(tl.where(inside, {}, float("-inf")), 0, larger)',
@@ -46,32 +37,30 @@ def larger(a, b):       # a NaN on either side wins
 @triton.jit
 def tanh(x):
     e = tl.exp(-2.0 * tl.abs(x))
-    small = x - x * x * x / 3.0
     large = tl.where(x < 0, -1.0, 1.0) * (1.0 - e) / (1.0 + e)
-    return tl.where(tl.abs(x) < 0.01, small, large)
+    return tl.where(tl.abs(x) < 0.01, x - x * x * x / 3.0, large)
 
 @triton.jit
 """
 
 
-class TritonWriter:
-    """The source of one kernel.  Everything that it makes is stored."""
+class TritonWriter(Writer):
+    """The source of one kernel, with other forms and places than C++ has.  Everything that it makes
+    is stored, and a variable stays one: there are no passes that it could be lost between."""
+
+    forms = FORMS | {"exp": "tl.exp({})", "log": "tl.log({})", "tanh": "tanh({})"}
+    forms |= {
+        "sqrt": "tl.sqrt_rn({})",
+        "maximum": "larger({}, {})",
+        "where": "tl.where({}, {}, {})",
+    }
 
     def __init__(self, kernel: Kernel, symbols: list[str]) -> None:
-        self.kernel = kernel
-        self.symbols = symbols
-        self.made: dict[Load, str] = {}
-        inputs = [buffer for buffer in kernel.reads if buffer not in kernel.writes]
-        self.buffers = [*inputs, *kernel.writes]
-
-    @property
-    def programs(self) -> int:
-        """How many rows there are: each is one program."""
-        return product(self.kernel.rows)
+        super().__init__(kernel, {*kernel.writes}, symbols)
 
     def source(self) -> str:
         """`HEAD`, and a function `kernel` of the buffers, the symbols and BLOCK: first the place
-        of its row (i0, i1, ...), then the lines of each loop."""
+        of its row (i0, i1, ...), then the lines of each loop (`step`; v0, v1, ...)."""
         names = ", ".join([*(buffer.name for buffer in self.buffers), *self.symbols])
         lines = [f"def kernel({names}, BLOCK: tl.constexpr):", "    row = tl.program_id(0)"]
         rest = "row"
@@ -80,12 +69,13 @@ class TritonWriter:
             lines.append(f"    i{place} = {rest} % {size}")
             rest = f"({rest} // {size})"
         for place, loop in enumerate(self.kernel.loops):
-            lines += self.loop(loop, f"v{place}")
+            lines += self.step(loop, f"v{place}")
         return HEAD + "\n".join([*lines, ""])
 
-    def loop(self, loop: Loop, name: str) -> list[str]:
-        """The lines that compute one loop's value, called `name`, and store it.  `made` remembers
-        the name, by the Load that reads it."""
+    def step(self, loop: Loop, name: str) -> list[str]:
+        """The lines that compute one loop's value, called `name`, and store it: c and its mask, the
+        value, what `REDUCTIONS` makes of it.  `registers` remembers it, by the Load that reads it.
+        Only a store of columns has a mask."""
         lines = [
             "    c = tl.arange(0, BLOCK)",
             f"    inside = c < {text_of(loop.columns)}",
@@ -93,33 +83,26 @@ class TritonWriter:
         ]
         if loop.reduction:
             lines.append(f"    {name} = {REDUCTIONS[loop.reduction].format(name)}")
-        place = offset(loop.buffer, loop.store_index)
         mask = "" if loop.reduction else ", mask=inside"
-        lines.append(f"    tl.store({loop.buffer.name} + {place}, {name}{mask})")
-        self.made[loop.result] = name
+        lines.append(f"    tl.store({loop.buffer.name} + {offset(loop.result)}, {name}{mask})")
+        self.registers[loop.result] = name
         return lines
 
-    def text(self, value: Expression | Any) -> str:
-        """An expression in Triton.  A Load is the variable that has it (`made`), or what `load`
-        says; a number is `float("...")`, which can be infinite, too."""
-        if isinstance(value, Apply):
-            return FORMS[value.op].format(*map(self.text, value.args))
-        if isinstance(value, Load):
-            return self.made.get(value) or self.load(value)
-        if isinstance(value, str):
-            return value
-        return text_of(value) if isinstance(value, Size) else f'float("{float(value)}")'
-
-    def load(self, load: Load) -> str:
+    def place(self, load: Load) -> str:
         """A `tl.load` of the element, with mask and `other=0` if the index goes over the columns.
         Refused: another element of what this very kernel makes, which it has not in a variable."""
-        if load.buffer.root in self.kernel.writes:
+        if load.buffer in self.kernel.writes:
             raise Refused("another element of the row than the one that was just computed")
         mask = ", mask=inside, other=0" if "c" in load.index else ""
-        return f"tl.load({load.buffer.root.name} + {offset(load.buffer, load.index)}{mask})"
+        return f"tl.load({load.buffer.name} + {offset(load)}{mask})"
+
+    def number(self, value: float) -> str:
+        """`float("...")`, which can be infinite, too; of a Size its text."""
+        return text_of(value) if isinstance(value, Size) else f'float("{float(value)}")'
 
     def build(self) -> Callable[..., None]:
-        """The kernel as a function of tensors and sizes."""
+        """The kernel as a function of tensors and sizes.  Its rows are programs; its BLOCK is the
+        power of two that all columns fit in."""
         source = self.source()
         name = f"<triton {id(self)}>"  # Triton reads its functions' sources again
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -127,8 +110,9 @@ class TritonWriter:
         exec(compile(source, name, "exec"), variables)
         longest = max(int(loop.columns) for loop in self.kernel.loops)
         block = 1 << (longest - 1).bit_length()
+        grid = (int(product(self.kernel.rows)),)
 
         def launch(*arguments: torch.Tensor | int) -> None:
-            variables["kernel"][(int(self.programs),)](*arguments, BLOCK=block)
+            variables["kernel"][grid](*arguments, BLOCK=block)
 
         return launch

@@ -62,12 +62,16 @@ def _binary(op: str) -> Callable[[Node, Any], Node]:
     return lambda self, other: self.graph.add(op, self, other)
 
 
+def _reduction(op: str) -> Callable[..., Node]:
+    return lambda self, dim=None, keepdim=False: self.graph.add(op, self, self.dims(dim), keepdim)
+
+
 @dataclass(eq=False, repr=False)
 class Node:
     """A tensor of the graph.
 
     op: the name of its operation, or "input".  args: nodes, numbers, tuples of sizes.
-    shape: ints, or Sizes.  dtype: float32, int64 or bool.  contiguous: is it so in eager mode, too?
+    shape: ints, or Sizes.  dtype: float32, int64 or bool.
     """
 
     graph: Graph
@@ -76,7 +80,6 @@ class Node:
     shape: tuple[int, ...]
     dtype: torch.dtype
     name: str
-    contiguous: bool = True
 
     def __repr__(self) -> str:
         return self.name
@@ -101,38 +104,32 @@ class Node:
     log = _unary("log")
     tanh = _unary("tanh")
     sqrt = _unary("sqrt")
+    sum = _reduction("sum")
+    amax = _reduction("amax")
 
     def __rsub__(self, other: Any) -> Node:
         return -self + other
 
-    def __rtruediv__(self, other: Any) -> Node:
-        return self.graph.add("div", other, self)
-
     def relu(self) -> Node:
         return self.graph.add("maximum", self, 0.0)
 
-    def sum(self, dim: Any = None, keepdim: bool = False) -> Node:
-        return self.graph.add("sum", self, self.dims(dim), keepdim)
-
-    def amax(self, dim: Any = None, keepdim: bool = False) -> Node:
-        return self.graph.add("amax", self, self.dims(dim), keepdim)
-
     def mean(self, dim: Any = None, keepdim: bool = False) -> Node:
+        """The sum, over the number of elements that were added."""
         count = product(self.shape[d] for d in self.dims(dim))
         return self.sum(dim, keepdim) / count
 
     def reshape(self, *shape: Any) -> Node:
-        """Sizes one by one, or all of them as one tuple or list.  -1 is whatever is left."""
+        """Sizes one by one, or all of them as one tuple or list.  -1 is whatever is left.
+        Refused if there are more or fewer elements then."""
         is_one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         wanted = tuple(shape[0]) if is_one else shape
-        known = product(size for size in wanted if size != -1)
-        missing = product(self.shape) // known
-        return self.graph.add("reshape", self, tuple(missing if n == -1 else n for n in wanted))
+        missing = product(self.shape) // product(size for size in wanted if size != -1)
+        result = tuple(missing if size == -1 else size for size in wanted)
+        if product(result) != product(self.shape):
+            raise Refused(f"shape {self.shape} cannot become {wanted}")
+        return self.graph.add("reshape", self, result)
 
-    def view(self, *shape: Any) -> Node:
-        if not self.contiguous:
-            raise Refused("a view of a tensor that may not be contiguous")
-        return self.reshape(*shape)
+    view = reshape  # (eager mode refuses some strides; here the numbers are the same)
 
     def permute(self, *order: int) -> Node:
         return self.graph.add("permute", self, self.dims(order))
@@ -171,11 +168,8 @@ class Graph:
     def add(self, op: str, *args: Any) -> Node:
         """A new node.  Raises Refused for arguments that eager would refuse, or promote."""
         name = f"{'in' if op == 'input' else op + '_'}{len(self.nodes)}"
-        node = Node(self, op, args, *RESULTS[op](*args), name)
-        turned = op in ("permute", "expand") or not all(n.contiguous for n in node.inputs)
-        node.contiguous = op in OTHERS or not turned  # eager keeps the order of strides
-        self.nodes.append(node)
-        return node
+        self.nodes.append(Node(self, op, args, *RESULTS[op](*args), name))
+        return self.nodes[-1]
 
     def __str__(self) -> str:
         lines = [f"{n} = {n.op}({', '.join(map(str, n.args))}) {n.shape}" for n in self.nodes]
@@ -199,14 +193,11 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape: from the right, sizes are equal or 1."""
     result: list[int] = []
     for place in range(1, max(map(len, shapes), default=0) + 1):
-        size = 1
-        for shape in shapes:
-            if place > len(shape) or shape[-place] == 1:
-                continue
-            if size != 1 and size != shape[-place]:
-                raise Refused(f"shapes {shapes} do not fit")
-            size = shape[-place] if size == 1 else size
-        result.insert(0, size)
+        sizes = [shape[-place] for shape in shapes if place <= len(shape)]
+        wide = [size for size in sizes if size != 1]
+        if any(size != wide[0] for size in wide):
+            raise Refused(f"shapes {shapes} do not fit")
+        result.insert(0, wide[0] if wide else 1)
     return tuple(result)
 
 
@@ -217,7 +208,7 @@ def _pointwise(*args: Any) -> Result:
     return broadcast(*(arg.shape for arg in args if isinstance(arg, Node))), FLOAT
 
 
-def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
+def _reduced(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
     if x.dtype != FLOAT or not dims or any(x.shape[d] == 0 for d in dims):
         raise Refused("a reduction of integers, or over nothing")
     kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
@@ -225,6 +216,8 @@ def _reduction(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
 
 
 def _matmul(a: Node, b: Node) -> Result:
+    """Shape and dtype of a product: all but the last two dimensions are a batch (`broadcast`).
+    Refused unless both have two dimensions or more, are FLOAT, and fit."""
     if a.ndim < 2 or b.ndim < 2 or a.dtype != FLOAT or b.dtype != FLOAT:
         raise Refused("a product of vectors, or of integers")
     if a.shape[-1] != b.shape[-2]:
@@ -237,8 +230,8 @@ RESULTS: dict[str, Callable[..., Result]] = {
     **dict.fromkeys(POINTWISE, _pointwise),
     "eq": lambda a, b: (_pointwise(a, b)[0], torch.bool),
     "where": lambda *args: (broadcast(*(a.shape for a in args if isinstance(a, Node))), FLOAT),
-    **dict.fromkeys(REDUCTIONS, _reduction),
-    "reshape": lambda x, shape: (_same_count(x, shape), x.dtype),
+    **dict.fromkeys(REDUCTIONS, _reduced),
+    "reshape": lambda x, shape: (shape, x.dtype),
     "permute": lambda x, order: (tuple(x.shape[d] for d in order), x.dtype),
     "expand": lambda x, shape: (broadcast(x.shape, shape), x.dtype),
     "matmul": _matmul,
@@ -247,12 +240,6 @@ RESULTS: dict[str, Callable[..., Result]] = {
     "add_rows": lambda g, index, count: ((count, g.shape[-1]), g.dtype),
     "nll_back": lambda g, x, target: (x.shape, x.dtype),
 }
-
-
-def _same_count(x: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if product(x.shape) != product(shape):
-        raise Refused(f"shape {x.shape} cannot become {shape}")
-    return shape
 
 
 def bytes_of(tensor: Any) -> int:
@@ -272,16 +259,16 @@ def without_dead_code(graph: Graph) -> None:
 
 def without_repetition(graph: Graph) -> None:
     """Equal operations on equal arguments are computed once: the others leave `graph.nodes`.
-    (Nothing in a graph writes, so nothing lies between them; and 1, 1.0 and True are three
-    different arguments.)"""
+    Inputs stay, and so do outputs: two results are two tensors, equal or not.  (Nothing in a graph
+    writes, so nothing lies between them; and 1, 1.0 and True are three different arguments.)"""
     first: dict[Any, Node] = {}
     instead: dict[Node, Node] = {}
     for node in graph.nodes:
-        node.args = tuple(instead.get(a, a) if isinstance(a, Node) else a for a in node.args)
+        node.args = tuple(instead[arg] if isinstance(arg, Node) else arg for arg in node.args)
         key = node.op, tuple((type(arg), arg) for arg in node.args)
-        instead[node] = node if node.op == "input" else first.setdefault(key, node)
+        earlier = first.setdefault(key, node)
+        instead[node] = node if node.op == "input" or node in graph.outputs else earlier
     graph.nodes = [node for node in graph.nodes if instead[node] is node]
-    graph.outputs = [instead[node] for node in graph.outputs]
 
 
 def optimize(graph: Graph) -> None:
@@ -310,6 +297,7 @@ def layer_norm(
 
 
 def gelu(x: Node, approximate: str = "none") -> Node:
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); refused unless `approximate` is "tanh"."""
     if approximate != "tanh":
         raise Refused("gelu without approximate='tanh'")
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
@@ -317,6 +305,7 @@ def gelu(x: Node, approximate: str = "none") -> Node:
 
 
 def linear(x: Node, weight: Node, bias: Node | None = None) -> Node:
+    """x @ weight', and the bias if there is one."""
     result = x @ weight.transpose(0, 1)
     return result if bias is None else result + bias
 
@@ -329,6 +318,8 @@ def embedding(index: Node, table: Node, *options: Any) -> Node:
 
 
 def cross_entropy(logits: Node, target: Node) -> Node:
+    """Operation "nll" of the logarithm of the softmax: x - max - log(sum(exp(x - max))), a row at a
+    time.  Refused unless the shapes are (n, classes) and (n,), and the targets int64."""
     if logits.ndim != 2 or target.ndim != 1 or target.dtype != torch.int64:
         raise Refused("cross_entropy of other shapes than (n, classes) and (n,)")
     shifted = logits - logits.amax(-1, keepdim=True)

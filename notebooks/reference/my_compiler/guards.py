@@ -1,4 +1,4 @@
-"""Chapter 05: where values came from, and what must hold next time.
+"""Chapter 05: where values come from, and what must hold next time.
 
 A *source* is the text of an expression that finds a value again in the next call: `a0` is the
 first parameter, `F` the function itself, and so on outwards: `a0.layers[1].weight`.
@@ -13,17 +13,24 @@ together they are one function, which the frame hook asks before it runs what wa
 
 No name of the user's can be seen by a guard, or hide one of its own: parameters are `a0`, `a1`,
 ..., and all else lies in a dictionary that the guard has for itself.
+
+`Capture` hands out symbolic values for what was found at a source, and writes the guards for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from minidynamo.bytecode.assembler import parameter_count
 
-from .graph import Refused
+from .effects import Journal, Outside
+from .graph import Graph, Node, Refused
+from .sizes import Shapes, Size
 
 CONSTANTS = (int, float, bool, str, type(None), torch.dtype)
 
@@ -34,18 +41,13 @@ def same(value: Any, expected: Any) -> bool:
 
 
 def tensor_fits(
-    tensor: Any,
-    dtype: torch.dtype,
-    shape: tuple[int | None, ...],
-    requires_grad: bool,
-    contiguous: bool,
+    tensor: Any, dtype: torch.dtype, shape: tuple[int | None, ...], requires_grad: bool
 ) -> bool:
-    """Is it a plain tensor on the CPU, like the one that was captured?  None: any size over 1."""
+    """Is it a plain tensor on the CPU (a Parameter is one, other classes are not, and `is_neg` is
+    not), with this dtype and shape, and gradients wanted or not?  None: any size over 1."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
         return False
     if (tensor.dtype, tensor.requires_grad) != (dtype, requires_grad) or tensor.is_neg():
-        return False
-    if tensor.is_contiguous() != contiguous:
         return False
     return tensor.ndim == len(shape) and all(
         wanted == size or wanted is None and size > 1
@@ -63,11 +65,9 @@ class Guards:
     """Checks over the parameters of one function."""
 
     def __init__(self, function: types.FunctionType) -> None:
-        code = function.__code__
         self.names: dict[str, Any] = {"same": same, "tensor_fits": tensor_fits, "modes": modes}
-        stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
-        count = code.co_argcount + code.co_kwonlyargcount + stars
-        self.parameters = ", ".join(["F", *(f"a{number}" for number in range(count))])
+        arguments = (f"a{number}" for number in range(parameter_count(function.__code__)))
+        self.parameters = ", ".join(["F", *arguments])
         self.checks: dict[str, None] = {}  # a set that keeps its order
         self.identical("F.__globals__", function.__globals__)
         if function.__closure__:
@@ -94,17 +94,13 @@ class Guards:
             raise Refused("a number that does not equal itself")
         self.add(f"same({source}, {self.name(value)})")
 
-    def has_type(self, source: str, value: Any) -> None:
-        self.add(f"type({source}) is {self.name(type(value))}")
-
     def tensor(self, source: str, tensor: torch.Tensor, shape: tuple[int | None, ...]) -> None:
         """Add the check that `tensor_fits` says yes for what this tensor is; of its sizes `shape`
         counts.  Refused for a tensor that does not fit itself: it is not plain."""
-        flags = tensor.requires_grad, tensor.is_contiguous()
-        if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), *flags):
+        if not tensor_fits(tensor, tensor.dtype, tuple(tensor.shape), tensor.requires_grad):
             raise Refused(f"a tensor that is not plain: {type(tensor).__name__}, {tensor.device}")
         dtype = self.name(tensor.dtype)
-        self.add(f"tensor_fits({source}, {dtype}, {shape!r}, {flags[0]}, {flags[1]})")
+        self.add(f"tensor_fits({source}, {dtype}, {shape!r}, {tensor.requires_grad})")
 
     def function_of_arguments(self, expression: str) -> Callable:
         """`expression`, a text over sources, as a function of what a guard is given."""
@@ -121,3 +117,107 @@ class Guards:
                 return False
 
         return guard
+
+
+@dataclass
+class Bound:
+    """A function, to be called with `first` before its other arguments."""
+
+    function: Any
+    first: Any
+
+
+class Capture:
+    """What a frame shares with those that are inlined into it: the graph, its inputs and guards.
+
+    dynamic: (source, dimension) of the sizes that are symbols."""
+
+    def __init__(self, function: types.FunctionType, dynamic: set[tuple[str, int]]) -> None:
+        self.graph = Graph()
+        self.guards = Guards(function)
+        self.journal = Journal()
+        self.dynamic = dynamic
+        self.tensors: dict[str, torch.Tensor] = {}  # source -> example of the graph's inputs
+        self.sizes: dict[str, str] = {}  # name of a symbol -> its source
+        self.facts: list[str] = []
+        # id of an object from outside -> (its value here, its source, itself)
+        self.known: dict[int, tuple[Any, str, Any]] = {}
+
+    @property
+    def shapes(self) -> Shapes:
+        return {source: tuple(tensor.shape) for source, tensor in self.tensors.items()}
+
+    def wrap(self, value: Any, source: str) -> Any:
+        """The symbolic value of something that was read from `source`, with the guards for it.
+        One of `CONSTANTS` is itself.  What was met before, under another source, is the same value
+        again: that the two sources give one object is guarded.  Of everything else `tensor` or
+        `object` make a value, once; `known` remembers it."""
+        if isinstance(value, CONSTANTS):
+            self.guards.equals(source, value)
+            return value
+        if id(value) in self.known:
+            found, other, _ = self.known[id(value)]
+            self.guards.add(f"{source} is {other}")
+            return found
+        make = self.tensor if isinstance(value, torch.Tensor) else self.object
+        found = make(value, source)
+        self.known[id(value)] = found, source, value
+        return found
+
+    def object(self, value: Any, source: str) -> Outside:
+        """Anything else, as an `Outside`.  Guarded: modules, classes and functions are themselves
+        (`identical`), and a Python function has its `__code__` and `__defaults__` still; of every
+        other object the type stays."""
+        if isinstance(value, types.FunctionType):
+            self.guards.identical(f"{source}.__code__", value.__code__)
+            self.guards.identical(f"{source}.__defaults__", value.__defaults__)
+        if isinstance(
+            value, (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType)
+        ):
+            self.guards.identical(source, value)
+        else:
+            self.guards.identical(f"type({source})", type(value))
+        return Outside(value, source)
+
+    def tensor(self, value: torch.Tensor, source: str) -> Node:
+        """A new input of the graph; `tensors` remembers the example.  A size over 1 that is in
+        `dynamic` is a symbol: a `Size` with the name s0, s1, ... and `facts`, which `sizes` finds
+        again.  The guard on the tensor leaves it open (None)."""
+        shape = list(value.shape)
+        for dim, size in enumerate(shape):
+            if size > 1 and (source, dim) in self.dynamic:
+                name = f"s{len(self.sizes)}"
+                self.sizes[name] = f"{source}.shape[{dim}]"
+                shape[dim] = Size(size, name, self.facts)
+        fixed = tuple(None if isinstance(size, Size) else size for size in shape)
+        self.guards.tensor(source, value, fixed)
+        self.tensors[source] = value
+        return self.graph.input(tuple(shape), value.dtype)
+
+    def items(self, value: Any) -> Any:
+        """The elements of a list, tuple or ModuleList from outside, as they are now; looked up once
+        (`value.items`), their number guarded.  Refused for other objects; other values are given
+        back as they are."""
+        if not isinstance(value, Outside):
+            return value
+        if value.items is None:
+            found, source = value.value, value.source
+            if type(found) not in (list, tuple, torch.nn.ModuleList):
+                raise Refused(f"the elements of {type(found).__name__}")
+            self.guards.add(f"len({source}) == {len(found)}")
+            items = [self.wrap(item, f"{source}[{n}]") for n, item in enumerate(found)]
+            value.items = tuple(items) if type(found) is tuple else items
+        return value.items
+
+    def attribute(self, value: Outside, name: str) -> Any:
+        """`value.name`, as it is now."""
+        if name in value.written:
+            return value.written[name]
+        if isinstance(inspect.getattr_static(type(value.value), name, None), property):
+            raise Refused(f"the property {name}")
+        found = getattr(value.value, name)
+        if isinstance(found, types.MethodType) and found.__self__ is value.value:
+            return Bound(self.wrap(found.__func__, f"{value.source}.{name}.__func__"), value)
+        if isinstance(found, types.BuiltinMethodType) and found.__self__ is value.value:
+            return Bound(getattr(type(value.value), name), value)
+        return self.wrap(found, f"{value.source}.{name}")

@@ -24,27 +24,24 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(types.__file__).parent))
 class Compiler:
     """The callback of the frame hook, and what it has done so far.
 
-    entries: what was compiled, in order.  left_alone: {name of a function: why}."""
+    entries: what was compiled, in order.  left_alone: {code that is left to Python: why}."""
 
     def __init__(self) -> None:
         self.callback = self.frame  # by which the hook knows whose entries are whose
         self.entries: list[Entry] = []
-        # by id: what is left to Python (`set_cache(code, None)` would say so to all compilers)
-        self.left: dict[int, types.CodeType] = {}
-        self.left_alone: dict[str, str] = {}
+        # (`set_cache(code, None)` would say so to all compilers)
+        self.left_alone: dict[types.CodeType, str] = {}
 
     def frame(self, function: Any, code: types.CodeType, args: tuple) -> Any:
         """An entry for this frame, or None."""
-        if id(code) in self.left or code.co_filename.startswith(LIBRARIES):
+        if code in self.left_alone or code.co_filename.startswith(LIBRARIES):
             return None
         before = [entry for entry in self.entries if entry.code is code]
         found: Any = f"{LIMIT} entries, and none of them fits"
         if len(before) < LIMIT:
             found = split(function, code, args, before)
         if isinstance(found, str):
-            self.left_alone[code.co_qualname] = found
-            if not before:
-                self.left[id(code)] = code
+            self.left_alone[code] = found
             return None
         self.entries.append(found)
         return found.guard, found.replacement, self.callback

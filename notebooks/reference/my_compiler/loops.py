@@ -10,6 +10,7 @@ all inlined nodes that lie before it.  (miniinductor calls this define-by-run.)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +20,24 @@ import torch
 from .graph import POINTWISE, REDUCTIONS, VIEWS, Graph, Node
 from .sizes import text_of
 
+DEAR = ("exp", "log", "tanh", "sqrt", "div")
 Index = tuple[str, ...]  # one text for each dimension: "i0", "i1", ..., "c" for the last, or "0"
 
 
 def at(index: Index, shape: tuple[int, ...]) -> Index:
-    """The index, with "0" in the dimensions of size 1: one element has one index."""
-    return tuple("0" if size == 1 else i for i, size in zip(index, shape, strict=True))
+    """As much of the index as the shape is long, with "0" in the dimensions of size 1: one element
+    has one index."""
+    return tuple("0" if size == 1 else i for i, size in zip(index, shape, strict=False))
+
+
+def rows_and_column(count: int) -> Index:
+    """("i0", "i1", ..., "c"): the index of a loop over so many dimensions of rows."""
+    return *(f"i{number}" for number in range(count)), "c"
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A contiguous tensor in memory.  base: the one whose memory it shares under another shape."""
+    """A contiguous tensor in memory.  base: the one whose memory it may share, a reshaped one."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,11 +47,6 @@ class Buffer:
     @property
     def root(self) -> Buffer:
         return self.base.root if self.base else self
-
-    @property
-    def sizes(self) -> str:
-        """Its shape as a text."""
-        return "(" + "".join(f"{text_of(size)}, " for size in self.shape) + ")"
 
 
 @dataclass(frozen=True)
@@ -77,25 +80,10 @@ class Loop:
     value: Expression
 
     @property
-    def row_index(self) -> Index:
-        return tuple(f"i{number}" for number in range(len(self.rows)))
-
-    @property
-    def own_row(self) -> Index:
-        """The index of the row; dimensions of size 1 are always at 0."""
-        return at(self.row_index, self.rows)
-
-    @property
-    def store_index(self) -> Index:
-        """Where in the buffer the result lies."""
-        if len(self.buffer.shape) == len(self.rows):
-            return self.row_index
-        return (*self.row_index, "0" if self.reduction else "c")
-
-    @property
     def result(self) -> Load:
-        """By this another loop reads the element that was just computed."""
-        return Load(self.buffer, at(self.store_index, self.buffer.shape))
+        """Where the result lies: by this another loop reads the element just computed.  (The buffer
+        of a reduction has no columns, or one.)"""
+        return Load(self.buffer, at(rows_and_column(len(self.rows)), self.buffer.shape))
 
 
 @dataclass(eq=False)
@@ -121,7 +109,7 @@ def loads(value: Any) -> list[Load]:
 
 
 def operations(value: Any) -> int:
-    """How many operations an expression consists of."""
+    """How many operations an expression consists of; a Load or a number is none."""
     return 1 + sum(map(operations, value.args)) if isinstance(value, Apply) else 0
 
 
@@ -129,34 +117,27 @@ class Lowering:
     """A graph on its way to steps.  stored: nodes that lie in memory; inlined: the others."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
         self.steps: list[Step] = []
         self.stored: dict[Node, Buffer] = {}
         self.inlined: dict[Node, Inlined] = {}
-        self.users: dict[Node, int] = dict.fromkeys(graph.nodes, 0)
-        for node in graph.nodes:
-            for arg in node.inputs:
-                self.users[arg] += 1
+        self.users = Counter(arg for node in graph.nodes for arg in node.inputs)
         for number, node in enumerate(graph.inputs):
             self.stored[node] = Buffer(f"in{number}", node.shape, node.dtype)
 
-    def run(self) -> list[Buffer]:
-        """Write all steps; the buffers of the outputs."""
-        for node in self.graph.nodes:
-            if node.op != "input":
-                self.lower(node)
-        return [self.store(node) for node in self.graph.outputs]
-
     def lower(self, node: Node) -> None:
         """What becomes of a node.  Views and pointwise operations are inlined: their functions are
-        methods of this class (of the name of the view, `pointwise`).  What is pointwise, dear
-        and has several users is stored as well.  A reduction over the last dimension, and no
-        other, is a loop (`reduction`); whatever else there is, torch computes (`extern`)."""
+        methods of this class (of the name of the view, `pointwise`).  (Not so a reshape that gives
+        None.)  What is pointwise, dear and has several users is stored as well.  A reduction over
+        the last dimension, and no other, is a loop (`reduction`); all else torch computes
+        (`extern`)."""
+        inlined = None
         if node.op in VIEWS:
-            self.inlined[node] = getattr(self, node.op)(node)
+            inlined = getattr(self, node.op)(node)
         elif node.op in POINTWISE:
-            self.inlined[node] = self.pointwise(node)
-            if self.users[node] > 1 and self.is_dear(node):
+            inlined = self.pointwise(node)
+        if inlined:
+            self.inlined[node] = inlined
+            if node.op in POINTWISE and self.users[node] > 1 and self.is_dear(node):
                 self.store(node)
         elif node.op in REDUCTIONS and node.args[1] == (node.args[0].ndim - 1,):  # the columns
             self.reduction(node)
@@ -164,11 +145,10 @@ class Lowering:
             self.extern(node)
 
     def is_dear(self, node: Node) -> bool:
-        """Too much to be computed once for every reader."""
-        index = tuple(f"i{n}" for n in range(node.ndim))
-        return node.op in ("exp", "log", "tanh", "sqrt", "div") or (
-            operations(self.inlined[node](index)) > 4
-        )
+        """Too much to be computed once for every reader: `DEAR`, or an expression of more than four
+        operations (`operations`), at whatever index."""
+        index = rows_and_column(node.ndim - 1)[: node.ndim]
+        return node.op in DEAR or operations(self.inlined[node](index)) > 4
 
     # --- inlined nodes ----------------------------------------------------------------------------
     def element(self, value: Any, index: Index) -> Expression:
@@ -189,24 +169,22 @@ class Lowering:
     def permute(self, node: Node) -> Inlined:
         """The argument's element, at an index whose places are exchanged."""
         x, order = node.args
-        return lambda index: self.element(
-            x, tuple(index[order.index(dim)] for dim in range(len(order)))
-        )
+        back = [order.index(dim) for dim in range(len(order))]
+        return lambda index: self.element(x, tuple(index[place] for place in back))
 
     def expand(self, node: Node) -> Inlined:
+        """The argument's element, at the same index."""
         return lambda index: self.element(node.args[0], index)
 
-    def reshape(self, node: Node) -> Inlined:
-        """Dimensions of size 1 come and go for nothing; anything else is the same memory under
-        another shape, so that the source has to lie in memory."""
+    def reshape(self, node: Node) -> Inlined | None:
+        """Dimensions of size 1 come and go for nothing: the others find their places in the index.
+        None where those change as well: it is the same memory under another shape, and torch sees
+        to that."""
         x, shape = node.args
         places = [dim for dim, size in enumerate(shape) if size != 1]
         own = [dim for dim, size in enumerate(x.shape) if size != 1]
         if [text_of(shape[d]) for d in places] != [text_of(x.shape[d]) for d in own]:
-            source = self.store(x)
-            buffer = Buffer(source.name, node.shape, node.dtype, source)
-            self.stored[node] = buffer
-            return lambda index: Load(buffer, index)
+            return None
 
         def element(index: Index) -> Expression:
             new = dict(zip(own, (index[dim] for dim in places), strict=True))
@@ -224,41 +202,44 @@ class Lowering:
         """The buffer of a node; a loop is written for it if it has none."""
         if node not in self.stored:
             rows, columns = node.shape[:-1], node.shape[-1] if node.shape else 1
-            index = (*(f"i{n}" for n in range(len(rows))), "c")[: node.ndim]
-            value = self.inlined[node](at(index, node.shape))
-            self.add(node, Loop, rows, columns, None, value)
+            index = at(rows_and_column(len(rows)), node.shape)
+            self.add(node, Loop, rows, columns, None, self.inlined[node](index))
         return self.stored[node]
 
     def reduction(self, node: Node) -> None:
         """A step: a loop whose value is the argument's element at (i0, i1, ..., c), where c is
         the column that is reduced over."""
         x = node.args[0]
-        rows, columns = x.shape[:-1], x.shape[-1]
-        index = (*(f"i{n}" for n in range(len(rows))), "c")
-        value = self.element(x, index)
-        self.add(node, Loop, rows, columns, node.op, value)
+        value = self.element(x, rows_and_column(x.ndim - 1))
+        self.add(node, Loop, x.shape[:-1], x.shape[-1], node.op, value)
 
     def extern(self, node: Node) -> None:
+        """A step: a call of torch, with its `operand`s.  A reshaped tensor has a base: the buffer
+        that was read."""
         reads: list[Buffer] = []
         args = [self.operand(arg, reads) for arg in node.args]
         self.add(node, Extern, node.op, args, reads)
+        if node.op == "reshape":
+            self.stored[node].base = reads[0]
 
     def operand(self, value: Any, reads: list[Buffer]) -> str:
-        """An argument of a torch kernel, as a text.  Views cost nothing there."""
-        if isinstance(value, tuple):
-            return "(" + "".join(f"{text_of(item)}, " for item in value) + ")"
+        """An argument of a torch kernel, as a text; the buffers in it are added to `reads`.
+        `permute` and `expand` cost nothing there: they are written behind their argument."""
         if not isinstance(value, Node):
-            return text_of(value) if type(value) is not bool else str(value)
+            return text_of(value)
         if value not in self.stored and value.op in ("permute", "expand"):
             x, how = value.args
-            return f"{self.operand(x, reads)}.{value.op}({self.operand(how, reads)})"
+            return f"{self.operand(x, reads)}.{value.op}({text_of(how)})"
         buffer = self.store(value)
-        reads.append(buffer.root)
-        return f"{buffer.name}.view({buffer.sizes})" if buffer.base else buffer.name
+        reads.append(buffer)
+        return buffer.name
 
 
 def lower(graph: Graph) -> tuple[list[Step], list[Buffer]]:
     """The steps of a graph in an order in which they may run, and the buffers of its outputs."""
     lowering = Lowering(graph)
-    outputs = lowering.run()
+    for node in graph.nodes:
+        if node.op != "input":
+            lowering.lower(node)
+    outputs = [lowering.store(node) for node in graph.outputs]
     return lowering.steps, outputs

@@ -4,7 +4,7 @@ A `Machine` runs one frame's bytecode on a stack of its own.  On that stack lie
 
     Node      a tensor, of which only shape and dtype are known
     Outside   an object that existed before the frame ran (effects.py)
-    Bound     a function together with its first argument
+    Bound     a function together with its first argument (guards.py)
     others    plain Python values: constants, and lists, tuples, dicts that the frame has made
 
 What involves tensors is written into the graph, everything else happens at once.  What the machine
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import math
 import operator
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,10 +24,10 @@ import torch.nn.functional as F
 from minidynamo.bytecode import canonical, disassemble
 
 from . import graph as nodes
-from .effects import Journal, Outside
-from .graph import Graph, Node, Refused
-from .guards import CONSTANTS, Guards
-from .sizes import ARITHMETIC, COMPARISONS, Size, plain
+from .effects import Outside
+from .graph import Node, Refused
+from .guards import CONSTANTS, Bound, Capture
+from .sizes import ARITHMETIC, COMPARISONS, plain
 
 NULL = object()  # CPython's mark beside the callee
 OPERATORS = ARITHMETIC | {"/": "truediv", "@": "matmul", "**": "pow"}
@@ -37,124 +35,17 @@ BINARY = {symbol: getattr(operator, name) for symbol, name in OPERATORS.items()}
 COMPARE = {symbol: getattr(operator, name) for symbol, name in COMPARISONS.items()}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # what writes into the graph: methods of a tensor, functions of torch
-METHODS = {
-    name: function
-    for name, function in vars(Node).items()
-    if inspect.isfunction(function) and not name.startswith("_") and name not in ("dims", "expand")
-} | {"softmax": nodes.softmax}
-SIMPLE = ("exp", "log", "tanh", "sqrt", "relu", "sum", "mean", "amax", "matmul", "softmax")
-COMPOSED = ("relu", "softmax", "layer_norm", "gelu", "linear", "embedding", "cross_entropy")
-TORCH = {function: function for function in METHODS.values()} | {torch.matmul: operator.matmul}
-TORCH |= {getattr(torch, name): METHODS[name] for name in SIMPLE if name in METHODS}
-TORCH |= {getattr(F, name): getattr(nodes, name, METHODS.get(name)) for name in COMPOSED}
+NAMES = ("exp", "log", "tanh", "sqrt", "relu", "sum", "mean", "amax", "transpose", "reshape")
+METHODS = {name: getattr(Node, name) for name in (*NAMES, "permute", "view")}
+METHODS["softmax"] = nodes.softmax
+TORCH: dict[Any, Any] = {getattr(torch, name): METHODS[name] for name in (*NAMES, "softmax")}
+TORCH |= {method: method for method in METHODS.values()}
+TORCH |= {F.relu: Node.relu, torch.matmul: operator.matmul}
+COMPOSED = ("softmax", "layer_norm", "gelu", "linear", "embedding", "cross_entropy")
+TORCH |= {getattr(F, name): getattr(nodes, name) for name in COMPOSED}
 # functions that are called at once if no argument is a tensor
-PLAIN = {len, range, min, max, abs, int, float, bool, tuple, list, enumerate, zip, math.sqrt}
+PLAIN = {len, range, min, max, abs, int, float, bool, tuple, list, enumerate, zip}
 SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
-
-
-@dataclass
-class Bound:
-    """A function, to be called with `first` before its other arguments."""
-
-    function: Any
-    first: Any
-
-
-class Capture:
-    """What a frame shares with those that are inlined into it: the graph, its inputs and guards.
-
-    dynamic: (source, dimension) of the sizes that are symbols."""
-
-    def __init__(self, function: types.FunctionType, dynamic: set[tuple[str, int]]) -> None:
-        self.graph = Graph()
-        self.guards = Guards(function)
-        self.journal = Journal()
-        self.dynamic = dynamic
-        self.tensors: dict[str, torch.Tensor] = {}  # source -> example of the graph's inputs
-        self.sizes: dict[str, str] = {}  # name of a symbol -> its source
-        self.facts: list[str] = []
-        # id of an object from outside -> (its value here, its source, itself)
-        self.known: dict[int, tuple[Any, str, Any]] = {}
-
-    def wrap(self, value: Any, source: str) -> Any:
-        """The symbolic value of something that was read from `source`, with the guards for it."""
-        if isinstance(value, CONSTANTS):
-            self.guards.equals(source, value)
-            return value
-        if id(value) in self.known:
-            found, other, _ = self.known[id(value)]
-            self.guards.add(f"{source} is {other}")
-            return found
-        made = self.tensor if isinstance(value, torch.Tensor) else self.object
-        self.known[id(value)] = made(value, source), source, value
-        return self.known[id(value)][0]
-
-    def object(self, value: Any, source: str) -> Outside:
-        if isinstance(value, (types.ModuleType, type, types.BuiltinFunctionType)):
-            self.guards.identical(source, value)
-        elif isinstance(value, types.FunctionType):
-            self.guards.identical(source, value)
-            self.guards.identical(f"{source}.__code__", value.__code__)
-            self.guards.identical(f"{source}.__defaults__", value.__defaults__)
-        else:
-            self.guards.has_type(source, value)
-        return Outside(value, source)
-
-    def tensor(self, value: torch.Tensor, source: str) -> Node:
-        """A new input of the graph."""
-        shape = list(value.shape)
-        for dim, size in enumerate(shape):
-            if size > 1 and (source, dim) in self.dynamic:
-                name = f"s{len(self.sizes)}"
-                self.sizes[name] = f"{source}.shape[{dim}]"
-                shape[dim] = Size(size, name, self.facts)
-        fixed = tuple(None if isinstance(size, Size) else size for size in shape)
-        self.guards.tensor(source, value, fixed)
-        self.tensors[source] = value
-        node = self.graph.input(tuple(shape), value.dtype)
-        node.contiguous = value.is_contiguous()
-        return node
-
-    def items(self, value: Any) -> Any:
-        """The elements of a list, tuple, dict or ModuleList from outside, as they are now."""
-        if not isinstance(value, Outside):
-            return value
-        if value.items is None:
-            value.items = self._read(value.value, value.source)
-        return value.items
-
-    def _read(self, found: Any, source: str) -> Any:
-        if type(found) is dict and all(isinstance(key, str) for key in found):
-            self.guards.add(f"tuple({source}) == {tuple(found)!r}")
-            return {key: self.wrap(item, f"{source}[{key!r}]") for key, item in found.items()}
-        if type(found) not in (list, tuple, torch.nn.ModuleList):
-            raise Refused(f"the elements of {type(found).__name__}")
-        self.guards.add(f"len({source}) == {len(found)}")
-        read = [self.wrap(item, f"{source}[{n}]") for n, item in enumerate(found)]
-        return tuple(read) if isinstance(found, tuple) else read
-
-    def attribute(self, value: Any, name: str) -> Any:
-        """`value.name`"""
-        if isinstance(value, Node) and name in METHODS:
-            return Bound(METHODS[name], value)
-        if isinstance(value, Node) and name == "shape":
-            return torch.Size(value.shape)
-        if isinstance(value, list) and name == "append":
-            return Bound(list.append, value)
-        if not isinstance(value, Outside):
-            raise Refused(f"the attribute {name} of {type(value).__name__}")
-        if name in value.written:
-            return value.written[name]
-        if isinstance(inspect.getattr_static(type(value.value), name, None), property):
-            raise Refused(f"the property {name}")
-        found = getattr(value.value, name)
-        source = f"{value.source}.{name}"
-        if isinstance(found, types.MethodType) and found.__self__ is value.value:
-            function = f"{source}.__func__"
-            return Bound(self.wrap(found.__func__, function), value)
-        if isinstance(found, types.BuiltinMethodType) and found.__self__ is value.value:
-            return Bound(getattr(type(value.value), name), value)
-        return self.wrap(found, source)
 
 
 class Machine:
@@ -207,6 +98,9 @@ class Machine:
         self.stack.append(value)
 
     def LOAD_GLOBAL(self, name: str) -> None:
+        """Push a global of the function, wrapped (`capture.wrap`; its source begins with that of
+        the function).  Where there is none push Python's own, of `builtins`; that there is none is
+        guarded."""
         variables, source = self.function.__globals__, f"{self.source}.__globals__"
         if name in variables:
             self.stack.append(self.capture.wrap(variables[name], f"{source}[{name!r}]"))
@@ -239,12 +133,24 @@ class Machine:
         return True
 
     # --- attributes, elements, containers ---------------------------------------------------------
+    def attribute(self, value: Any, name: str) -> Any:
+        """Of a Node its shape and `METHODS`, of a list `append`; of an object from outside what
+        `capture.attribute` says."""
+        if isinstance(value, Node) and name == "shape":
+            return torch.Size(value.shape)
+        if isinstance(value, Node) and name in METHODS:
+            return Bound(METHODS[name], value)
+        if isinstance(value, list) and name == "append":
+            return Bound(list.append, value)
+        if isinstance(value, Outside):
+            return self.capture.attribute(value, name)
+        raise Refused(f"the attribute {name} of {type(value).__name__}")
+
     def LOAD_ATTR(self, name: str) -> None:
-        self.stack.append(self.capture.attribute(self.stack.pop(), name))
+        self.stack.append(self.attribute(self.stack.pop(), name))
 
     def LOAD_METHOD(self, name: str) -> None:
-        callee = self.capture.attribute(self.stack.pop(), name)
-        self.stack += [NULL, callee]
+        self.stack += [NULL, self.attribute(self.stack.pop(), name)]
 
     def STORE_ATTR(self, name: str) -> None:
         value, target = self.pop(2)
@@ -255,33 +161,37 @@ class Machine:
         self.capture.journal.set_attribute(target, name, value)
 
     def BINARY_SUBSCR(self, _: Any) -> None:
+        """Pop a container and, above it, a key; push the item (`items`, `plain`).  Refused for a
+        key that is a node, or from outside."""
         container, key = self.pop(2)
-        if isinstance(container, Node) or isinstance(key, (Node, Outside)):
-            raise Refused("an element of a tensor")
-        self.stack.append(self.capture.items(container)[plain(key)])
+        if isinstance(key, (Node, Outside)):
+            raise Refused("an element whose place is a tensor, or an object")
+        self.stack.append(self.items(container)[plain(key)])
 
     def STORE_SUBSCR(self, _: Any) -> None:
         value, container, key = self.pop(3)
-        if isinstance(container, Node) or isinstance(key, (Node, Outside)):
-            raise Refused("writing an element of a tensor")
-        self.capture.items(container)
+        if isinstance(key, (Node, Outside)):
+            raise Refused("an element whose place is a tensor, or an object")
+        self.items(container)
         journal = self.capture.journal
         journal.set_item(journal.items_of(container), plain(key), value)
+
+    def items(self, value: Any) -> Any:
+        """What a container holds; of a tensor nobody knows."""
+        if isinstance(value, Node):
+            raise Refused("the elements of a tensor")
+        return self.capture.items(value)
 
     def BUILD_TUPLE(self, count: int) -> None:
         """Pop so many values, push them as one tuple, the top last (`pop` keeps their order)."""
         self.stack.append(tuple(self.pop(count)))
 
-    def BUILD_LIST(self, count: int) -> None:
-        self.stack.append(self.pop(count))
-
     def UNPACK_SEQUENCE(self, count: int) -> None:
-        """Pop a sequence and push its items, the first on top.  Refused for a tensor, or for
-        another number of items (`capture.items` gives them)."""
-        value = self.stack.pop()
-        if isinstance(value, Node) or len(self.capture.items(value)) != count:
-            raise Refused("unpacking of a tensor, or of another number of values")
-        self.stack += reversed(self.capture.items(value))
+        """Pop a sequence and push its `items`, the first on top.  Refused for another number."""
+        items = self.items(self.stack.pop())
+        if len(items) != count:
+            raise Refused("unpacking of another number of values")
+        self.stack += reversed(items)
 
     # --- operators --------------------------------------------------------------------------------
     def BINARY_OP(self, symbol: str) -> None:
@@ -296,15 +206,6 @@ class Machine:
             left, right = plain(left), plain(right)
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 
-    def UNARY_NEGATIVE(self, _: Any) -> None:
-        self.stack.append(-plain(self.stack.pop()))
-
-    def UNARY_OP(self, symbol: str) -> None:
-        """Where all of minidynamo is loaded, its translation has this name for four operators."""
-        if symbol != "-":
-            raise Refused(f"the operator {symbol}")
-        self.UNARY_NEGATIVE(None)
-
     def COMPARE_OP(self, symbol: str) -> None:
         """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
         nodes and objects from outside; sizes stay symbols."""
@@ -315,6 +216,8 @@ class Machine:
 
     # --- jumps ------------------------------------------------------------------------------------
     def truth(self, value: Any) -> bool:
+        """Of a constant, a size (`plain`), or a container of the frame's own; else refused: who
+        knows?"""
         if isinstance(value, (Node, Outside, Bound)):
             raise Refused("a branch on a tensor or an object")
         return bool(plain(value))
@@ -328,16 +231,13 @@ class Machine:
             self.pc = target
 
     def POP_JUMP_IF_TRUE(self, target: int) -> None:
+        """The same, if it is true."""
         if self.truth(self.stack.pop()):
             self.pc = target
 
     def GET_ITER(self, _: Any) -> None:
-        """Pop a sequence, push an iterator over its items (`capture.items`).  Refused for a
-        tensor."""
-        value = self.stack.pop()
-        if isinstance(value, Node):
-            raise Refused("a loop over a tensor")
-        self.stack.append(iter(self.capture.items(value)))
+        """Pop a sequence, push an iterator over its `items`."""
+        self.stack.append(iter(self.items(self.stack.pop())))
 
     def FOR_ITER(self, target: int) -> None:
         """The top is an iterator.  Push its next item; or, if it has none, pop it and go on at
@@ -372,6 +272,8 @@ class Machine:
             self.stack.append(self.call(below, [above, *args], kwargs))
 
     def call(self, callee: Any, args: list, kwargs: dict[str, Any]) -> Any:
+        """What the callee returns: one of `TORCH` a node, one of `PLAIN` a value, both with the
+        items of containers from outside; a module is its `forward`; functions are inlined."""
         if isinstance(callee, Bound):
             return self.call(callee.function, [callee.first, *args], kwargs)
         function = callee.value if isinstance(callee, Outside) else callee
@@ -379,13 +281,12 @@ class Machine:
         if isinstance(function, torch.nn.Module):
             return self.call(self._forward(callee), args, kwargs)
         if function in TORCH and isinstance(args[0], Node):
-            given = [capture.items(a) if isinstance(a, Outside) else a for a in args]
-            return TORCH[function](*given, **kwargs)
+            return TORCH[function](*map(capture.items, args), **kwargs)
         if function is list.append:
-            capture.items(args[0])
+            self.items(args[0])
             return capture.journal.append(capture.journal.items_of(args[0]), args[1])
-        if function in PLAIN and not any(isinstance(v, (Node, Bound)) for v in args):
-            return function(*(plain(capture.items(v)) for v in args), **kwargs)
+        if function in PLAIN and not any(isinstance(value, Bound) for value in args):
+            return function(*(plain(self.items(value)) for value in args), **kwargs)
         if isinstance(callee, Outside) and isinstance(function, types.FunctionType):
             return self.inline(callee, args, kwargs)
         raise Refused(f"a call of {getattr(function, '__name__', function)}")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from miniinductor.runtime.build import build_kernels
 
-from .autograd import cut, differentiate, part
+from .autograd import computed_of, cut, differentiate, part
 from .cpp import Writer, stored_buffers
 from .fusion import Kernel, Unit, fuse, writes
 from .graph import EAGER, Graph, Node, optimize
@@ -53,16 +53,14 @@ class Program:
 
     def wrapper(self) -> str:
         """The text of `call(in0, in1, ..., s0, ...)`: for each unit its call, then a `del` for each
-        name that is dead after it.  It returns a list; an output that has a base is a view."""
+        name that is dead after it.  It returns a list of the outputs."""
         names = [f"in{number}" for number in range(len(self.graph.inputs))]
         lines = [f"def call({', '.join([*names, *self.symbols])}):"]
         for number, unit in enumerate(self.units):
             lines += self.call_of(unit)
             lines += [f"    del {name}" for name in self.memory.dead_after(number)]
-        results = [
-            f"{out.name}.view({out.sizes})" if out.base else out.name for out in self.outputs
-        ]
-        return "\n".join([*lines, f"    return [{', '.join(results)}]", ""])
+        results = ", ".join(buffer.name for buffer in self.outputs)
+        return "\n".join([*lines, f"    return [{results}]", ""])
 
     def call_of(self, unit: Unit) -> list[str]:
         """The wrapper's lines for one unit.  A call of torch gives its buffer a value.  A kernel
@@ -74,11 +72,8 @@ class Program:
         writer = Writer(unit, stored, self.symbols)
         kernel = f"kernel{len(self.sources)}"
         self.sources.append(writer.source())
-        lines = [
-            f"    {buffer.name} = {self.memory.take(buffer)}"
-            for buffer in unit.writes
-            if buffer in stored
-        ]
+        made = [buffer for buffer in unit.writes if buffer in stored]
+        lines = [f"    {buffer.name} = {self.memory.take(buffer)}" for buffer in made]
         arguments = [*(buffer.name for buffer in writer.buffers), *self.symbols]
         return [*lines, f"    {kernel}({', '.join(arguments)})"]
 
@@ -88,12 +83,12 @@ class Memory:
 
     def __init__(self, units: list[Unit], outputs: list[Buffer]) -> None:
         self.units = units
-        self.outputs = {buffer.root for buffer in outputs}
-        self.last: dict[Buffer, int] = {}
+        self.outputs = {*outputs, *(buffer.root for buffer in outputs)}
+        self.last: dict[Buffer, int] = {}  # the number of the unit that touches it last
         for number, unit in enumerate(units):
             for buffer in [*unit.reads, *writes(unit)]:
-                self.last[buffer.root] = number
-        self.owned: dict[str, Buffer] = {}  # buffers in memory that this program has made
+                self.last |= {buffer: number, buffer.root: number}
+        self.owned: list[Buffer] = []  # in memory that this program has made
         self.free: list[Buffer] = []
 
     def read_elsewhere(self, kernel: Kernel) -> set[Buffer]:
@@ -103,20 +98,21 @@ class Memory:
 
     def take(self, buffer: Buffer) -> str:
         """The text that gives memory to a buffer: a free one of its size, or a new one."""
-        self.owned[buffer.name] = buffer
+        self.owned.append(buffer)
+        shape = text_of(tuple(buffer.shape))
         for other in self.free:
             if size_of(other) == size_of(buffer) and other.dtype == buffer.dtype:
                 self.free.remove(other)
-                return f"{other.name}.view({buffer.sizes})"
-        return f"torch.empty({buffer.sizes}, dtype={buffer.dtype})"
+                return f"{other.name}.view({shape})"
+        return f"torch.empty({shape}, dtype={buffer.dtype})"
 
     def dead_after(self, number: int) -> list[str]:
         """Results of torch's kernels that nobody reads behind unit `number`.  Memory of our own
         goes to `free` instead, and keeps its name.  A buffer without memory has no variable."""
         ended = [b for b, last in self.last.items() if last == number and b not in self.outputs]
-        self.free += [buffer for buffer in ended if buffer.name in self.owned]
-        made_by_torch = {u.buffer for u in self.units[: number + 1] if not isinstance(u, Kernel)}
-        return [buffer.name for buffer in ended if buffer in made_by_torch]
+        self.free += [buffer for buffer in ended if buffer in self.owned]
+        by_torch = [unit.buffer for unit in self.units if not isinstance(unit, Kernel)]
+        return [buffer.name for buffer in ended if buffer in by_torch]
 
 
 def size_of(buffer: Buffer) -> str:
@@ -128,22 +124,24 @@ class Differentiable:
     """Two programs, one for each half, behind one function that autograd knows."""
 
     def __init__(self, graph: Graph, symbols: list[str], wanted: list[Node]) -> None:
+        """Differentiate, `optimize` the joint graph (its outputs are the graph's, and the gradients
+        that there are), cut, and make a Program of each half: outputs and what is saved from the
+        inputs, gradients from what is saved and the tangents.
+
+        places: of which inputs there are gradients.  count: of outputs.  fixed: which of those are
+        not computed of a wanted input (`computed_of`)."""
         inputs, outputs = list(graph.inputs), list(graph.outputs)
         tangents, gradients = differentiate(graph, wanted)
         graph.outputs = [*outputs, *(g for g in gradients if g is not None)]
         optimize(graph)
-        outputs, found = graph.outputs[: len(outputs)], graph.outputs[len(outputs) :]
-        self.places = [
-            inputs.index(node) for node, g in zip(wanted, gradients, strict=True) if g is not None
-        ]
-        self.saved = cut(graph, tangents, found)
-        self.forward = Program(part(graph, inputs, [*outputs, *self.saved]), symbols)
-        self.backward = Program(part(graph, [*self.saved, *tangents], found), symbols)
+        pairs = zip(wanted, gradients, strict=True)
+        found = {inputs.index(node): gradient for node, gradient in pairs if gradient is not None}
+        self.places = list(found)
+        saved = cut(graph, tangents, list(found.values()))
+        self.forward = Program(part(graph, inputs, [*outputs, *saved]), symbols)
+        self.backward = Program(part(graph, [*saved, *tangents], list(found.values())), symbols)
         self.count = len(outputs)
-        depends = set(wanted)
-        for node in graph.nodes:
-            if depends.intersection(node.inputs):
-                depends.add(node)
+        depends = computed_of(graph, wanted)
         self.fixed = [place for place, out in enumerate(outputs) if out not in depends]
 
     def __call__(self, tensors: list[torch.Tensor], sizes: dict[str, int]) -> list[torch.Tensor]:

@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
+Shapes = dict[str, tuple[int, ...]]
+
+
 class Size(int):
     """value: what it is in this call.  text: how it is computed.  facts: where comparisons go."""
 
@@ -45,9 +48,11 @@ def plain(value: Any) -> Any:
     return int(value)
 
 
-def text_of(size: int) -> str:
-    """A size as it is written in a kernel: a number, or the way to compute it."""
-    return size.text if isinstance(size, Size) else str(int(size))
+def text_of(value: Any) -> str:
+    """As it is written in a kernel: a number, the way to compute a Size, a tuple of these."""
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{text_of(item)}, " for item in value) + ")"
+    return value.text if isinstance(value, Size) else repr(value)
 
 
 def _computed(symbol: str, function: Callable[[int, int], int], swapped: bool) -> Any:
@@ -81,9 +86,8 @@ def _compared(symbol: str, function: Callable[[int, int], bool]) -> Any:
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 for _symbol, _name in ARITHMETIC.items():
-    _function = getattr(operator, _name)
-    setattr(Size, f"__{_name}__", _computed(_symbol, _function, swapped=False))
-    setattr(Size, f"__r{_name}__", _computed(_symbol, _function, swapped=True))
+    setattr(Size, f"__{_name}__", _computed(_symbol, getattr(operator, _name), swapped=False))
+    setattr(Size, f"__r{_name}__", _computed(_symbol, getattr(operator, _name), swapped=True))
 for _symbol, _name in COMPARISONS.items():
     setattr(Size, f"__{_name}__", _compared(_symbol, getattr(operator, _name)))
 
@@ -91,3 +95,14 @@ for _symbol, _name in COMPARISONS.items():
 def product(sizes: Iterable[int]) -> int:
     """Of all of them; 1 for none."""
     return functools.reduce(operator.mul, sizes, 1)
+
+
+def changed(now: Shapes, earlier: Shapes) -> set[tuple[str, int]]:
+    """(source, dimension) of each size that is another one now.  Both: {source: its shape}; what
+    only one of them knows is left out, and shapes of different length are compared from the left
+    as far as both go."""
+    found: set[tuple[str, int]] = set()
+    for source in now.keys() & earlier.keys():
+        pairs = zip(now[source], earlier[source], strict=False)
+        found |= {(source, dim) for dim, (size, other) in enumerate(pairs) if size != other}
+    return found
