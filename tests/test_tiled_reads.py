@@ -166,3 +166,18 @@ def test_what_no_row_of_a_tile_changes_comes_before_it():
     found, source = kernel_of(lambda x: function(x, v), x)
     assert torch.equal(found, function(x, v)) or torch.allclose(found, function(x, v), 1e-6)
     assert source.index("mini::rsqrt") < source.index("mini::transpose")
+
+
+@pytest.mark.parametrize("rows", [9, 37])
+def test_a_result_that_takes_the_memory_of_a_product_is_computed_once(rows):
+    """Lanes that are computed twice read what they have written, where both share memory."""
+
+    def f(x, w):
+        product, turned = x @ w, (w.t() @ x.t()).t()
+        return torch.relu(product * 1.5 + turned.abs()) @ w.t()
+
+    for columns in (8, 13, 27, 40, 59):
+        x, w = torch.randn(rows, rows), torch.randn(rows, columns)
+        compiled = minidynamo.compile(f, dynamic=False)
+        torch.testing.assert_close(compiled(x, w), f(x, w), rtol=1e-3, atol=1e-3)
+        minidynamo.reset()

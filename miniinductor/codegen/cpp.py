@@ -92,6 +92,7 @@ class CppKernelWriter(CppExpressions):
         self.crossings = Crossings()
         self.strategies = strategies_for(self)
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
+        self.reruns = False  # may it read something after it has written a result?
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols = set()
@@ -170,6 +171,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
+            self.reruns,
             about=listing.about,
         )
 

@@ -12,7 +12,7 @@ exp(double) calls libm, which no vector loop does.  That header's other function
 the prelude's templates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import torch
 
 from ..lowerings import arithmetic  # noqa: F401  (maths.h builds on arithmetic.h)
 from ..codegen.code import call
-from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter, ending
 from ..codegen.cpp_expressions import CppExpressions, Value, compute_type
 from ..listings import indent
@@ -31,7 +30,6 @@ IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
     **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
 }
-plain_finish = CppKernelWriter.finish
 OF_DOUBLES = ("sin", "cos")
 MANY = 8  # functions with two forms in one kernel, beyond which the exact ones are called
 
@@ -42,14 +40,8 @@ def may_run_again(writer: Any) -> bool:
     return not writer.has_scatter and not overwrites
 
 
-def finish(self: CppKernelWriter, lines: Any, buffers: Sequence[str]) -> Kernel:
-    kernel = plain_finish(self, lines, buffers)
-    kernel.reruns = self.reruns
-    return kernel
-
-
 def whole_body(self: CppKernelWriter, lines: list[str]) -> list[str]:
-    if not self.reruns:
+    if not self.two_forms:
         return lines
     first = ending("return mini::fast_then_exact([&](auto exact) {")
     return [first, *indent(lines), ending("});")]
@@ -64,7 +56,7 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
             return plain(self, *args)
         if not may_run_again(self):
             return self.call(op, args[0].dtype, *args, of="true")
-        self.reruns = True
+        self.reruns = True  # with exact functions, if it must
         self.two_forms += 1
         inner = any(a.inner for a in args)
         self.error_if(Value(call(IS_LARGE[op], *args), torch.bool, inner), "NOT_FAST")
@@ -74,8 +66,6 @@ def two_forms(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
     return method
 
 
-setattr(CppExpressions, "reruns", False)  # does it run again, with exact functions, if it must?
-setattr(CppKernelWriter, "finish", finish)
 setattr(CppKernelWriter, "whole_body", whole_body)
 setattr(CppExpressions, "two_forms", 0)  # how many of them a kernel has so far
 for _op in IS_LARGE:

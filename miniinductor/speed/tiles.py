@@ -167,7 +167,9 @@ class Tiles(RowInvariants):
             return []
         if self.rows:  # vectors are converted that two parts have written: each would wait
             return []
-        return [(str(first), str(stop)) for first, stop in overlapping_vectors(int(count))]
+        parts = overlapping_vectors(int(count))
+        writer.reruns = writer.reruns or bool(parts)  # its result lies over nothing that it reads
+        return [(str(first), str(stop)) for first, stop in parts]
 
     def plan_tile(self) -> int | None:
         """The number of the outer loop along which something is read."""
