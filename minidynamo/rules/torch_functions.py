@@ -26,6 +26,7 @@ from ..variables.tensor import TensorVar
 from . import polyfills
 from .arrays import ArrayVar, tensor_of
 from .library import traced
+from .tensors_of_numbers import of_symbols
 from .torch_state import at
 
 COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
@@ -164,6 +165,9 @@ def _tensor(function, tx, *args, **kwargs):
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
         text = "torch.tensor() of tensors reads their values"
         raise Break("data-dependent", text, "use torch.stack")
+    made = _tensor_of_symbols(tx, data, args[1:], kwargs)
+    if made is not None:
+        return made
     if isinstance(data, (ListVar, TupleVar)):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
     if "copy" in kwargs or "obj" in kwargs:
@@ -173,6 +177,15 @@ def _tensor(function, tx, *args, **kwargs):
 
 for _name in ("tensor", "as_tensor", "asarray"):
     rule(at(_name))(functools.partial(_tensor, at(_name)))
+
+
+def _tensor_of_symbols(tx, data, args, kwargs):
+    """torch.tensor([n, 2]) where n is a symbol; None: with the number of this run."""
+    options = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
+    if args or not options.keys() <= {"dtype", "device"}:
+        return None
+    dtype = options["dtype"].as_constant() if "dtype" in options else None
+    return of_symbols(tx, data, dtype, options.get("device"))
 
 
 def _tensor_of_tensor(tx, function, data, args, kwargs):
