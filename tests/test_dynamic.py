@@ -755,7 +755,7 @@ def test_a_number_of_the_run_may_be_negative_where_it_is_divided(unbacked):
 
     compiled = minidynamo.compile(f, fullgraph=True)
     for n in (5, -5, -3, -1, 0):
-        same(compiled(torch.ones(2), torch.tensor(n)), f(torch.ones(2), torch.tensor(n)))
+        assert same(compiled(torch.ones(2), torch.tensor(n)), f(torch.ones(2), torch.tensor(n)))
 
 
 OF_NUMBERS = {
@@ -776,7 +776,7 @@ def test_tensors_that_are_made_of_symbols(name, backend):
     compiled = minidynamo.compile(function, backend=backend)
     for n in (3, 5, 7, 2**53 + 3):
         args = torch.ones(2), n, n / 7
-        same(compiled(*args), function(*args))
+        assert same(compiled(*args), function(*args))
     assert compilations() == 2 and not minidynamo.counters["graph_breaks"]
 
 
@@ -793,5 +793,5 @@ def test_numbers_that_are_read_out_of_a_tensor_again_are_plain(name):
     function = READ_BACK[name]
     compiled = minidynamo.compile(function, backend="eager")
     for n in (3, 5, 7):
-        same(compiled(torch.ones(9), n), function(torch.ones(9), n))
+        assert same(compiled(torch.ones(9), n), function(torch.ones(9), n))
     assert not minidynamo.counters["graph_breaks"]
