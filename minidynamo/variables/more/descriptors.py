@@ -102,6 +102,18 @@ class Descriptors(ObjectVar):
         else:
             raise self.unknown(found, name)
 
+    def delete_by_descriptor(self, tx: Frame, found: Any, name: str) -> None:
+        """`del self.name` of a property, or of a descriptor with `__delete__`."""
+        if isinstance(found, property):
+            if found.fdel is None:
+                text = f"property {name!r} of {self.cls.__name__!r} object has no deleter"
+                tx.raise_(AttributeError, text)
+            tx.output.wrap_pinned(found.fdel).call(tx, [self.receiver()], {})
+        elif isinstance(lookup(type(found), "__delete__")[1], types.FunctionType):
+            tx.output.wrap_pinned(found).call_method(tx, "__delete__", [self.receiver()], {})
+        else:
+            raise self.unknown(found, name)
+
     def missing(self, tx: Frame, name: str) -> NoReturn:
         in_c = not self.cls.__flags__ & HEAP_TYPE
         if in_c and self.value is not None and hasattr(self.value, name):

@@ -93,9 +93,12 @@ class ObjectOperations(Descriptors):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
-        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
+        found = lookup(self.cls, name)[1]
+        if isinstance(found, types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
+        elif lookup(type(found), "__delete__")[1] is not MISSING:
+            self.delete_by_descriptor(tx, found, name)
         elif self.fields is None or self.pinned:
             raise Break("attribute", f"deleting .{name} of {self}")
         elif self.fields.get(tx, ConstantVar(name)) is None:

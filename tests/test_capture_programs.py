@@ -1,0 +1,113 @@
+"""Small programs as people write them, which once broke, or went wrong: descriptors that delete,
+notes of exceptions, calls of methods by name."""
+
+import operator
+
+import pytest
+import torch
+
+from test_capture_language import fresh, same  # noqa: F401
+
+import minidynamo
+
+
+def whole(function, *args, graphs=1):
+    """Equal to plain Python, twice, in one graph."""
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        same(compiled(*args), function(*args))
+    assert minidynamo.counters["graphs"].total() == graphs
+    assert not minidynamo.counters["graph_breaks"]
+
+
+# ---- descriptors that delete
+class Deletes:
+    def __delete__(self, instance):
+        instance.log.append("deleted")
+
+
+class Descriptive:
+    end = Deletes()
+
+    def __init__(self):
+        self.log = []
+
+    @property
+    def value(self):
+        return 1
+
+    @value.deleter
+    def value(self):
+        self.log.append("gone")
+
+    @property
+    def lasting(self):
+        return 2
+
+
+def test_del_asks_the_class_for_a_descriptor():
+    def function(x):
+        made = Descriptive()
+        del made.value
+        del made.end
+        try:
+            del made.lasting
+        except AttributeError as error:
+            made.log.append(str(error))
+        return x + len(made.log), made.log
+
+    whole(function, torch.ones(2))
+
+
+def test_del_of_a_property_that_is_there_raises_nothing():
+    """It once raised an AttributeError in the traced program, which may catch it."""
+
+    def function(x, made):
+        try:
+            del made.value
+        except AttributeError:
+            return x * 0
+        return x + 1
+
+    made = Descriptive()
+    compiled = minidynamo.compile(function, backend="eager")
+    assert compiled(torch.ones(2), made).tolist() == [2, 2] and made.log == ["gone"]
+
+
+# ---- notes, methods by name
+def test_notes_of_an_exception():
+    def function(x):
+        try:
+            try:
+                raise ValueError("wrong")
+            except ValueError as error:
+                error.add_note("first")
+                error.add_note("second")
+                raise
+        except ValueError as error:
+            return x + len(error.__notes__), error.__notes__
+
+    whole(function, torch.ones(2))
+
+
+def test_a_note_that_leaves_the_frame():
+    def function(x):
+        error = KeyError("k")
+        error.add_note("told")
+        return x + 1, error
+
+    found = minidynamo.compile(function, backend="eager")(torch.ones(2))[1]
+    assert type(found) is KeyError and found.__notes__ == ["told"] and found.args == ("k",)
+
+
+CALLERS = {
+    "named": operator.methodcaller("sum", dim=0),
+    "mixed": operator.methodcaller("sum", 1, keepdim=True),
+    "plain": operator.methodcaller("sum", 1),
+}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_methodcaller(name):
+    caller = CALLERS[name]
+    whole(lambda x: caller(x * 2), torch.ones(2, 3))
