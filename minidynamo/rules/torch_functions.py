@@ -216,6 +216,13 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
+LOOP_HINT = "keep it outside of the compiled function, or loop a known number of times"
+
+
+def _refuse_loop(tx, reason):
+    raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
+
+
 def _clear_cache(tx):
     call_state(tx.output, tx, torch.clear_autocast_cache, [])
 
@@ -236,6 +243,12 @@ rules(
             contextlib.nullcontext, [], {}
         ),
         at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
+        at("_higher_order_ops.scan"): traced(polyfills.scan),
+        at("_higher_order_ops.map"): traced(polyfills.map_over),
+        polyfills.refuse_loop: _refuse_loop,
+        (at("while_loop"), at("_higher_order_ops.while_loop")): refused(
+            "torch", "torch.while_loop(), whose number of turns only the run knows", LOOP_HINT
+        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(
