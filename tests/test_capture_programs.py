@@ -2,6 +2,7 @@
 notes of exceptions, calls of methods by name."""
 
 import operator
+import random
 
 import pytest
 import torch
@@ -182,3 +183,70 @@ def test_bincount_gives_so_many_numbers_at_least(name, backend):
     for numbers in ([0, 1, 1], [9, 2], [4], []):
         x = torch.tensor(numbers, dtype=torch.int64)
         same(compiled(x), function(x))
+
+
+# ---- random numbers of a generator that the frame makes
+def drawn(x, seed):
+    generator = random.Random(seed)
+    rows = [x, x + 1, x + 2, x + 3]
+    generator.shuffle(rows)
+    numbers = list(range(5))
+    generator.shuffle(numbers)
+    found = generator.random(), generator.randint(1, 9), generator.gauss(0, 1), numbers
+    chosen = generator.choice(rows), generator.sample(rows, 2), generator.choice("abc")
+    return rows, found, chosen, generator.sample(range(9), k=3), x * generator.uniform(0, 1)
+
+
+def kept(x, seed):
+    generator = random.Random(seed)
+    y = x * generator.random()
+    generator.gauss(0, 1)  # which keeps one for the next call
+    return y, generator.getstate()[2], generator
+
+
+@pytest.mark.parametrize("seed", [3, 0.5, "seed", -1])
+def test_a_generator_of_the_frame(seed):
+    before = random.getstate()
+    whole(drawn, torch.arange(3.0), seed)
+    assert random.getstate() == before
+
+
+def test_a_generator_that_leaves_the_frame():
+    compiled = minidynamo.compile(kept, backend="eager", fullgraph=True)
+    for _ in range(2):
+        y, state, made = compiled(torch.ones(2), 7)
+        expected, told, generator = kept(torch.ones(2), 7)
+        same(y, expected)
+        assert state == told and made.getstate() == generator.getstate()
+        assert made.gauss(0, 1) == generator.gauss(0, 1)
+
+
+def test_what_other_generators_draw_is_left_to_python():
+    outside = random.Random(1)
+
+    def function(x):
+        return x + outside.random(), x * random.random(), random.Random().random() < 1
+
+    found = []
+    for called in (function, minidynamo.compile(function, backend="eager")):
+        outside.seed(1)
+        random.seed(2)
+        results = called(torch.ones(2)), called(torch.ones(2))
+        found.append((results, outside.random(), random.random()))
+    same(*found)
+
+
+def test_draws_of_a_call_that_is_left_to_python():
+    """The call draws, and then breaks the graph: plain Python draws the same again."""
+
+    def inner(generator, x):
+        x = x * generator.random()
+        minidynamo.graph_break()
+        return x + generator.random()
+
+    def function(x):
+        generator = random.Random(3)
+        y = inner(generator, x * generator.random())
+        return y, generator.random()
+
+    same(minidynamo.compile(function, backend="eager")(torch.ones(2)), function(torch.ones(2)))
