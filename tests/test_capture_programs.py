@@ -3,6 +3,7 @@ notes of exceptions, calls of methods by name."""
 
 import operator
 import random
+import types
 
 import pytest
 import torch
@@ -250,3 +251,42 @@ def test_draws_of_a_call_that_is_left_to_python():
         return y, generator.random()
 
     same(minidynamo.compile(function, backend="eager")(torch.ones(2)), function(torch.ones(2)))
+
+
+# ---- namespaces
+def test_a_namespace_that_is_made_in_the_frame():
+    def function(x):
+        options = types.SimpleNamespace(scale=2, inner=types.SimpleNamespace(rows=[1, 2]))
+        options.shift = x
+        options.inner.rows.append(3)
+        del options.scale
+        has = hasattr(options, "scale"), getattr(options, "missing", 4), sorted(vars(options))
+        return x * sum(options.inner.rows) + options.shift, has, options
+
+    whole(function, torch.ones(2))
+
+
+def test_what_python_says_of_namespaces():
+    def function(x):
+        made = types.SimpleNamespace(n=1)
+        try:
+            made.m  # noqa: B018
+        except AttributeError as error:
+            told = str(error)
+        return x + 1, told, made == types.SimpleNamespace(n=1), repr(made), {**vars(made)}
+
+    compiled = minidynamo.compile(function, backend="eager")
+    same(compiled(torch.ones(2)), function(torch.ones(2)))
+
+
+def test_vars_of_a_namespace_is_what_its_attributes_are():
+    def function(x, made):
+        vars(made)["n"] = x
+        made.m = 2
+        return made.n + 1, list(vars(made))
+
+    found = []
+    for called in (function, minidynamo.compile(function, backend="eager", fullgraph=True)):
+        made = types.SimpleNamespace(n=1)
+        found.append((called(torch.ones(2), made), vars(made)))
+    same(*found)

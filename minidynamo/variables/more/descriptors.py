@@ -55,7 +55,8 @@ class Descriptors(ObjectVar):
 
     def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         if isinstance(found, types.MemberDescriptorType):
-            return self.slot(tx, name)
+            is_dict = name == "__dict__" and self.fields is not None  # of a SimpleNamespace
+            return self.fields if is_dict else self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
             return self.field_of_c(tx, name)
         if isinstance(found, property):

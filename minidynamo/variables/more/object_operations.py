@@ -37,7 +37,7 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     if issubclass(cls, tuple):
         made, payload = tuple.__new__(cls, payload), None
     else:
-        made = base.__new__(cls)
+        made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
             for key, value in payload.items():
