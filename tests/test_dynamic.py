@@ -744,3 +744,54 @@ def test_a_maximum_of_sizes_is_no_fraction():
     s0 = sympy.Symbol("s0", integer=True, positive=True)
     with pytest.raises(NotImplementedError, match="fraction"):
         index_text(sympy.Max(0, s0 - 1.3))
+
+
+def test_a_number_of_the_run_may_be_negative_where_it_is_divided(unbacked):
+    """Python rounds down, and C towards zero."""
+
+    def f(x, i):
+        n = i.item()
+        return x + n // 2, torch.full((2,), n % 3), x * (n // 4 + 1)
+
+    compiled = minidynamo.compile(f, fullgraph=True)
+    for n in (5, -5, -3, -1, 0):
+        assert same(compiled(torch.ones(2), torch.tensor(n)), f(torch.ones(2), torch.tensor(n)))
+
+
+OF_NUMBERS = {
+    "one": lambda x, n, t: x + torch.tensor(n),
+    "several": lambda x, n, t: x + torch.tensor([n, 2]),
+    "nested, of both kinds": lambda x, n, t: x + torch.tensor([[n, 2.5], [n * 2, n / 2]]),
+    "of a dtype": lambda x, n, t: x + torch.tensor((n, 3), dtype=torch.float32),
+    "floats": lambda x, n, t: (x + torch.tensor([t, t * 2]), torch.as_tensor([[t], [1]])),
+    "another's": lambda x, n, t: x + x.new_tensor([n, t]),
+    "of sizes": lambda x, n, t: torch.tensor([x.shape[0], n]) * n,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_tensors_that_are_made_of_symbols(name, backend):
+    function = OF_NUMBERS[name]
+    compiled = minidynamo.compile(function, backend=backend)
+    for n in (3, 5, 7, 2**53 + 3):
+        args = torch.ones(2), n, n / 7
+        assert same(compiled(*args), function(*args))
+    assert compilations() == 2 and not minidynamo.counters["graph_breaks"]
+
+
+READ_BACK = {
+    "listed": lambda x, n: x + sum(torch.tensor([n, 2]).tolist()),
+    "asked": lambda x, n: x + 1 if torch.tensor([n]) > 4 else x,
+    "one by one": lambda x, n: x[: int(torch.tensor(n))],
+    "too small": lambda x, n: x + torch.tensor(n, dtype=torch.uint8),
+}
+
+
+@pytest.mark.parametrize("name", READ_BACK)
+def test_numbers_that_are_read_out_of_a_tensor_again_are_plain(name):
+    function = READ_BACK[name]
+    compiled = minidynamo.compile(function, backend="eager")
+    for n in (3, 5, 7):
+        assert same(compiled(torch.ones(9), n), function(torch.ones(9), n))
+    assert not minidynamo.counters["graph_breaks"]

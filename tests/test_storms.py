@@ -359,3 +359,45 @@ def test_what_is_no_int_argument_becomes_a_symbol_once_it_changes(name, dynamic)
         number = n * 0.37 if name == "a float" else n
         assert torch.equal(compiled(x, number), CHANGED[name](x, number))
     assert minidynamo.counters["graphs"].total() <= 2
+
+
+FROM_ZERO = {
+    "an argument": lambda x, n: x * n,
+    "a decision": lambda x, n: x * n if n < 9 else x,
+    "half of it": lambda x, n: x + n // 2 + n % 3,
+    "a rate": lambda x, n: x * min(1.0, (n + 1) / 100),
+    "a flag": lambda x, n: x + 1 if n >= 0 else x,
+    "a tensor of it": lambda x, n: x + torch.tensor([n, n]),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", FROM_ZERO)
+def test_a_counter_is_a_symbol_from_its_second_value_on(name, backend):
+    function = FROM_ZERO[name]
+    compiled = minidynamo.compile(function, backend=backend)
+    for n in range(6):
+        torch.testing.assert_close(compiled(torch.ones(2), n), function(torch.ones(2), n))
+    assert storm_programs.compilations() == 2
+
+
+USED_AS_SIZES = {
+    "a size": lambda x, n: torch.ones(n, 2).sum(0) + x,
+    "a part": lambda x, n: x[n:] * 2,
+    "a dimension": lambda x, n: x.sum(n % 2),
+    "turns": lambda x, n: [x * i for i in range(n)],
+    "an index": lambda x, n: x[n] + 1,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 0), (1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("name", USED_AS_SIZES)
+def test_a_small_int_that_is_used_as_a_size(name, order, backend):
+    function = USED_AS_SIZES[name]
+    x = torch.arange(8.0).reshape(4, 2)
+    for dynamic in (None, True):
+        minidynamo.reset()
+        compiled = minidynamo.compile(function, backend=backend, dynamic=dynamic)
+        for n in order:
+            torch.testing.assert_close(compiled(x[: n + 3], n), function(x[: n + 3], n))

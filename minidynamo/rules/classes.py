@@ -32,7 +32,7 @@ from ..symbolic_eval.registry import class_with_base, rule, rules
 from ..variables.base import OpaqueVar, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import ListVar, TupleVar
+from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.lookup import MISSING, lookup, trusted
 from ..variables.more.super import SuperVar
@@ -261,6 +261,14 @@ def _new_named_tuple(tx, typename, names, /, **options):
     made = tx.run_now(make)
     tx.output.noted(Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
+
+
+@rule(types.SimpleNamespace)
+def _namespace(tx, *args, **kwargs):
+    """An object that has what it was given."""
+    if args:  # a mapping: Python 3.13
+        raise Break("arguments", "a SimpleNamespace of a mapping")
+    return ObjectVar(types.SimpleNamespace, fields=DictVar(named(kwargs)))
 
 
 @class_with_base(enum.Enum)

@@ -125,10 +125,14 @@ def one_or_all(found: list[Variable]) -> Variable:
 
 @callable_of_type(operator.methodcaller)
 def _method_call(tx, function, args, kwargs):
-    if type(function.__reduce__()[0]) is not type:  # with named arguments
-        return None
-    name, *values = function.__reduce__()[1]
-    return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
+    made_by, given = function.__reduce__()
+    named = {}
+    if isinstance(made_by, functools.partial):  # partial(methodcaller, name, **named)(*values)
+        given, named = (*made_by.args, *given), made_by.keywords
+    name, *values = given
+    wrap = tx.output.wrap_result
+    options = {key: wrap(item) for key, item in named.items()}
+    return args[0].call_method(tx, name, [wrap(item) for item in values], options)
 
 
 # ---- NumPy's functions, on numbers

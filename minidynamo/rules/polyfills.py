@@ -58,3 +58,57 @@ def associative_scan(
     if reverse:
         done.reverse()
     return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
+
+
+def refuse_loop(reason: str) -> None:
+    """The graph breaks, and torch itself says what is wrong; see rules/torch_functions.py."""
+
+
+def scan(
+    combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> Any:
+    """torch's prototype, step by step, as eager runs it.  # PyTorch: an operator of its own."""
+    carried, carry_spec = tree_flatten(init)
+    leaves, spec = tree_flatten(xs)
+    if not carried or not leaves or not all(isinstance(t, torch.Tensor) for t in carried + leaves):
+        refuse_loop("what is scanned or carried is not all tensors")
+    steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
+    if not steps or any(leaf.shape[dim] != len(steps) for leaf in leaves):
+        refuse_loop("lengths that differ, or are 0")
+    kinds = [(t.shape, t.stride(), t.dtype, t.device) for t in carried]
+    rows: list[Any] = []
+    for step in reversed(steps) if reverse else steps:
+        before = tree_unflatten(list(carried), carry_spec)
+        result = combine_fn(before, tree_unflatten(list(step), spec))
+        new, new_spec = tree_flatten(result[0])
+        row, row_spec = tree_flatten(result[1])
+        found = [(t.shape, t.stride(), t.dtype, t.device) for t in new]
+        if new_spec != carry_spec or found != kinds:
+            refuse_loop("what is carried changes its kind")
+        if not all(isinstance(t, torch.Tensor) for t in row):
+            refuse_loop("results that are not all tensors")
+        carried = new
+        rows.append(row)
+    if reverse:
+        rows.reverse()
+    place = dim % leaves[0].dim()
+    stacked = [torch.stack(parts) for parts in zip(*rows)]
+    moved = [t.movedim(0, place) if 0 < place < t.dim() else t for t in stacked]
+    return tree_unflatten(carried, carry_spec), tree_unflatten(moved, row_spec)
+
+
+def map_over(function: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """torch's prototype `map`: a function over the first dimension, step by step."""
+    leaves, spec = tree_flatten(xs)
+    if not leaves or not all(isinstance(t, torch.Tensor) and t.dim() for t in leaves):
+        refuse_loop("what is mapped over is not all tensors")
+    count = leaves[0].shape[0]
+    if not count or any(leaf.shape[0] != count for leaf in leaves):
+        refuse_loop("lengths that differ, or are 0")
+    rows = []
+    for step in zip(*[leaf.unbind(0) for leaf in leaves]):
+        row, row_spec = tree_flatten(function(tree_unflatten(list(step), spec), *args))
+        if not all(isinstance(t, torch.Tensor) for t in row):
+            refuse_loop("results that are not all tensors")
+        rows.append(row)
+    return tree_unflatten([torch.stack(parts) for parts in zip(*rows)], row_spec)

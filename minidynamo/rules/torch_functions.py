@@ -26,6 +26,7 @@ from ..variables.tensor import TensorVar
 from . import polyfills
 from .arrays import ArrayVar, tensor_of
 from .library import traced
+from .tensors_of_numbers import of_symbols
 from .torch_state import at
 
 COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
@@ -164,6 +165,9 @@ def _tensor(function, tx, *args, **kwargs):
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
         text = "torch.tensor() of tensors reads their values"
         raise Break("data-dependent", text, "use torch.stack")
+    made = _tensor_of_symbols(tx, data, args[1:], kwargs)
+    if made is not None:
+        return made
     if isinstance(data, (ListVar, TupleVar)):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
     if "copy" in kwargs or "obj" in kwargs:
@@ -173,6 +177,15 @@ def _tensor(function, tx, *args, **kwargs):
 
 for _name in ("tensor", "as_tensor", "asarray"):
     rule(at(_name))(functools.partial(_tensor, at(_name)))
+
+
+def _tensor_of_symbols(tx, data, args, kwargs):
+    """torch.tensor([n, 2]) where n is a symbol; None: with the number of this run."""
+    options = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
+    if args or not options.keys() <= {"dtype", "device"}:
+        return None
+    dtype = options["dtype"].as_constant() if "dtype" in options else None
+    return of_symbols(tx, data, dtype, options.get("device"))
 
 
 def _tensor_of_tensor(tx, function, data, args, kwargs):
@@ -203,6 +216,13 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
+LOOP_HINT = "keep it outside of the compiled function, or loop a known number of times"
+
+
+def _refuse_loop(tx, reason):
+    raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
+
+
 def _clear_cache(tx):
     call_state(tx.output, tx, torch.clear_autocast_cache, [])
 
@@ -223,6 +243,12 @@ rules(
             contextlib.nullcontext, [], {}
         ),
         at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
+        at("_higher_order_ops.scan"): traced(polyfills.scan),
+        at("_higher_order_ops.map"): traced(polyfills.map_over),
+        polyfills.refuse_loop: _refuse_loop,
+        (at("while_loop"), at("_higher_order_ops.while_loop")): refused(
+            "torch", "torch.while_loop(), whose number of turns only the run knows", LOOP_HINT
+        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(

@@ -13,6 +13,7 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
+import re
 from collections.abc import Mapping
 
 import sympy
@@ -181,6 +182,7 @@ def index_text(expr: sympy.Expr, language: str = "c") -> str:
 
 # Read from memory, or computed: these may be negative.  Loop variables and sizes never are.
 COMPUTED = ("indirect", "tmp")
+UNKNOWN = re.compile(r"u\d+")  # a number that only the run knows: x.item() may be negative, too
 CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
 
 
@@ -189,5 +191,7 @@ def never_negative(expr: sympy.Expr) -> bool:
     if expr.is_Integer:
         return bool(expr >= 0)
     if expr.is_Symbol:
+        if UNKNOWN.fullmatch(expr.name):
+            return bool(expr.is_nonnegative)
         return not expr.name.startswith(COMPUTED)
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))

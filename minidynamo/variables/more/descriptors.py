@@ -55,7 +55,8 @@ class Descriptors(ObjectVar):
 
     def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         if isinstance(found, types.MemberDescriptorType):
-            return self.slot(tx, name)
+            is_dict = name == "__dict__" and self.fields is not None  # of a SimpleNamespace
+            return self.fields if is_dict else self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
             return self.field_of_c(tx, name)
         if isinstance(found, property):
@@ -99,6 +100,18 @@ class Descriptors(ObjectVar):
             self.slots[name], self.mutated = value, True
         elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
+        else:
+            raise self.unknown(found, name)
+
+    def delete_by_descriptor(self, tx: Frame, found: Any, name: str) -> None:
+        """`del self.name` of a property, or of a descriptor with `__delete__`."""
+        if isinstance(found, property):
+            if found.fdel is None:
+                text = f"property {name!r} of {self.cls.__name__!r} object has no deleter"
+                tx.raise_(AttributeError, text)
+            tx.output.wrap_pinned(found.fdel).call(tx, [self.receiver()], {})
+        elif isinstance(lookup(type(found), "__delete__")[1], types.FunctionType):
+            tx.output.wrap_pinned(found).call_method(tx, "__delete__", [self.receiver()], {})
         else:
             raise self.unknown(found, name)
 

@@ -37,7 +37,7 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     if issubclass(cls, tuple):
         made, payload = tuple.__new__(cls, payload), None
     else:
-        made = base.__new__(cls)
+        made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
             for key, value in payload.items():
@@ -93,9 +93,12 @@ class ObjectOperations(Descriptors):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
-        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
+        found = lookup(self.cls, name)[1]
+        if isinstance(found, types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
+        elif lookup(type(found), "__delete__")[1] is not MISSING:
+            self.delete_by_descriptor(tx, found, name)
         elif self.fields is None or self.pinned:
             raise Break("attribute", f"deleting .{name} of {self}")
         elif self.fields.get(tx, ConstantVar(name)) is None:

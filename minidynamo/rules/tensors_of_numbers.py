@@ -1,0 +1,143 @@
+"""torch.tensor([height, 2]) and x.new_tensor(returns) of numbers that are symbols: the numbers stay
+symbols, and a node of the graph makes the tensor of them.
+
+In:   nested lists or tuples that hold a symbolic number.  Out: a tensor of the graph; None: torch
+      is given the numbers of this run, which are guarded.
+
+    torch.tensor([x.shape[0], 3])       # stack((full((), s0), full((), 3)))
+
+What torch.tensor makes of plain numbers is known while tracing: `.tolist()` and `bool(...)` give
+Python's numbers back.  Where a program asks that of a tensor of symbols, it is traced again with
+plain numbers.
+# PyTorch: symbols stay in torch.tensor, and are unbacked where they are read out.
+"""
+
+from typing import Any
+
+import torch
+
+from .. import hooks
+from ..conversion import Conversion
+from ..dynamic import SizePolicy
+from ..graph_capture import OutputGraph
+from ..variables.base import Frame, Variable, extends
+from ..variables.constant import ConstantVar
+from ..variables.containers import ListVar, TupleVar
+from ..variables.more.floats import is_float, is_pinned, tensor_of
+from ..variables.symbolic import SymVar
+from ..variables.tensor import TensorVar
+
+MOST = 32  # numbers in one tensor; each is a node
+# Of others torch refuses some numbers: torch.tensor(300, dtype=torch.uint8).
+DTYPES = (torch.int64, torch.float32, torch.float64)
+
+
+@extends(SizePolicy)
+class TensorPolicy(SizePolicy):
+    plain_tensors = False  # are the numbers in torch.tensor([...]) those of this run?
+
+
+class Made(list[TensorVar]):
+    """The tensors of symbols in this attempt."""
+
+
+def of_symbols(
+    tx: Frame, data: Variable, dtype: torch.dtype | None, device: Variable | None
+) -> Variable | None:
+    """torch.tensor(data, dtype=dtype, device=device)"""
+    output: OutputGraph = tx.output
+    numbers, shape = [], sizes_of(data)
+    if getattr(output.policy, "plain_tensors", False) or shape is None:
+        return None
+    collect(data, numbers)
+    if len(numbers) > MOST or not any(is_symbol(number) for number in numbers):
+        return None
+    kinds = {number.python_type() for number in numbers}
+    if not kinds <= {int, float}:
+        return None
+    if dtype is None:
+        dtype = torch.get_default_dtype() if float in kinds else torch.int64
+    if dtype not in DTYPES or float in kinds and dtype is torch.int64:
+        return None
+    parts = [element(tx, number, dtype, device) for number in numbers]
+    made: Any = parts[0]
+    if shape:
+        made = tx.node(torch.stack, [ListVar(parts)])
+    if len(shape) > 1:
+        made = tx.node(torch.reshape, [made, TupleVar([ConstantVar(size) for size in shape])])
+    output.noted(Made).append(made)
+    return made
+
+
+def sizes_of(data: Variable) -> tuple[int, ...] | None:
+    """The sizes of the tensor; None where torch has to say what is wrong, or there is nothing."""
+    if isinstance(data, (ConstantVar, SymVar)):
+        return ()
+    if not isinstance(data, (ListVar, TupleVar)) or not data.items:
+        return None
+    inner = {sizes_of(item) for item in data.items}
+    first = next(iter(inner))
+    if len(inner) > 1 or first is None:
+        return None
+    return (len(data.items), *first)
+
+
+def collect(data: Any, numbers: list[Any]) -> None:
+    """The numbers in nested lists, in their order."""
+    if isinstance(data, (ListVar, TupleVar)):
+        for item in data.items:
+            collect(item, numbers)
+    else:
+        numbers.append(data)
+
+
+def is_symbol(number: Variable) -> bool:
+    return type(number) is SymVar and not is_pinned(number)
+
+
+def element(tx: Frame, number: Any, dtype: torch.dtype, device: Variable | None) -> Variable:
+    """A 0-d tensor.  torch makes float32 of an int by way of a double."""
+    to_dtype = ConstantVar(dtype)
+    if is_float(number):
+        made: Any = tensor_of(tx.output, number)
+        options = {"dtype": to_dtype}
+        if device is not None:
+            options["device"] = device
+        return tx.output.call_graph(tx, "call_method", "to", [made], options)
+    is_int = number.python_type() is int
+    wide = torch.int64 if is_int else torch.float64
+    options = {"dtype": ConstantVar(wide)} | ({} if device is None else {"device": device})
+    made = tx.node(torch.full, [TupleVar([]), number], options)
+    if is_int and dtype is torch.float32:
+        wide = torch.float64
+        made = tx.output.call_graph(tx, "call_method", "to", [made, ConstantVar(wide)], {})
+    if wide is not dtype:
+        made = tx.output.call_graph(tx, "call_method", "to", [made, to_dtype], {})
+    return made
+
+
+@extends(TensorVar)
+class NewTensors(TensorVar):
+    def method_new_tensor(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
+        """A tensor of this one's dtype and device."""
+        if len(args) == 1 and not kwargs:
+            fake = self.fake
+            device = ConstantVar(fake.device)
+            made = of_symbols(tx, args[0].realize(tx), fake.dtype, device)
+            if made is not None:
+                return made
+        return tx.output.call_graph(tx, "call_method", "new_tensor", [self, *args], kwargs)
+
+
+@hooks.WAYS_ON.append
+def with_plain_numbers(conversion: Conversion) -> bool:
+    """A number was read out of a tensor, perhaps of one that holds symbols: torch knows plain
+    ones."""
+    policy: Any = conversion.policy
+    step, found = next(reversed(conversion.forced.items()))
+    output = conversion.attempts[-1]
+    if found.kind != "data-dependent" or policy.plain_tensors or not output.noted(Made):
+        return False
+    policy.plain_tensors = True
+    del conversion.forced[step]
+    return True

@@ -1,0 +1,292 @@
+"""Small programs as people write them, which once broke, or went wrong: descriptors that delete,
+notes of exceptions, calls of methods by name."""
+
+import operator
+import random
+import types
+
+import pytest
+import torch
+import torch._higher_order_ops as ops
+
+from test_capture_language import fresh, same  # noqa: F401
+
+import minidynamo
+
+
+def whole(function, *args, graphs=1):
+    """Equal to plain Python, twice, in one graph."""
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        same(compiled(*args), function(*args))
+    assert minidynamo.counters["graphs"].total() == graphs
+    assert not minidynamo.counters["graph_breaks"]
+
+
+# ---- descriptors that delete
+class Deletes:
+    def __delete__(self, instance):
+        instance.log.append("deleted")
+
+
+class Descriptive:
+    end = Deletes()
+
+    def __init__(self):
+        self.log = []
+
+    @property
+    def value(self):
+        return 1
+
+    @value.deleter
+    def value(self):
+        self.log.append("gone")
+
+    @property
+    def lasting(self):
+        return 2
+
+
+def test_del_asks_the_class_for_a_descriptor():
+    def function(x):
+        made = Descriptive()
+        del made.value
+        del made.end
+        try:
+            del made.lasting
+        except AttributeError as error:
+            made.log.append(str(error))
+        return x + len(made.log), made.log
+
+    whole(function, torch.ones(2))
+
+
+def test_del_of_a_property_that_is_there_raises_nothing():
+    """It once raised an AttributeError in the traced program, which may catch it."""
+
+    def function(x, made):
+        try:
+            del made.value
+        except AttributeError:
+            return x * 0
+        return x + 1
+
+    made = Descriptive()
+    compiled = minidynamo.compile(function, backend="eager")
+    assert compiled(torch.ones(2), made).tolist() == [2, 2] and made.log == ["gone"]
+
+
+# ---- notes, methods by name
+def test_notes_of_an_exception():
+    def function(x):
+        try:
+            try:
+                raise ValueError("wrong")
+            except ValueError as error:
+                error.add_note("first")
+                error.add_note("second")
+                raise
+        except ValueError as error:
+            return x + len(error.__notes__), error.__notes__
+
+    whole(function, torch.ones(2))
+
+
+def test_a_note_that_leaves_the_frame():
+    def function(x):
+        error = KeyError("k")
+        error.add_note("told")
+        return x + 1, error
+
+    found = minidynamo.compile(function, backend="eager")(torch.ones(2))[1]
+    assert type(found) is KeyError and found.__notes__ == ["told"] and found.args == ("k",)
+
+
+CALLERS = {
+    "named": operator.methodcaller("sum", dim=0),
+    "mixed": operator.methodcaller("sum", 1, keepdim=True),
+    "plain": operator.methodcaller("sum", 1),
+}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_methodcaller(name):
+    caller = CALLERS[name]
+    whole(lambda x: caller(x * 2), torch.ones(2, 3))
+
+
+# ---- torch's loops
+def combine(carried, x):
+    hidden = (carried["h"] * 0.5 + x[0]).tanh()
+    return {"h": hidden, "n": carried["n"] + 1}, (carried["h"] * x[1], x[0].sum())
+
+
+LOOPS = {
+    "scan": lambda h, a, b: ops.scan(combine, {"h": h, "n": torch.zeros(())}, (a, b)),
+    "backwards": lambda h, a, b: ops.scan(combine, {"h": h, "n": h.sum()}, (a, b), reverse=True),
+    "a dimension": lambda h, a, b: ops.scan(lambda c, x: (c + x, c * x), b[0], a.mT, dim=1),
+    "map": lambda h, a, b: ops.map(lambda x, y: {"s": x[0].sin() + y, "t": x[1].sum()}, (a, b), h),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_scan_and_map(name, backend):
+    function, args = LOOPS[name], (torch.rand(4), torch.rand(5, 4), torch.rand(5, 4))
+    same(minidynamo.compile(function, backend=backend, fullgraph=True)(*args), function(*args))
+
+
+def test_gradients_through_a_scan():
+    def function(h, a, b):
+        carried, rows = ops.scan(combine, {"h": h, "n": torch.zeros(())}, (a, b))
+        return carried["h"].sum() + rows[0].sum()
+
+    found = []
+    for called in (function, minidynamo.compile(function, backend="eager", fullgraph=True)):
+        torch.manual_seed(0)
+        args = [torch.rand(*size).requires_grad_() for size in ((4,), (5, 4), (5, 4))]
+        called(*args).backward()
+        found.append([tensor.grad for tensor in args])
+    same(*found)
+
+
+REFUSED = {
+    "while_loop": lambda x: ops.while_loop(
+        lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.zeros(()), x)
+    ),
+    "scan": lambda x: ops.scan(lambda c, row: (torch.cat([c, row]), c), x[0], x),
+    "map": lambda x: ops.map(lambda row: row, x[:0]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_left_to_torchs_loops_is_told(name):
+    with pytest.raises(minidynamo.Unsupported, match=f"{name}\\(\\)"):
+        minidynamo.compile(REFUSED[name], backend="eager", fullgraph=True)(torch.rand(3, 2))
+
+
+# ---- sizes that only the run knows
+COUNTS = {
+    "at least six": lambda x: torch.bincount(x, minlength=6) * 2,
+    "method": lambda x: x.bincount(minlength=3).sum() + 1,
+    "weights": lambda x: torch.bincount(x, x.double(), 6) * 1,
+    "weights alone": lambda x: torch.bincount(x, x / 2) * 1,
+    "a decision": lambda x: x * 2 if torch.bincount(x, minlength=6).shape[0] >= 6 else x,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_bincount_gives_so_many_numbers_at_least(name, backend):
+    function = COUNTS[name]
+    compiled = minidynamo.compile(function, backend=backend, fullgraph=True)
+    for numbers in ([0, 1, 1], [9, 2], [4], []):
+        x = torch.tensor(numbers, dtype=torch.int64)
+        same(compiled(x), function(x))
+
+
+# ---- random numbers of a generator that the frame makes
+def drawn(x, seed):
+    generator = random.Random(seed)
+    rows = [x, x + 1, x + 2, x + 3]
+    generator.shuffle(rows)
+    numbers = list(range(5))
+    generator.shuffle(numbers)
+    found = generator.random(), generator.randint(1, 9), generator.gauss(0, 1), numbers
+    chosen = generator.choice(rows), generator.sample(rows, 2), generator.choice("abc")
+    return rows, found, chosen, generator.sample(range(9), k=3), x * generator.uniform(0, 1)
+
+
+def kept(x, seed):
+    generator = random.Random(seed)
+    y = x * generator.random()
+    generator.gauss(0, 1)  # which keeps one for the next call
+    return y, generator.getstate()[2], generator
+
+
+@pytest.mark.parametrize("seed", [3, 0.5, "seed", -1])
+def test_a_generator_of_the_frame(seed):
+    before = random.getstate()
+    whole(drawn, torch.arange(3.0), seed)
+    assert random.getstate() == before
+
+
+def test_a_generator_that_leaves_the_frame():
+    compiled = minidynamo.compile(kept, backend="eager", fullgraph=True)
+    for _ in range(2):
+        y, state, made = compiled(torch.ones(2), 7)
+        expected, told, generator = kept(torch.ones(2), 7)
+        same(y, expected)
+        assert state == told and made.getstate() == generator.getstate()
+        assert made.gauss(0, 1) == generator.gauss(0, 1)
+
+
+def test_what_other_generators_draw_is_left_to_python():
+    outside = random.Random(1)
+
+    def function(x):
+        return x + outside.random(), x * random.random(), random.Random().random() < 1
+
+    found = []
+    for called in (function, minidynamo.compile(function, backend="eager")):
+        outside.seed(1)
+        random.seed(2)
+        results = called(torch.ones(2)), called(torch.ones(2))
+        found.append((results, outside.random(), random.random()))
+    same(*found)
+
+
+def test_draws_of_a_call_that_is_left_to_python():
+    """The call draws, and then breaks the graph: plain Python draws the same again."""
+
+    def inner(generator, x):
+        x = x * generator.random()
+        minidynamo.graph_break()
+        return x + generator.random()
+
+    def function(x):
+        generator = random.Random(3)
+        y = inner(generator, x * generator.random())
+        return y, generator.random()
+
+    same(minidynamo.compile(function, backend="eager")(torch.ones(2)), function(torch.ones(2)))
+
+
+# ---- namespaces
+def test_a_namespace_that_is_made_in_the_frame():
+    def function(x):
+        options = types.SimpleNamespace(scale=2, inner=types.SimpleNamespace(rows=[1, 2]))
+        options.shift = x
+        options.inner.rows.append(3)
+        del options.scale
+        has = hasattr(options, "scale"), getattr(options, "missing", 4), sorted(vars(options))
+        return x * sum(options.inner.rows) + options.shift, has, options
+
+    whole(function, torch.ones(2))
+
+
+def test_what_python_says_of_namespaces():
+    def function(x):
+        made = types.SimpleNamespace(n=1)
+        try:
+            made.m  # noqa: B018
+        except AttributeError as error:
+            told = str(error)
+        return x + 1, told, made == types.SimpleNamespace(n=1), repr(made), {**vars(made)}
+
+    compiled = minidynamo.compile(function, backend="eager")
+    same(compiled(torch.ones(2)), function(torch.ones(2)))
+
+
+def test_vars_of_a_namespace_is_what_its_attributes_are():
+    def function(x, made):
+        vars(made)["n"] = x
+        made.m = 2
+        return made.n + 1, list(vars(made))
+
+    found = []
+    for called in (function, minidynamo.compile(function, backend="eager", fullgraph=True)):
+        made = types.SimpleNamespace(n=1)
+        found.append((called(torch.ones(2), made), vars(made)))
+    same(*found)
