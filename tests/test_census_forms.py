@@ -228,9 +228,9 @@ def test_rows_of_float16_of_any_length_stay_in_their_memory(width):
 
 def test_a_row_that_is_one_run_has_no_loop_over_runs():
     x = torch.randn(30, 196).half()
-    record = check(lambda x: (torch.relu(x).mean(-1), x + 1), [x])
+    record = check(lambda x: (x.argmax(-1), x + 1), [x])
     assert "_run +=" not in sources(record) and "196);" in sources(record)
-    assert "_run += 144" in sources(check(lambda x: (x.t() * 2,), [torch.randn(9, 1000).half()]))
+    assert "_run += 64" in sources(check(lambda x: (x.t() * 2,), [torch.randn(9, 1000).half()]))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, *HALVES))
@@ -264,7 +264,8 @@ def test_joined_rows_are_reduced_part_by_part(dtype):
 
     check(program, [x, y, z])
     record = check(lambda x, y: (torch.cat([x, y], -1).sum(-1),), [x, y])
-    assert "if (" not in sources(record).replace("if (__builtin_expect(", "")
+    # but for errors, and for what fills no block of float16
+    assert "if (" not in re.sub(r"if \((__builtin_expect\(|r0_run <)", "", sources(record))
     check(program, [x, y, z], dynamic=True, twice=[t.clone() for t in (x, y, z)])
 
 

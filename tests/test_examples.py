@@ -26,6 +26,7 @@ from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
 from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
+from miniinductor.codegen.code import code, named  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.gpu.block_sizes import Config  # noqa: E402
 from miniinductor.gpu.launch import Launch  # noqa: E402
@@ -213,6 +214,8 @@ MORE = {  # file -> what else its example finds
     "extras/value_checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/launch": softmax_launch,
+    "codegen/tree": lambda: {"named": named},
+    "speed/contents": lambda: {"code": code, "named": named},
     "fakes/eager": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),

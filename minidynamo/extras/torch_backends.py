@@ -174,6 +174,9 @@ class Crossing:
         name, number = str(symbol.node.expr), symbol.node.hint
         if not symbol.node.expr.is_Symbol or number is None:
             raise NoWay(f"an input of the graph is {name}")
+        if number in (0, 1):  # no symbol of torch's: ours is that number from now on
+            self.theirs.here[name] = int(symbol)
+            return
         with torch.device("meta"):
             sized = self.mode.from_tensor(torch.empty(number, dtype=torch.bool))
         made: Any = sized.shape[0]
