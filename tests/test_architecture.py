@@ -355,3 +355,33 @@ def test_no_writer_of_kernels_reads_what_it_has_written():
 )
 def test_the_check_of_writers_itself_fails_on_a_planted_search(source):
     assert reads_of_written_code(source)
+
+
+MAKES_TENSORS = {"empty", "ones", "zeros", "tensor", "full", "rand", "randn", "arange", "eye"}
+
+
+def tensors_at_import(tree):
+    """Lines that make a tensor when the file is imported."""
+    waiting, found = list(tree.body), []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if ast.unparse(node.func.value) == "torch" and node.func.attr in MAKES_TENSORS:
+                found.append(node.lineno)
+        waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def test_no_file_makes_a_tensor_when_it_is_imported():
+    """Coverage is imported in the first compiled call: under inference mode, its tensor would be an
+    inference tensor for good, and all training in the process would run eagerly."""
+    found = {}
+    for package in ("minidynamo", "miniinductor"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if not name.startswith("minidynamo/bench/"):  # imported by its own commands alone
+                found[name] = tensors_at_import(ast.parse(path.read_text()))
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert tensors_at_import(ast.parse("import torch\nNOTHING = torch.empty(0)")) == [2]

@@ -158,16 +158,6 @@ def test_in_place_no_lane_is_computed_twice():
         assert torch.equal(y, expected)
 
 
-def test_what_no_row_of_a_tile_changes_comes_before_it():
-    def function(x, v):
-        return x.transpose(-1, -2).contiguous() * torch.rsqrt(v / 3 + 1)
-
-    x, v = torch.randn(4, 3, 41, 37), torch.rand(3, 1, 1)
-    found, source = kernel_of(lambda x: function(x, v), x)
-    assert torch.equal(found, function(x, v)) or torch.allclose(found, function(x, v), 1e-6)
-    assert source.index("mini::rsqrt") < source.index("mini::transpose")
-
-
 @pytest.mark.parametrize("rows", [9, 37])
 def test_a_result_that_takes_the_memory_of_a_product_is_computed_once(rows):
     """Lanes that are computed twice read what they have written, where both share memory."""

@@ -15,7 +15,6 @@ each lane's place.  float16 is converted as a whole: tiles when they are filled,
 the lanes, row by row of a tile.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,13 @@ from .. import config
 from ..codegen.code import Code, code, named
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
-from ..codegen.strategy import Found, strategy
+from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.symbols import Size, hint
 from .arrays import is_lane_of_float16, room
-from .invariants import RowInvariants
 
 TILE_OF_FEW = (64, 32)  # elements along the transposed loop, and along the lanes
 TILE_OF_MANY = (256, 128)
@@ -74,9 +72,7 @@ class TileLoad:
 
 
 @strategy(order=60)
-class Tiles(RowInvariants):
-    """What no iteration of a tile changes (a mean, a square root of a variance) comes before it."""
-
+class Tiles(Strategy):
     def applies(self) -> bool:
         self.tile_loads: dict[str, TileLoad] = {}  # by the element
         # (pointer to elements along the lanes, are they written?) -> (array of floats, instruction)
@@ -85,22 +81,7 @@ class Tiles(RowInvariants):
         if tile is None:
             return False
         self.tile, self.writer.is_tiled = tile, True
-        self.new_scope_above()
-        self.writer.outside.parent = self.above
-        plan = self.writer.plan
-        others = [x for number, x in enumerate(plan.x) if number != tile]
-        self.begin_rows((plan.r[-1], "", ""), "", 0, others)
         return True
-
-    def name_above(self, expression: str, c_type: str, inner: bool) -> str | None:
-        """Not what varies with the lane: a tile has few rows."""
-        return None if inner else super().name_above(expression, c_type, inner)
-
-    def place_of(self, name: str, index: sympy.Expr) -> None:
-        return None
-
-    def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
-        return []
 
     def begin_lanes(self) -> None:
         self.rows = {}
@@ -205,11 +186,7 @@ class Tiles(RowInvariants):
             fill[1] = Line(f"const int64_t {lane}_end = {lane}_tile + {columns};", origin=TILE)
         for load in self.tile_loads.values():
             fill += load.lines(str(variable), str(lane), self.tile_size)
-        tile = [
-            *self.above.lines,
-            *fill,
-            *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")]),
-        ]
+        tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
             (f"{variable}_tile", "0", size, rows),

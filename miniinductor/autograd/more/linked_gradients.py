@@ -29,8 +29,6 @@ import torch
 from ...hooks import extends
 from ..runtime import TWICE, Halves
 
-NOTHING = torch.empty(0)
-
 
 @extends(Halves)
 class LinkedHalves(Halves):
@@ -45,7 +43,7 @@ class LinkedHalves(Halves):
             self.needs_link = any(primals[place].grad_fn for place in self.unsaved())
         if not self.needs_link:
             return results
-        link = NOTHING.detach()
+        link = torch.empty(0)
         ctx.save_for_backward(*ctx.to_save, link)
         return (*results, link)
 
