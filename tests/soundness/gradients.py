@@ -342,8 +342,9 @@ def drop_incomparable(eager: list, compiled: list, text: str) -> None:
     Where torch fails inside, in eager alone.  Where the program writes what a function has saved,
     behind a graph break: eager alone refuses to go on (docs/limits.md).
 
-    After a write of the caller's to a view that eager has made where gradients are off: eager may
-    refuse it for the sake of what it is a view of.  If nobody has that, the compiled one is none.
+    After a write of the caller's to a view that eager has made where gradients are off, around the
+    program or inside of it: eager may refuse it for the sake of what it is a view of.  If nobody
+    has that, the compiled one is none.
     """
     for one, other in zip(eager, compiled):
         if "raised" in one and one["raised"] == other.get("raised"):

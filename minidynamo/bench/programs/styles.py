@@ -273,7 +273,9 @@ class Encoding:
             self.functions.append(lambda x: x)
         for frequency in 2.0 ** torch.linspace(0.0, count - 1, count):
             for wave in (torch.sin, torch.cos):
-                self.functions.append(lambda x, wave=wave, f=frequency: wave(x * f))  # type: ignore[misc]
+                self.functions.append(
+                    lambda x, wave=wave, f=frequency: wave(x * f)  # type: ignore[misc]
+                )
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([function(x) for function in self.functions], -1)
