@@ -1,7 +1,7 @@
 """Timing alone while other models compile: what else this sitting runs is stopped meanwhile.
 
-In:   a `with` block around what is timed.  Out: nothing else of this sitting ran meanwhile, neither
-      on the processors nor on the GPU.
+In:   a `with` block around what is timed.  Out: nothing else of this sitting ran meanwhile on its
+      GPU, nor on that GPU's share of the processors.
 
     with alone():
         figures = timed(...)

@@ -6,7 +6,8 @@ is time for.
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
     --row-seconds N a row may take so long, the start of its process included (170)
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
-                    Where there are several GPUs, models take them in turn
+                    Where there are several GPUs, models take them in turn; each GPU has its own
+                    share of the processors, so that what runs beside it takes nothing from it
     --resume        the rows that --json has already are kept: go on behind them
     --only NAME     these models
 
@@ -26,6 +27,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -100,16 +102,19 @@ def all_rows(waiting: dict[str, list[str]], options: Any) -> Iterator[Row]:
     found: queue.Queue[Row | None] = queue.Queue()
     end = time.monotonic() + (options.seconds or 200)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[FOLDER] = folder
         gpus = visible_gpus(options)
+        for gpu in gpus:
+            os.mkdir(os.path.join(folder, f"gpu{gpu}"))
 
         def of_model(name: str, gpu: str) -> None:
             try:
-                for row in rows_of(name, waiting[name], options, end, gpu):
+                place = Place(gpu, os.path.join(folder, f"gpu{gpu}"), shares[gpu])
+                for row in rows_of(name, waiting[name], options, end, place):
                     found.put(row)
             finally:
                 found.put(None)
 
+        shares = shares_of_processors(gpus)
         with ThreadPoolExecutor(options.jobs) as pool:
             for number, name in enumerate(waiting):
                 pool.submit(of_model, name, gpus[number % len(gpus)])
@@ -130,11 +135,29 @@ def visible_gpus(options: Any) -> list[str]:
     return named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
 
 
-def rows_of(name: str, columns: list[str], options: Any, end: float, gpu: str) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Place:
+    """Where a model's process runs."""
+
+    gpu: str  # as CUDA_VISIBLE_DEVICES names it; "": none
+    folder: str  # of the processes that are stopped while one of them times (`alone`)
+    processors: set[int]
+
+
+def shares_of_processors(gpus: list[str]) -> dict[str, set[int]]:
+    """GPU -> the processors of its processes; all of them where the system cannot say."""
+    if not hasattr(os, "sched_getaffinity"):
+        return {gpu: set() for gpu in gpus}
+    usable = sorted(os.sched_getaffinity(0))
+    size = len(usable) // len(gpus)
+    return {gpu: set(usable[i * size : (i + 1) * size]) for i, gpu in enumerate(gpus)}
+
+
+def rows_of(name: str, columns: list[str], options: Any, end: float, place: Place) -> Iterator[Row]:
     """A model's rows as they come, from a process of its own; after a crash or a column that takes
     too long, another process goes on with the other columns.  None when the time is over."""
     while columns and time.monotonic() < end:
-        process = Process(name, columns, options, end, gpu)
+        process = Process(name, columns, options, end, place)
         for row in process.rows():
             columns = [column for column in columns if column != row["column"]]
             yield row
@@ -151,7 +174,9 @@ def rows_of(name: str, columns: list[str], options: Any, end: float, gpu: str) -
 class Process:
     """A process that measures one model, and is killed when a row takes too long."""
 
-    def __init__(self, name: str, columns: list[str], options: Any, end: float, gpu: str) -> None:
+    def __init__(
+        self, name: str, columns: list[str], options: Any, end: float, place: Place
+    ) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", "paper"]
         command += ["--only", f"^{name}$", "--device", options.device]
         command += ["--jobs", "0", "--columns", ";".join(columns)]
@@ -166,9 +191,13 @@ class Process:
             stderr=self.errors,
             text=True,
             start_new_session=True,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu},
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": place.gpu, FOLDER: place.folder},
         )
-        self.entry = os.path.join(os.environ[FOLDER], str(self.process.pid))
+        if place.processors:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(self.process.pid, place.processors)
+        self.folder = place.folder
+        self.entry = os.path.join(self.folder, str(self.process.pid))
         with open(self.entry, "w"):
             pass
         self.timer = threading.Timer(0, self.kill)
@@ -185,7 +214,7 @@ class Process:
         self.problem = f"{UNFINISHED} {self.limit:.0f} s"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        signal_all(os.environ[FOLDER], signal.SIGCONT)  # it may have been the one that timed
+        signal_all(self.folder, signal.SIGCONT)  # it may have been the one that timed
 
     def rows(self) -> Iterator[Row]:
         """Its rows; afterwards `problem` says how it ended, "" if well."""

@@ -1,0 +1,74 @@
+"""Recurrent networks where cuDNN would run them: one call in the graph, or a break.  Here the CPU
+is taken for a GPU; tests/test_gpu.py runs the real one."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import minidynamo
+import minidynamo.rules.recurrent as rule
+import miniinductor.extras.recurrent as recurrent
+
+KINDS = [nn.LSTM, nn.GRU, nn.RNN, lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)]
+FORMS = list(itertools.product(*[(False, True)] * 2, (1, 2)))
+
+
+@pytest.fixture(autouse=True)
+def cpu_is_a_gpu(monkeypatch):
+    for module in (rule, recurrent):
+        monkeypatch.setattr(module, "on_gpu", lambda tensor: True)
+    with minidynamo.config.patch(raise_internal_errors=True):
+        yield
+
+
+def assert_same(got, want):
+    for ours, eager in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
+        torch.testing.assert_close(ours, eager)
+        assert ours.stride() == eager.stride()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_gradients_the_call_stays_whole(kind):
+    torch.manual_seed(0)
+    for bidirectional, batch_first, layers in FORMS:
+        options = dict(bidirectional=bidirectional, batch_first=batch_first, num_layers=layers)
+        minidynamo.reset()
+        model, x = kind(4, 5, **options), torch.randn(6, 3, 4)
+        with torch.no_grad():
+            got = minidynamo.compile(lambda x, model=model: model(x * 2), fullgraph=True)(x)
+            assert_same(got, model(x * 2))
+        (found,) = (row.op for row in minidynamo.records.frames[-1].backend_record.fallbacks)
+        assert found == "miniinductor.recurrent.default"
+
+
+def test_sequences_of_several_lengths_stay_whole():
+    model = nn.GRU(4, 5)
+    packed = nn.utils.rnn.pack_sequence([torch.randn(4, 4), torch.randn(2, 4)])
+    run = lambda packed: model(packed)[0].data * 2  # noqa: E731
+    with torch.no_grad():
+        assert_same(minidynamo.compile(run)(packed), run(packed))
+
+
+def test_lstms_with_projections():
+    model, x = nn.LSTM(4, 5, proj_size=3), torch.randn(6, 3, 4)
+    with torch.no_grad():
+        assert_same(minidynamo.compile(lambda x: model(x), fullgraph=True)(x), model(x))
+
+
+def test_with_gradients_the_graph_breaks_there():
+    model, x = nn.LSTM(4, 5), torch.randn(6, 3, 4)
+    minidynamo.reset()
+    run = minidynamo.compile(lambda x: model(x * 2)[0].sin())
+    torch.testing.assert_close(run(x), model(x * 2)[0].sin())
+    frames = minidynamo.records.frames
+    reasons = [found.reason for frame in frames for found in frame.graph_breaks]
+    assert reasons and all("cuDNN" in reason for reason in reasons)
+
+
+def test_fullgraph_keeps_it_step_by_step():
+    model, x = nn.LSTM(4, 5), torch.randn(6, 3, 4)
+    run = minidynamo.compile(lambda x: model(x * 2)[0].sin(), fullgraph=True)
+    torch.testing.assert_close(run(x), model(x * 2)[0].sin())
