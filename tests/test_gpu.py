@@ -921,3 +921,24 @@ def test_an_optimizers_step_is_one_kernel_for_all_arrays():
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     [record] = [r.backend_record for r in minidynamo.records.frames]
     assert len(record.kernels) == 2 and ".copy_(" not in record.wrapper_source
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_recurrent_networks_are_one_call_of_cudnn(kind, dtype, batch_first):
+    """tests/test_recurrent.py, with the real one; with gradients the graph breaks in front of it."""
+    options = dict(num_layers=2, bidirectional=True, batch_first=batch_first)
+    model, x = kind(64, 32, **options).to(GPU, dtype), torch.randn(50, 16, 64).to(GPU, dtype)
+    run = lambda x: model(x * 2)[0].sin()  # noqa: E731
+    with torch.no_grad():
+        got, want = minidynamo.compile(run, fullgraph=True)(x), run(x)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)
+    compiled = minidynamo.compile(run)
+    compiled(x).sum().backward()
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    run(x).sum().backward()
+    for ours, eager in zip(found, model.parameters()):
+        torch.testing.assert_close(ours, eager.grad)

@@ -203,10 +203,10 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "h100_paper",
         "unfinished",
         "Counted as models of their group, without a speedup. The gradients of `fcn_resnet50` go\n"
-        "through fifty batch norms: on a CPU, where float64 drops the same elements, eager's own are\n"
-        "wrong by 0.02 in float32 and by 1.3 under bfloat16, as ours are. The judge of these rows\n"
-        "did not know that; the one of later sittings does (`measure.Judge.nudged`). DeepseekV3\n"
-        "sends a token to another expert when its score is rounded otherwise.",
+        "through fifty batch norms: on a CPU, where float64 drops the same elements, eager's own\n"
+        "are wrong by 0.02 in float32 and by 1.3 under bfloat16, as ours are. The judge of these\n"
+        "rows did not know that; the one of later sittings does (`measure.Judge.nudged`).\n"
+        "DeepseekV3 sends a token to another expert when its score is rounded otherwise.",
     ),
     (
         "Sittings on the GPU",
