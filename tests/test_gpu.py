@@ -927,7 +927,7 @@ def test_an_optimizers_step_is_one_kernel_for_all_arrays():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_recurrent_networks_are_one_call_of_cudnn(kind, dtype, batch_first):
-    """tests/test_recurrent.py, with the real one; with gradients the graph breaks in front of it."""
+    """tests/test_recurrent.py with the real one; with gradients the graph breaks there."""
     options = dict(num_layers=2, bidirectional=True, batch_first=batch_first)
     model, x = kind(64, 32, **options).to(GPU, dtype), torch.randn(50, 16, 64).to(GPU, dtype)
     run = lambda x: model(x * 2)[0].sin()  # noqa: E731
