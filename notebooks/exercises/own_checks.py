@@ -329,6 +329,34 @@ def _(_):
         return any("makes_a_function" in code.co_name and bool(reason) for code, reason in told)
 
     yield row("what cannot be captured is left alone, and it is written down why", why)
+
+    def tried(function, *calls):
+        """The code objects that were evaluated, one for each attempt."""
+        breaks, codes = module("breaks"), []
+        evaluate = breaks.evaluate
+        breaks.evaluate = lambda *args: codes.append(args[1]) or evaluate(*args)
+        try:
+            fast = compiled(function)
+            for call in calls:
+                fast(call)
+        finally:
+            breaks.evaluate = evaluate
+        return codes
+
+    yield row(
+        "... and not tried again",
+        lambda: tried(makes_a_function, X(2), X(3)).count(makes_a_function.__code__),
+        1,
+    )
+
+    def normalized(x):
+        return torch.nn.functional.normalize(x + 1) * 2
+
+    def of_torch():
+        folder = torch.__file__.removesuffix("__init__.py")
+        return [code.co_name for code in tried(normalized, X(2, 3)) if folder in code.co_filename]
+
+    yield row("a library's code is left alone", of_torch, [])
     yield row("arguments by name", lambda: compiled(scaled)(X(3), scale=3.0), X(3) * 3, same=close)
 
 

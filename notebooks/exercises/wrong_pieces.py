@@ -11,6 +11,16 @@ Mistake = tuple[str, str, str]
 
 WRONG_PIECES: dict[str, dict[str, Mistake]] = {
     "hook": {
+        "what was left alone is tried again": (
+            "if code in self.left_alone or code",
+            "if code",
+            "... and not tried again",
+        ),
+        "torch is compiled, too": (
+            " or code.co_filename.startswith(LIBRARIES)",
+            "",
+            "a library's code is left alone",
+        ),
         "one entry too many": (
             "if len(before) < LIMIT:",
             "if len(before) <= LIMIT:",
