@@ -480,6 +480,14 @@ def _(_):
         lambda: agree(by_contents, (X(3), [], []), (X(3), [1], [1]), (X(3), [1], [2])),
     )
 
+    def by_pairs(x, values, others):
+        return x + 1 if (values, 1) == (others, 1) else x
+
+    yield row(
+        "... nor is what lies in a tuple",
+        lambda: agree(by_pairs, (X(3), [1], [1]), (X(3), [1], [2])),
+    )
+
     def extended(x, values):
         own = list(values)
         other = own

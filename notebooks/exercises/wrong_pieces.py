@@ -38,13 +38,18 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "machine": {
+        "what a tuple holds is not looked at": (
+            "if unknown(left) or unknown(right):",
+            "if isinstance(left, (Node, Outside)) or isinstance(right, (Node, Outside)):",
+            "... nor is what lies in a tuple",
+        ),
         "an object from outside is true": (
             "if isinstance(value, (Node, Outside, Bound)):",
             "if isinstance(value, (Node, Bound)):",
             "what an object from outside holds is no constant",
         ),
         "objects from outside are compared": (
-            "if any(isinstance(value, (Node, Outside)) for value in (left, right)):",
+            "if unknown(left) or unknown(right):",
             "if any(isinstance(value, Node) for value in (left, right)):",
             "what an object from outside holds is no constant",
         ),
