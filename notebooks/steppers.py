@@ -289,7 +289,8 @@ def machine_run(machine: Any, name: str = "a program") -> Stepper:
         after = before if is_last else watching[n + 1][1]
         nodes = graph if is_last else watching.nodes[n + 1]
         grown = len(nodes) - len(watching.nodes[n])
-        said = f"{instruction}: the stack had {len(before)} values, now {len(after)}"
+        values = "1 value" if len(before) == 1 else f"{len(before)} values"
+        said = f"{instruction}: the stack had {values}, now {len(after)}"
         said += "; the graph has one more node." if grown else "; the graph is as it was."
         new = {k: "st-now" for k in range(len(watching.nodes[n]), len(nodes))}
         shown = [str(value) for value in after]

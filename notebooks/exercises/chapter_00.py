@@ -39,11 +39,11 @@ def _(answer):
 @exercise("00.3", "what was captured", level="core")
 def _(answer):
     x = torch.randn(3)
-    yield row("functions", lambda: answer(lambda x: torch.sin(x) + 1, x), ["sin", "add"])
-    yield row("methods", lambda: answer(lambda x: x.relu().sum(), x), ["relu", "sum"])
+    yield row("functions", lambda: [*answer(lambda x: torch.sin(x) + 1, x)], ["sin", "add"])
+    yield row("methods", lambda: [*answer(lambda x: x.relu().sum(), x)], ["relu", "sum"])
     yield row(
         "both, one of them twice",
-        lambda: answer(lambda x: torch.exp(x) * torch.exp(-x).abs(), x),
+        lambda: [*answer(lambda x: torch.exp(x) * torch.exp(-x).abs(), x)],
         ["exp", "neg", "exp", "abs", "mul"],
     )
 

@@ -110,6 +110,14 @@ def _(answer):
         (True, False),
     )
     yield row(
+        "a name is no number, whichever number it gets",
+        lambda: [
+            same([("mul", ("x", "x"), "t")], [("mul", ("x", second), "t")])
+            for second in ("x", 0, 1, 2)
+        ],
+        [True, False, False, False],
+    )
+    yield row(
         "other operations are different",
         lambda: (
             same([("sin", ("x",), "t")], [("sin", ("y",), "x")]),

@@ -142,6 +142,14 @@ def _(answer):
         torch.relu(x)
         return y
 
+    def written_by_operators(x):
+        y = x * 1
+        y += 1
+        z = x * 2
+        z[0] = 3
+        torch.relu(x)
+        return y + z
+
     def drawn(x):
         torch.rand_like(x)
         torch.relu(x)
@@ -157,4 +165,11 @@ def _(answer):
 
     yield row("a chain that nobody reads", lambda: left(chain), ["add"])
     yield row("a write stays", lambda: left(written), ["mul", "add_"])
+    gm = captured(written_by_operators, torch.ones(3))
+    yield row(
+        "so do += and x[0] = ...",
+        lambda: run(answer(gm), torch.ones(3)),
+        torch.tensor([5.0, 4, 4]),
+        same=close,
+    )
     yield row("a draw from the generator stays", lambda: left(drawn), ["rand_like", "rand_like"])

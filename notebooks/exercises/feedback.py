@@ -294,10 +294,12 @@ SAYS: dict[tuple[str, str], str] = {
     ("00.4", "the kernels are forgotten"): (
         "two operations in a row: one value less is written and read"
     ),
+    ("01.4", "the number of a name is a number"): "a name is no number, whichever number it gets",
     ("01.4", "names are part of the key"): "other names, the same program",
     ("01.4", "the wiring is forgotten"): "another wiring is another program",
     ("01.4", "equal numbers are the same"): "1 and 1.0 are different",
     ("01.4", "only the wiring counts"): "other operations are different",
+    ("02.4", "a write has an underscore"): "so do += and x[0] = ...",
     ("02.4", "walks from the front"): "a chain that nobody reads",
     ("02.4", "writes are removed"): "a write stays",
     ("02.4", "random operations are removed"): "a draw from the generator stays",

@@ -117,6 +117,13 @@ def _(graph):
     def two_inputs(x, y):
         return (x - y).exp()
 
+    def with_two_outputs():
+        found = graph_of(lambda x: x.exp(), (3,))
+        found.outputs.append(found.inputs[0] * 3)
+        graph.without_dead_code(found)
+        return found.run([X(3)])
+
+    yield row("what any output needs is kept", with_two_outputs, [X(3).exp(), X(3) * 3], same=close)
     yield row(
         "each input has its place",
         lambda: graph_of(two_inputs, (3,), (3,)).run([X(3), X(3) * 3])[0],
@@ -267,6 +274,14 @@ def _(graph):
         [True, True],
     )
     yield row(
+        "layer_norm of another length, or of two dimensions, is refused",
+        lambda: [
+            refuses(lambda s=s: graph_of(lambda x: graph.layer_norm(x, s), (2, 3)))
+            for s in ((2,), (2, 3))
+        ],
+        [True, True],
+    )
+    yield row(
         "layer_norm, without a weight",
         lambda: graph_of(lambda x: graph.layer_norm(x, (3,)), (2, 3)).run([X(2, 3)])[0],
         torch.nn.functional.layer_norm(X(2, 3), (3,)),
@@ -314,6 +329,34 @@ def _(_):
         return any("makes_a_function" in code.co_name and bool(reason) for code, reason in told)
 
     yield row("what cannot be captured is left alone, and it is written down why", why)
+
+    def tried(function, *calls):
+        """The code objects that were evaluated, one for each attempt."""
+        breaks, codes = module("breaks"), []
+        evaluate = breaks.evaluate
+        breaks.evaluate = lambda *args: codes.append(args[1]) or evaluate(*args)
+        try:
+            fast = compiled(function)
+            for call in calls:
+                fast(call)
+        finally:
+            breaks.evaluate = evaluate
+        return codes
+
+    yield row(
+        "... and not tried again",
+        lambda: tried(makes_a_function, X(2), X(3)).count(makes_a_function.__code__),
+        1,
+    )
+
+    def normalized(x):
+        return torch.nn.functional.normalize(x + 1) * 2
+
+    def of_torch():
+        folder = torch.__file__.removesuffix("__init__.py")
+        return [code.co_name for code in tried(normalized, X(2, 3)) if folder in code.co_filename]
+
+    yield row("a library's code is left alone", of_torch, [])
     yield row("arguments by name", lambda: compiled(scaled)(X(3), scale=3.0), X(3) * 3, same=close)
 
 
@@ -323,6 +366,10 @@ class Special(torch.Tensor):
 
 def scaled(x, scale=2.0):
     return x * scale
+
+
+def by_list(x, scales=[2.0]):  # noqa: B006
+    return x * scales[0]
 
 
 def torch_sin(x):
@@ -423,6 +470,68 @@ def _(_):
         lambda: agree(lambda x: x.exp() if x.shape[0] >= 3 else x.tanh(), (X(3),), (X(2),)),
     )
 
+    def by_contents(x, values, others):
+        if values:
+            x = x * 2
+        return x + 1 if values == others else x
+
+    yield row(
+        "what an object from outside holds is no constant",
+        lambda: agree(by_contents, (X(3), [], []), (X(3), [1], [1]), (X(3), [1], [2])),
+    )
+
+    def by_pairs(x, values, others):
+        return x + 1 if (values, 1) == (others, 1) else x
+
+    yield row(
+        "... nor is what lies in a tuple",
+        lambda: agree(by_pairs, (X(3), [1], [1]), (X(3), [1], [2])),
+    )
+
+    def extended(x, values):
+        own = list(values)
+        other = own
+        own += list(values)
+        return x * len(other)
+
+    yield row("+= writes into a list", lambda: agree(extended, (X(3), (1, 2))))
+
+    def hidden():
+        names = {"torch": torch}
+        exec("def counts(x, values): return x * len(values)", names)
+        fast = compiled(names["counts"])
+        before = fast(X(3), (1, 2))
+        names["len"] = lambda values: 7
+        return [before, fast(X(3), (1, 2))]
+
+    yield row(
+        "a global that hides a function of Python's, later",
+        hidden,
+        [X(3) * 2, X(3) * 7],
+        same=close,
+    )
+
+    def hooked():
+        layer = torch.nn.Linear(3, 2)
+        fast = compiled(lambda x: layer(x) * 2)
+        fast(X(4, 3))
+        layer.register_forward_hook(lambda module, args, output: output * 0 + 5)
+        return fast(X(4, 3))
+
+    yield row("a module that gets a hook, later", hooked, torch.full((4, 2), 10.0), same=close)
+
+    def changing_default():
+        fast = compiled(lambda x: by_list(x) + 1)
+        before = fast(X(3))
+        by_list.__defaults__[0][0] = 5.0
+        after = fast(X(3))
+        by_list.__defaults__[0][0] = 2.0
+        return [before, after]
+
+    yield row(
+        "a default that may change", changing_default, [X(3) * 2 + 1, X(3) * 5 + 1], same=close
+    )
+
     def by_default(x):
         return scaled(x) + x
 
@@ -465,6 +574,7 @@ def _(guards):
         ("another dtype", X(2, 3).double()),
         ("another shape", X(3, 2)),
         ("gradients", X(2, 3).requires_grad_()),
+        ("a tensor whose sign is turned lazily", (X(2, 3) * 1j).conj().imag),
         ("a number", 3),
     ]:
         yield row(f"{label}: it does not", lambda: guards.tensor_fits(other, *fits), False)
@@ -734,6 +844,42 @@ def _(breaks):
     )
     yield row("an iterator is refused", lambda: refuses(lambda: breaks.rebuild(iter([]), list, {})))
     yield row("a break in the middle", lambda: agree(says, (X(3), X(3))))
+
+    def binds_in_it(x):
+        y = x + 1
+        z = (y := y * 2).sum() + float(y.sum())
+        return y + z
+
+    def stores(x):
+        y = x * 2
+        z = float(y.sum())
+        return y + z
+
+    def deletes(x):
+        y = x * 2
+        z = y + 1
+        del y
+        return z.exp()
+
+    def tries(x):
+        y = x * 0
+        try:
+            z = 1 / int(y.sum())
+        except ZeroDivisionError:
+            z = 3
+        return y + z
+
+    yield row(
+        "a refused statement that has bound a name before", lambda: agree(binds_in_it, (X(3),))
+    )
+    yield row("what the refused statement stores", lambda: agree(stores, (X(3),)))
+    yield row("a name that is deleted", lambda: agree(deletes, (X(3),)))
+    yield row("an error inside of a try", lambda: agree(tries, (X(3),)))
+    yield row(
+        "a shape is a torch.Size afterwards",
+        lambda: type(compiled(lambda x: (x + 1, x.shape))(X(3))[1]).__name__,
+        "Size",
+    )
     yield row("a branch on a tensor", lambda: agree(branches, (X(3) + 9,), (X(3) - 9,)))
     yield row("a break in a statement that returns", lambda: agree(nested, (X(3),)))
     yield row("a break in a loop leaves all to Python", lambda: agree(around, (X(3),)))
@@ -1122,6 +1268,11 @@ def _(loops):
     yield row(
         "a sum over rows is torch's",
         lambda: [type(s).__name__ for s in steps(lambda x: x.sum(0), (2, 3))],
+        ["Extern"],
+    )
+    yield row(
+        "... and so is one over rows and columns",
+        lambda: [type(s).__name__ for s in steps(lambda x: x.sum((0, 1)), (2, 3))],
         ["Extern"],
     )
     yield row(

@@ -527,6 +527,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "01.4": {
+        "the number of a name is a number": (
+            'return "value", numbers.setdefault(value, len(numbers))',
+            'return "int", repr(numbers.setdefault(value, len(numbers)))',
+        ),
         "names are part of the key": (
             'return "value", numbers.setdefault(value, len(numbers))',
             'return "value", value',
@@ -539,6 +543,10 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
         "only the wiring counts": ("((operation, tuple(", '(("", tuple('),
     },
     "02.4": {
+        "a write has an underscore": (
+            "not writes_itself(node) and",
+            'not getattr(node.target, "__name__", str(node.target)).endswith("_") and',
+        ),
         "walks from the front": ("in reversed(list(gm.graph.nodes)):", "in list(gm.graph.nodes):"),
         "writes are removed": ("not writes_itself(node) and node.target", "node.target"),
         "random operations are removed": (" and node.target not in RANDOM", ""),

@@ -11,6 +11,16 @@ Mistake = tuple[str, str, str]
 
 WRONG_PIECES: dict[str, dict[str, Mistake]] = {
     "hook": {
+        "what was left alone is tried again": (
+            "if code in self.left_alone or code",
+            "if code",
+            "... and not tried again",
+        ),
+        "torch is compiled, too": (
+            " or code.co_filename.startswith(LIBRARIES)",
+            "",
+            "a library's code is left alone",
+        ),
         "one entry too many": (
             "if len(before) < LIMIT:",
             "if len(before) <= LIMIT:",
@@ -28,6 +38,41 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "machine": {
+        "what a tuple holds is not looked at": (
+            "if unknown(left) or unknown(right):",
+            "if isinstance(left, (Node, Outside)) or isinstance(right, (Node, Outside)):",
+            "... nor is what lies in a tuple",
+        ),
+        "an object from outside is true": (
+            "if isinstance(value, (Node, Outside, Bound)):",
+            "if isinstance(value, (Node, Bound)):",
+            "what an object from outside holds is no constant",
+        ),
+        "objects from outside are compared": (
+            "if unknown(left) or unknown(right):",
+            "if any(isinstance(value, Node) for value in (left, right)):",
+            "what an object from outside holds is no constant",
+        ),
+        "+= makes a new list": (
+            "isinstance(left, (Node, list))",
+            "isinstance(left, Node)",
+            "+= writes into a list",
+        ),
+        "what is not there is not guarded": (
+            '        self.capture.guards.add(f"{name!r} not in {source}")\n',
+            "",
+            "a global that hides a function of Python's, later",
+        ),
+        "hooks of modules are passed by": (
+            "return self.call(self._forward(callee), args, kwargs)",
+            'return self.call(capture.attribute(callee, "forward"), args, kwargs)',
+            "a module that gets a hook, later",
+        ),
+        "every default is a constant": (
+            "if not all(isinstance(value, CONSTANTS) for value in defaults):",
+            "if False:",
+            "a default that may change",
+        ),
         "the upper operand is compared with the lower": (
             "COMPARE[symbol](left, right)",
             "COMPARE[symbol](right, left)",
@@ -60,6 +105,31 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "breaks": {
+        "locals are not taken back": (
+            "machine.pc, machine.locals, changes = moment",
+            "machine.pc, _, changes = moment",
+            "a refused statement that has bound a name before",
+        ),
+        "what the statement stores is lost": (
+            "names = list(dict.fromkeys([*self.names, *stored]))",
+            "names = list(self.names)",
+            "what the refused statement stores",
+        ),
+        "a try is not looked at": (
+            'if ins.exc or ins.op == "DELETE_FAST" or',
+            'if ins.op == "DELETE_FAST" or',
+            "an error inside of a try",
+        ),
+        "a deleted name lives on": (
+            'if ins.exc or ins.op == "DELETE_FAST" or',
+            "if ins.exc or",
+            "a name that is deleted",
+        ),
+        "every tuple is a tuple": (
+            "made[id(value)] = type(value)(rebuild(",
+            "made[id(value)] = (list if isinstance(value, list) else tuple)(rebuild(",
+            "a shape is a torch.Size afterwards",
+        ),
         "what an inlined call did is not taken back": (
             "            journal.back_to(changes)\n",
             "",
@@ -127,6 +197,16 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "graph": {
+        "only the first output counts": (
+            "needed = set(graph.outputs)",
+            "needed = set(graph.outputs[:1])",
+            "what any output needs is kept",
+        ),
+        "layer_norm does not look at the length": (
+            "if tuple(shape) != (x.shape[-1],):",
+            "if len(tuple(shape)) != 1:",
+            "layer_norm of another length, or of two dimensions, is refused",
+        ),
         "-1 is a size": (
             "tuple(missing if size == -1 else size for size in wanted)",
             "tuple(wanted)",
@@ -224,6 +304,11 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "guards": {
+        "a sign that is turned lazily": (
+            " or tensor.is_neg()",
+            "",
+            "a tensor whose sign is turned lazily: it does not",
+        ),
         "every size is the example's": (
             "{dtype}, {shape!r}, ",
             "{dtype}, {tuple(tensor.shape)!r}, ",
@@ -567,6 +652,11 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
     },
     "loops": {
+        "a sum over two dimensions is one over columns": (
+            "node.args[1] == (node.args[0].ndim - 1,)",
+            "node.args[0].ndim - 1 in node.args[1]",
+            "... and so is one over rows and columns",
+        ),
         "the first places of the index": (
             "index[len(index) - value.ndim :]",
             "index[: value.ndim]",

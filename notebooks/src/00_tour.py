@@ -106,8 +106,9 @@ e.graph
 #
 # The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a
 # **guard**. They become one generated Python function, which runs before each call. You can read
-# it. Names that begin with `P_` are objects that the guard holds on to (`P_Tensor` is the class
-# `torch.Tensor`); `state_...` is what a setting of PyTorch was when the graph was made.
+# it. Names that begin with `P_` are objects that the guard holds on to: `P_Tensor` is the class
+# `torch.Tensor`, `P_G_torch` the dictionary of the module `torch`. `state_...` is what a setting of
+# PyTorch was when the graph was made.
 
 # %%
 e.guards
@@ -136,7 +137,8 @@ compiled(x[:7], y[:7])
 print(minidynamo.counters)
 
 # %% [markdown]
-# Count the reasons: each new situation is one compilation more, and the old graph is kept.
+# Four calls needed two graphs. `recompiles` names the guard that was false for the third call. The
+# second graph has symbols for the sizes, so the fourth call compiled nothing. The first graph is kept.
 #
 # ## Stage 4 · ATen: a small vocabulary
 #
@@ -202,7 +204,8 @@ s.fusion
 s.kernels
 
 # %% [markdown]
-# Fewer kernels than operations: what was fused is never written to memory.
+# Fewer kernels than operations. The exponentials of one row wait in `scratch0`, which is small enough
+# for the cache. No intermediate value of the whole matrix is ever written to memory.
 #
 # ## When capture must stop: graph breaks
 #
@@ -279,8 +282,8 @@ Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str,
 # the text, and each inner loop walks along one row. `error` notes an index that is out of range, so
 # that the call can raise as eager does.
 #
-# Where compile time goes. `capture: backend` is the time for which capture waits for miniinductor:
-# it contains the rows below it.
+# Where does compile time go? `capture: backend` is the time for which capture waits for miniinductor.
+# It contains all rows that begin with `miniinductor`.
 
 # %% tags=["volatile"]
 g.times
@@ -324,12 +327,13 @@ for row in rows:
     print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
 
 # %% [markdown]
-# The first call pays for everything; a warm cache saves the C++ compiler's part.
+# Both compilers began with an empty cache here, so the first call pays for everything. In a second
+# process the kernels lie on disk, and the C++ compiler's part is saved.
 #
 # ## Exercises
 #
 # Each notebook ends with exercises that check themselves: fill in the function, run the cell below
-# it. These two only ask you to find your way in what you have seen.
+# it. Those of this chapter only ask you to find your way in what you have seen.
 #
 # **00.1** (warm-up) *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our
 # compiler generated for it (library calls do not count).

@@ -379,8 +379,8 @@ print("programs:", len(branch_for_staging.programs))
 # Right for both, with one program. But `branch` had to be written anew, and so would every library
 # that it calls.
 #
-# The print happened once. In JAX this is the documented contract; for existing PyTorch programs it
-# is a changed program:
+# Remember the `print` in `noisy`: it happened once. In JAX this is the documented contract. For existing
+# PyTorch programs it is a changed program:
 
 # %%
 calls = []
@@ -503,7 +503,7 @@ print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
 # | mechanism | branch on data | any Python | keeps side effects | Python skipped on a hit | wrong answers |
 # |---|---|---|---|---|---|
 # | record/replay | no | looks like it | no | yes | **silently** |
-# | scripting | yes | no | yes | yes | no |
+# | scripting | yes | no | refuses most | yes | no |
 # | symbolic trace | error | around tensors | no | yes | **silently** (flags) |
 # | lazy tensors | yes | yes | yes | **no** | no |
 # | staging | error | around tensors | no | yes | if the promise is broken |
@@ -640,7 +640,8 @@ check("01.3", stage_with)
 # programs exactly when they differ in names alone.
 #
 # *Hints.* Number the names in the order in which you meet them. Numbers in the program stay, with
-# their type: `1` and `1.0` are different programs.
+# their type: `1` and `1.0` are different programs. The number of a name must not be mistaken for a
+# number of the program.
 #
 # <details><summary>Predict: are add(x, y) then mul(t, x) and add(b, a) then mul(t, b) the same?</summary>
 #

@@ -19,7 +19,7 @@
 #
 # **What you will learn:** the six kinds of nodes; how a graph is Python code and back;
 # interpreting, transforming and drawing it; what a *backend* is. At the end you write three graph
-# passes that run on BERT.
+# passes of your own.
 #
 # **Core files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`,
 # `minidynamo/backends.py`.
@@ -153,8 +153,8 @@ draw_graph(seen[0], "Block")
 #
 # ## Reading a graph: an interpreter
 #
-# An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph
-# is a variation of it.
+# An interpreter is a loop over the nodes with an environment, which holds the value of each node. It
+# is short, and every analysis of a graph is a variation of it.
 
 # %%
 def interpret(gm, *inputs):
@@ -245,6 +245,9 @@ from miniinductor.passes import no_ops
 excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
+# (The decorator enters the function into the list of passes. `NO_OPS` are the operations that it looks
+# at, `COUNTS_PLACES` those that see where in its memory a tensor begins.)
+#
 # The real pass asks for more than the naive one. `alike` compares the metadata of both values: dtype,
 # shape and strides must stay. `stand_in` lets the users of the copy read what was copied.
 #
@@ -306,6 +309,7 @@ check("02.1", largest_value)
 
 # %% tags=["support"]
 RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
+IN_PLACE = ("iadd", "isub", "imul", "itruediv", "setitem")      # operators that write
 
 def exact(value):
     """A key: equal for two arguments only if they are the same node, or have one type and text."""
@@ -322,7 +326,7 @@ def writes(gm: fx.GraphModule) -> bool:
     names = [getattr(node.target, "__name__", str(node.target)) for node in gm.graph.nodes
              if node.op in ("call_function", "call_method")]
     in_place = any(name.rstrip("_") != name and not name.endswith("__") for name in names)
-    operators = {"iadd", "isub", "imul", "itruediv", "setitem"} & set(names)
+    operators = set(IN_PLACE) & set(names)
     return in_place or bool(operators) or any("out" in node.kwargs for node in gm.graph.nodes)
 
 def returned(node: fx.Node) -> bool:
@@ -383,7 +387,8 @@ check("02.3", remove_mul_by_one_safely)
 # ones, since each takes numbers from the generator. Return the graph module, recompiled.
 #
 # *Hints.* Walk backwards over a list of the nodes; `node.users` says who reads. `writes_itself` below
-# tells of one node, `RANDOM` is the list from above. Inputs and the output are no operations.
+# tells of one node whether it writes: `add_`, but also `x += 1` and `x[0] = 1`. `RANDOM` is the list from
+# above. Inputs and the output are no operations.
 #
 # <details><summary>Predict: why is one walk enough, and in which direction?</summary>
 #
@@ -393,9 +398,10 @@ check("02.3", remove_mul_by_one_safely)
 
 # %% tags=["support"]
 def writes_itself(node: fx.Node) -> bool:
-    """`add_`, `relu_`: the name of an operation that writes ends with one underscore."""
+    """Does it write?  `add_`, `relu_`, an operator such as `+=`, `x[0] = ...`, or `out=`."""
     name = getattr(node.target, "__name__", str(node.target))
-    return name.endswith("_") and not name.endswith("__")
+    in_place = name.endswith("_") and not name.endswith("__")
+    return in_place or name in IN_PLACE or "out" in node.kwargs
 
 # %% tags=["exercise"]
 def remove_dead(gm: fx.GraphModule) -> fx.GraphModule:
@@ -434,6 +440,12 @@ check("02.4", remove_dead)
 # `broadcast` goes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to any other.
 # What cannot be done is refused: `raise Refused("why")`. `_matmul` returns two things, the shape and
 # the dtype; its docstring says which products are refused.
+#
+# </details>
+# <details><summary>Hint: running</summary>
+#
+# `EAGER[node.op]` computes a node from the values of its arguments; what is no node is its own value. An
+# input takes the next tensor. A dictionary says which value each node has.
 #
 # </details>
 # <details><summary>Hint: passes</summary>

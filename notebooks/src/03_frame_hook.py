@@ -318,9 +318,9 @@ print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it
 e
 
 # %% [markdown]
-# One row, for the whole model. And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of
-# transformers, so the frame is called `wrapper`). The first guard failed, so the callback was asked
-# again. Why the second entry fits *all* further lengths is the subject of notebook 14:
+# One row, for the whole model. Now look at its cache, after one more call with a longer text.
+# (`forward` is wrapped in a decorator of transformers, so the frame is called `wrapper`.) The first
+# guard failed, so the callback was asked again. Why the second entry fits *all* further lengths is the subject of notebook 14:
 
 # %%
 longer = {name: torch.cat([value, value], 1) for name, value in inputs.items()}
@@ -362,9 +362,9 @@ check("03.1", count_calls)
 # one-argument function. When its argument is an `int` that is a key of the dictionary `result_of`,
 # a replacement that returns the stored result runs; otherwise the function itself.
 #
-# *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose
-# `value` is a *default* cannot work (the parameters must be the same), a constant can:
-# `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The
+# *Hints.* Build one replacement per known argument. It must have the parameters of the function, so
+# the stored result cannot be one more parameter with a default. It can be a constant: compile source
+# text with `repr(value)` in it (`exec`), or use `stored.__code__.replace(co_consts=...)`. The
 # guard asks whether `n` is an `int` (`type(n) is int`, since `1 == 1.0 == True`) and equals the key.
 # The callback is asked again whenever no entry's guard holds. It has to look at the argument itself:
 # its answer runs at once.
@@ -458,7 +458,7 @@ check("03.4", with_other)
 # `split` is a function of chapter 06, and the reference stands in for it until then. Call it with
 # the frame's function, its code, its arguments, and the list of this code's earlier entries. It
 # returns an `Entry`, or a text that says why not. An `Entry` has a `guard` and a `replacement`, the
-# code to run. An entry for the hook is `(guard, code, callback)`.
+# code to run; its `code` is the code that it was made for. An entry for the hook is `(guard, code, callback)`.
 #
 # </details>
 # <details><summary>Hint: leaving alone</summary>

@@ -57,7 +57,7 @@ dis.dis(polynomial)
 # lambda among others on one line, and has a great many forms (decorators, comprehensions, `with`,
 # star-unpacking). The compiler has already turned all of them into one small set of instructions.
 #
-# The trouble: each CPython version changes the instructions. The same function:
+# The trouble: each CPython version changes the instructions. Take a function with a branch:
 
 # %%
 def chosen(x, flag):

@@ -99,7 +99,7 @@ e = minidynamo.explain(uses_one, backend="eager")(torch.ones(2), object(), True)
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# `ignored` has no guard. And of `flag` only what was used. The last two rows are about `+`: the bases of
+# `ignored` has no guard. `flag` has one: its value was used. The last two rows are about `+`: the bases of
 # `Tensor` are the same (`__mro__` is the list of classes in which Python looks for a method), and
 # nobody gave `Tensor` an `__add__` of its own. The rows before are explained below.
 #

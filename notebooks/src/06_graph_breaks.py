@@ -180,8 +180,8 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 e.frames[0].bytecode
 
 # %% [markdown]
-# Look for the calls: the graph, the plain Python in the middle, the resume function. In the second
-# listing the graph gives two results: `x`, which lives on, and the mean, which `float` is called with.
+# Look for the calls: the graph, the plain Python in the middle, the resume function (unfold the rest
+# to see it). In the second listing the graph gives two results: `x`, which lives on, and the mean, which `float` is called with.
 #
 # ## A branch on data
 #
@@ -286,7 +286,7 @@ except minidynamo.Unsupported as error:
     print(error)
 
 # %% [markdown]
-# The error names the line. `fullgraph=True` is how one asks for it.
+# The error names the line. Without `fullgraph=True` the same text would be a row of `breaks`.
 #
 # ## What a break costs
 #
@@ -408,7 +408,7 @@ check("06.2", alive)
 # there.
 #
 # *Hints.* `resume_code(code, k, stack=[], live=...)` with `k` the index of the line's first
-# instruction; then `types.FunctionType(code, function.__globals__)`.
+# instruction; then `types.FunctionType(code, function.__globals__)`. Exercise 06.2 finds `live`.
 
 # %% tags=["exercise"]
 def rest_from(function, line: int):
@@ -464,6 +464,13 @@ check("06.4", best_break)
 # A statement begins where the stack is empty. One instruction of the original may be several
 # operations here, and a break between two of them could not be repaired. So `machine.pc` must be one
 # of `machine.first.values()`, too. Remember a *copy* of the locals: the machine goes on changing them.
+#
+# </details>
+# <details><summary>Hint: sizes that change</summary>
+#
+# First evaluate with no symbols. `capture.shapes` has the shapes of the inputs, by source. `changed(now,
+# earlier)`, of chapter 14, compares two of those: it gives a set of `(source, dimension)`, which is what
+# `evaluate` takes as `dynamic`. If any entry before differs, evaluate again.
 #
 # </details>
 # <details><summary>Hint: the prefix</summary>

@@ -101,7 +101,7 @@ e.bytecode[1]
 e.replay
 
 # %% [markdown]
-# An arrow leads from each line that writes to the write that is left of it.
+# A band leads from each line that writes to the write that remains of it.
 #
 # *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
 # the end, two spoons are missing from the drawer", and whoever uses the recipe takes two spoons.
@@ -144,7 +144,8 @@ pair = [1, 2]
 minidynamo.compile(swap, backend="eager")(torch.ones(1), pair), pair
 
 # %% [markdown]
-# The pair is swapped, and `x` was added to what came first then. And only the final state counts. Ten writes to an attribute are one:
+# The pair is swapped, and `x` was added to what stands first after the swap. Only the final state
+# counts: ten writes to an attribute become one.
 
 # %%
 class Counter:

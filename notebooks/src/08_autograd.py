@@ -193,8 +193,8 @@ excerpt(partition.why_saved)
 
 # %% [markdown]
 # The order of the questions is the policy: what must be saved comes first. `is_cheap` says whether we
-# write a kernel for this operation; a call of the library is not computed twice. What the user
-# `wants_kept` and `wants_again`, `torch.utils.checkpoint` says.
+# write a kernel for this operation; a call of the library is not computed twice. `wants_kept`
+# and `wants_again` are wishes of the user, who utters them with `torch.utils.checkpoint`.
 
 # %%
 excerpt(partition.choose_saved)
@@ -246,6 +246,10 @@ Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forwa
 # which eager's kernels compute inside. The cut keeps less than either: what is cheap is computed
 # again.
 #
+# `recompute-all` keeps least, and pays for it. It computes the mean and the variance again, which are
+# reductions. What a matrix product of the backward half reads, it has to write to memory a second
+# time. The cut forbids both: it is the minimum among the choices that cost little time.
+#
 # Dropout's random numbers are saved under every policy, as the mask that was drawn (`bernoulli`) or
 # as what it is multiplied with (`div`). Drawing them again in the backward half would give another
 # mask, and a gradient of a different function.
@@ -259,7 +263,8 @@ Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forwa
 # %%
 from miniinductor.autograd import runtime
 
-Code(runtime.__doc__, "text", "miniinductor/autograd/runtime.py, its header")
+text = runtime.__doc__
+Code(text[text.index("What the function does"):], "text", "the header of miniinductor/autograd/runtime.py, its end")
 
 # %% [markdown]
 # The list is what autograd demands of anybody who steps in for it. The third point is the subtle one:

@@ -288,8 +288,8 @@ def layer_norm(
 ) -> Node:
     """Rows with mean 0 and variance 1 (over n, not n - 1), then weight and bias if there are any.
     Refused unless `shape` is one dimension, the last."""
-    if len(tuple(shape)) != 1:
-        raise Refused("layer_norm over several dimensions")
+    if tuple(shape) != (x.shape[-1],):
+        raise Refused("layer_norm over anything but the last dimension")
     centred = x - x.mean(-1, keepdim=True)
     result = centred / ((centred * centred).mean(-1, keepdim=True) + eps).sqrt()
     result = result if weight is None else result * weight

@@ -25,8 +25,8 @@ Index = tuple[str, ...]  # one text for each dimension: "i0", "i1", ..., "c" for
 
 
 def at(index: Index, shape: tuple[int, ...]) -> Index:
-    """As much of the index as the shape is long, with "0" in the dimensions of size 1: one element
-    has one index."""
+    """The first places of the index, as many as the shape has dimensions, with "0" in those of size
+    1: one element has one index."""
     return tuple("0" if size == 1 else i for i, size in zip(index, shape, strict=False))
 
 

@@ -48,6 +48,14 @@ PLAIN = {len, range, min, max, abs, int, float, bool, tuple, list, enumerate, zi
 SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
 
 
+def unknown(value: Any) -> bool:
+    """Is it a tensor or an object from outside, or does it hold one?  Only the program can compare
+    those: here two lists would be two objects, equal or not."""
+    if isinstance(value, (list, tuple)):
+        return any(map(unknown, value))
+    return isinstance(value, (Node, Outside, Bound))
+
+
 class Machine:
     """Evaluates the bytecode of one function.  `run` returns the symbolic value of its result."""
 
@@ -208,9 +216,9 @@ class Machine:
 
     def COMPARE_OP(self, symbol: str) -> None:
         """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
-        nodes and objects from outside; sizes stay symbols."""
+        what is `unknown`; sizes stay symbols."""
         left, right = self.pop(2)
-        if any(isinstance(value, (Node, Outside)) for value in (left, right)):
+        if unknown(left) or unknown(right):
             raise Refused("a comparison of tensors or objects")
         self.stack.append(COMPARE[symbol](left, right))
 
