@@ -42,7 +42,7 @@ from ..dependencies import LoopBody, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.expressions import flatten
+from ..sizes.expressions import Position, flatten
 from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
@@ -374,8 +374,14 @@ class CppKernelWriter(CppExpressions):
         return index_code(expr)
 
     def local(self, name: object) -> sympy.Symbol:
-        """A name of the generated code, for an index."""
-        symbol = sympy.Symbol(str(name), integer=True)
+        """A loop's variable of the generated code, for an index."""
+        symbol = sympy.Symbol(str(name), integer=True, nonnegative=True)
+        self.names.add(symbol)
+        return symbol
+
+    def position(self, name: str) -> Position:
+        """A value of the generated code, for an index."""
+        symbol = Position(name, integer=True)
         self.names.add(symbol)
         return symbol
 

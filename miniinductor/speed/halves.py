@@ -28,9 +28,9 @@ from ..codegen.tree import Block, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
+from ..sizes.expressions import is_indirect
 from .arrays import LANES, is_lane_of_float16, room
 from .rounding_steps import Steps
-from .tiles import is_indirect
 
 RUN = 128  # elements converted at once
 SHORTEST = 32  # a shorter row than RUN is converted, too, if its length is known

@@ -42,13 +42,13 @@ from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..lowerings.half_types import HALVES, ROUNDINGS
 from ..nodes import Node
+from ..sizes.expressions import is_indirect
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
 from .contents import uses_of
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
 from .several_loops import loops_of_rows
-from .tiles import is_indirect
 from .wanted_sums import wanted_where
 
 PART = "where a thread's part of the rows lies"

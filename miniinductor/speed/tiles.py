@@ -31,6 +31,7 @@ from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
+from ..sizes.expressions import is_indirect
 from ..sizes.symbols import Size, hint
 from .arrays import is_lane_of_float16, room
 
@@ -212,11 +213,6 @@ def overlapping_vectors(count: int) -> list[tuple[int, int]]:
         return []
     last = min(n for n in VECTORS if n >= rest)
     return [(0, count - rest), (count - last, count)]
-
-
-def is_indirect(index: sympy.Expr) -> bool:
-    """Does it depend on an index that is read?"""
-    return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
 
 
 def lies_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:
