@@ -60,18 +60,8 @@ from .cpp_reductions import (
 )
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
-from .tree import (
-    Bound,
-    Block,
-    Comment,
-    Line,
-    Pragma,
-    Statement,
-    Statements,
-    nest,
-    printed,
-    sets_error,
-)
+from .tree import Block, Bound, Comment, Line, Pragma, Statement, Statements
+from .tree import nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
