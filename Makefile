@@ -69,7 +69,7 @@ soundness: $(READY)	# every generator of tests for soundness, for ten minutes
 mutants: $(READY)	# one check of the compilers removed at a time: some generator must notice
 	@$(BIN)/python -m tests.soundness.mutants --jobs 2
 
-subtraction: $(READY)	# the tour programs without each file of coverage (20 minutes on 2 cores)
+subtraction: $(READY)	# the tour programs without each file of coverage (half an hour on 2 cores)
 	@$(BIN)/python tests/subtraction.py --each
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)

@@ -10,7 +10,13 @@ setup(
             extra_compile_args=["-O2"],
             depends=[
                 f"minidynamo/extras/{name}.h"
-                for name in ("other_evaluators", "full_stacks", "hand_over", "switched")
+                for name in (
+                    "other_evaluators",
+                    "full_stacks",
+                    "hand_over",
+                    "newer_pythons",
+                    "switched",
+                )
             ],
         ),
         Extension(

@@ -26,26 +26,16 @@
 /* ---- what differs between CPython versions ---------------------------------------------------------------------- */
 typedef _PyInterpreterFrame Frame;
 #if PY_VERSION_HEX >= 0x030C0000
-#  define frame_func(f)    ((f)->f_funcobj)
-#  define frame_slots(co)  ((co)->co_framesize)
-#  define get_extra        PyUnstable_Code_GetExtra
-#  define set_extra        PyUnstable_Code_SetExtra
-#  define new_extra_index  PyUnstable_Eval_RequestCodeExtraIndex
-#  define recursion_left   py_recursion_remaining
+#  include "extras/newer_pythons.h"         /* the same for 3.12 and 3.13 */
 #else
 #  define frame_func(f)    ((PyObject *)(f)->f_func)
+#  define frame_code(f)    ((f)->f_code)
 #  define frame_slots(co)  ((co)->co_nlocalsplus + (co)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
+#  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
 #  define get_extra        _PyCode_GetExtra
 #  define set_extra        _PyCode_SetExtra
 #  define new_extra_index  _PyEval_RequestCodeExtraIndex
 #  define recursion_left   recursion_remaining
-#endif
-#if PY_VERSION_HEX >= 0x030D0000
-#  define frame_code(f)    ((PyCodeObject *)(f)->f_executable)
-#  define swap_code(f, co) ((f)->f_executable = (PyObject *)(co), (f)->instr_ptr = _PyCode_CODE(co))
-#else
-#  define frame_code(f)    ((f)->f_code)
-#  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
 #endif
 
 #define HEADROOM 200                        /* calls that guards and the compiler may nest near the recursion limit */

@@ -33,7 +33,7 @@ from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
 from .ops import OpsHandler, exact_key, fill, price, set_handler
 from .replaceable import replaceable
-from .sizes.expressions import flatten
+from .sizes.expressions import Position, flatten
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
 
@@ -129,7 +129,7 @@ class Recorder(OpsHandler):
 
     def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         def position(number: int) -> sympy.Symbol:
-            return sympy.Symbol(f"indirect{number}", integer=True)
+            return Position(f"indirect{number}", integer=True)
 
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 

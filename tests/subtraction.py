@@ -123,13 +123,18 @@ def not_whole(frames: Sequence[Any]) -> list[str]:
     return problems
 
 
-def hidden_run(names: Sequence[str], whole: bool) -> str:
-    """The tours in a process of their own without these modules: what went wrong, or nothing."""
+def hidden_run(names: Sequence[str], whole: bool, kernels: str = "") -> str:
+    """The tours in a process of their own without these modules: what went wrong, or nothing.
+
+    kernels: a folder of built kernels that several runs share, which halves their time.  (Graphs
+    are not kept then: each run is to make its own.)"""
     command = [sys.executable, __file__, "--hide", ",".join(names)]
     if whole:
         command.append("--whole")
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "MINIINDUCTOR_CACHE": folder}
+        environment = {**os.environ, "MINIINDUCTOR_CACHE": kernels or folder}
+        if kernels:
+            environment["MINI_GRAPH_CACHE"] = "0"
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -150,8 +155,12 @@ def main() -> None:
     tasks = [([file], False) for file in coverage_files()] if options.each else []
     tasks.append((coverage_folders(), True))
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for (names, _), answer in zip(tasks, pool.map(lambda task: hidden_run(*task), tasks)):
+    with (
+        tempfile.TemporaryDirectory() as kernels,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        answers = pool.map(lambda task: hidden_run(*task, kernels), tasks)
+        for (names, _), answer in zip(tasks, answers):
             failed += bool(answer)
             label = names[0] if len(names) == 1 else "all coverage"
             print(f"{label:50} {'FAILED' if answer else 'ok'}\n{answer}".rstrip(), flush=True)

@@ -9,7 +9,8 @@ import torch
 
 from miniinductor import coverage
 from miniinductor.lowering.views import reshape_index
-from miniinductor.sizes.expressions import FloorDiv, Mod
+from miniinductor.sizes.expressions import FloorDiv, Mod, Position, is_indirect
+from miniinductor.sizes.printing import index_text
 from miniinductor.sizes.ranges import bounds, simplify
 
 coverage.load()
@@ -148,3 +149,17 @@ def test_a_divisor_that_a_part_of_the_terms_does_not_reach():
         simplify(FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544), {i: 64, j: 12544})
         == i
     )
+
+
+def test_a_symbol_says_itself_whether_it_may_be_negative():
+    """Not its name: a loop variable may be called `tmp0`, and a place that is read `x_row`."""
+    loop = sympy.Symbol("tmp0", integer=True, nonnegative=True)
+    unknown = sympy.Symbol("size", integer=True)
+    read = Position("x_row", integer=True)
+    assert index_text(FloorDiv(loop, 3)) == "tmp0/3"
+    assert index_text(FloorDiv(unknown, 3)) == "mini::floordiv<int64_t>(size, 3)"
+    assert index_text(FloorDiv(read, 3)) == "mini::floordiv<int64_t>(x_row, 3)"
+    assert is_indirect(2 * loop + read) and not is_indirect(2 * loop + unknown)
+    assert [str(part) for part in (read + loop + unknown).as_ordered_terms()] == [
+        *("size", "tmp0", "x_row")  # as if they were symbols of one kind
+    ]

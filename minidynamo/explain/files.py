@@ -12,7 +12,6 @@ A source line is an object like any other; its id is "file0:12".
 
 import linecache
 import os
-from collections.abc import Iterable
 from typing import Any
 
 Place = dict[str, Any]
@@ -68,8 +67,3 @@ class Files:
             }
             for path, number in self.numbers.items()
         ]
-
-
-def line_ids(files: Files, stack: Iterable[tuple]) -> list[str]:
-    """Ids of the lines of a stack [(file, line, ...), ...]."""
-    return [files.line_id(file, line) for file, line, *_ in stack]

@@ -133,7 +133,7 @@ class Code:
         return (f"# {self.title}\n" if self.title else "") + self.source
 
 
-def excerpt(thing: Any, title: str | None = None) -> Code:
+def excerpt(thing: Any) -> Code:
     """The source of a function or class of ours (or anybody's) as `Code`, titled with its file; in
     a notebook its first lines, the others to be unfolded."""
     file = inspect.getsourcefile(thing).replace("\\", "/")
@@ -145,7 +145,7 @@ def excerpt(thing: Any, title: str | None = None) -> Code:
         file = "this notebook"
     name = getattr(thing, "__qualname__", thing.__name__)
     source = textwrap.dedent(inspect.getsource(thing)).rstrip()
-    return Code(source, "python", title or f"{name}, {file}", shown=MOST_LINES)
+    return Code(source, "python", f"{name}, {file}", shown=MOST_LINES)
 
 
 @dataclass

@@ -58,11 +58,9 @@ class Graph(fx.Graph):
         return node
 
 
-def with_graph(
-    gm: fx.GraphModule, graph: fx.Graph, name: str = "FunctionalGraph"
-) -> fx.GraphModule:
+def with_graph(gm: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
     """`gm` with another graph in place of its own."""
-    made = graph_module(gm, graph, name)
+    made = graph_module(gm, graph, "FunctionalGraph")
     made.meta.update(gm.meta)
     return made
 

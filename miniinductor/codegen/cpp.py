@@ -42,7 +42,7 @@ from ..dependencies import LoopBody, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.expressions import flatten
+from ..sizes.expressions import Position, flatten
 from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
@@ -60,7 +60,8 @@ from .cpp_reductions import (
 )
 from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
-from .tree import Block, Comment, Line, Pragma, Statement, Statements, nest, printed, sets_error
+from .tree import Block, Bound, Comment, Line, Pragma, Statement, Statements
+from .tree import nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
@@ -272,11 +273,11 @@ class CppKernelWriter(CppExpressions):
     def plain_inner_loop(self, lines: Statements, accumulators: Sums) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
         # the loops come first: if they cut the sum into chunks, the accumulators become doubles
-        loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
+        loops = self.chunks(lines, accumulators, 0, self.size(self.plan.inner[0]))
         return [*declarations(accumulators), *loops]
 
     def chunks(
-        self, lines: Statements, accumulators: Sums, start: str, end: str
+        self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
     ) -> list[Statement]:
         """Loops over r0 (from start to end), r1, ...  (speed/several_loops.py writes several.)"""
         if len(self.plan.r) == 1:
@@ -286,7 +287,9 @@ class CppKernelWriter(CppExpressions):
             raise NotImplementedError("a reduction over several loops")
         return loops
 
-    def lanes(self, lines: Statements, accumulators: Sums, start: str, end: str) -> list[Statement]:
+    def lanes(
+        self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
+    ) -> list[Statement]:
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.plan.r[-1]
         # a vector adds to 8 or so lanes in turn, a plain loop always to the same
@@ -306,7 +309,7 @@ class CppKernelWriter(CppExpressions):
         return nest(body, [(f"{lane}_chunk", start, end, chunk)])
 
     def plain_innermost(
-        self, body: Statements, accumulators: Sums, start: str, end: str
+        self, body: Statements, accumulators: Sums, start: Bound, end: Bound
     ) -> list[Statement]:
         """A loop over the lanes from `start` to `end`."""
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
@@ -343,7 +346,7 @@ class CppKernelWriter(CppExpressions):
         return self.in_threads(body, loops, len(loops))
 
     def outer_loops(self) -> list[tuple]:
-        return [(v, "0", self.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
+        return [(v, 0, self.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
 
     def in_threads(self, body: Statements, loops: list[tuple], count: int) -> list[Statement]:
         """`body` in loops, of which threads share the first `count`."""
@@ -374,14 +377,20 @@ class CppKernelWriter(CppExpressions):
         return index_code(expr)
 
     def local(self, name: object) -> sympy.Symbol:
-        """A name of the generated code, for an index."""
-        symbol = sympy.Symbol(str(name), integer=True)
+        """A loop's variable of the generated code, for an index."""
+        symbol = sympy.Symbol(str(name), integer=True, nonnegative=True)
         self.names.add(symbol)
         return symbol
 
-    def size(self, number: Size) -> Code:
-        """The text of a loop's size."""
-        return self.index(sympy.sympify(number))
+    def position(self, name: str) -> Position:
+        """A value of the generated code, for an index."""
+        symbol = Position(name, integer=True)
+        self.names.add(symbol)
+        return symbol
+
+    def size(self, number: Size) -> int | Code:
+        """A loop's size: a number, or the text of one."""
+        return number if isinstance(number, int) else self.index(number)
 
     def changes_inside(self, expr: sympy.Expr) -> bool:
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
@@ -495,6 +504,6 @@ def ending(text: str) -> Marked:
     return Marked.of(text, reason="begins or ends the kernel")
 
 
-def lanes_of(start: str, end: str) -> int | None:
-    """How many iterations from one text to the other, or None."""
-    return int(end) - int(start) if start.isdigit() and end.isdigit() else None
+def lanes_of(start: Bound, end: Bound) -> int | None:
+    """How many iterations from one to the other, or None."""
+    return end - start if isinstance(start, int) and isinstance(end, int) else None

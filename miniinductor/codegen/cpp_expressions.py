@@ -125,7 +125,7 @@ class CppExpressions(OpsHandler):
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     temporary: Callable[[Code, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], Code]
-    local: Callable[[str], sympy.Symbol]
+    position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], Code]
     changes_inside: Callable[[sympy.Expr], bool]
     ask: Callable[..., Any]
@@ -152,7 +152,7 @@ class CppExpressions(OpsHandler):
         bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
         self.error_if(bad, "INDEX_ERROR")
         index = self.make("{} ? 0 : {}", torch.int64, bad, index)
-        symbol = self.local(index.text)
+        symbol = self.position(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
         return symbol

@@ -26,7 +26,7 @@ from ..sizes.symbols import Size
 from .code import Code, code, named
 from .common import Value
 from .cpp_expressions import compute_type, limit_text
-from .tree import Line, Statement, Statements, has_branch
+from .tree import Bound, Line, Statement, Statements, has_branch
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 
@@ -186,7 +186,7 @@ def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:
     return [a.line(f"{a.c_type} {a.name} = {a.initial};") for a in accumulators]
 
 
-def bound(name: str, wanted: str, end: str) -> Line:
+def bound(name: str, wanted: str, end: Bound) -> Line:
     """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
     text = f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});"
     return Line(text, origin="where a part of a loop ends")

@@ -3,7 +3,7 @@
 In:   statements.  Out: text.
 
     >>> body = [Line(code("{}[{}] = {};", named("out0"), named("r0"), named("tmp0")))]
-    >>> [loop] = nest(body, [("x0", "0", "64"), ("r0", "0", "96")], Pragma("parallel for"))
+    >>> [loop] = nest(body, [("x0", 0, 64), ("r0", 0, 96)], Pragma("parallel for"))
     >>> print("\\n".join(printed([loop])))
     #pragma omp parallel for schedule(static)
     for (int64_t x0 = 0; x0 < 64; x0++) {
@@ -82,13 +82,16 @@ class Pragma:
         return f"#pragma omp {' '.join(words)}{self.clauses}{error}"
 
 
+Bound: TypeAlias = int | str  # where a loop begins or ends: a number, or text
+
+
 @dataclass
 class Loop:
     """for (int64_t variable = start; variable < end; variable += step)"""
 
     variable: str
-    start: str | None  # None: the variable is declared before the loop, and read after it
-    end: str
+    start: Bound | None  # None: the variable is declared before the loop, and read after it
+    end: Bound
     body: "Statements"
     step: int | str = 1
     pragma: Pragma | None = None
@@ -131,7 +134,7 @@ def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None)
     result = list(body)
     for number in reversed(range(len(loops))):
         variable, start, end, *step = loops[number]
-        loop = Loop(variable, start, str(end), result, step[0] if step else 1)
+        loop = Loop(variable, start, end, result, step[0] if step else 1)
         loop.pragma = None if number else pragma
         result = [loop]
     return result

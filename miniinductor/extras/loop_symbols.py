@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 
 from ..handlers import loop_variables
-from ..sizes.expressions import Size
+from ..sizes.expressions import Position, Size
 
 
 def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
@@ -27,4 +27,4 @@ def loops(data: Any) -> dict[sympy.Symbol, Size]:
 
 def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
     """A fresh symbol for a position that is data."""
-    return sympy.Symbol(f"indirect{next(count)}", integer=True, nonnegative=True)
+    return Position(f"indirect{next(count)}", integer=True, nonnegative=True)

@@ -21,6 +21,7 @@ import sympy
 import torch
 
 from ..ops import COMPARISON
+from ..sizes.expressions import Position
 from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
 from .expressions import TritonExpressions, reads_of
@@ -124,7 +125,7 @@ class BoundedExpressions(TritonExpressions):
         end = sympy.sympify(size)
         if found[0] < 0 or not end.is_Integer or found[1] >= int(end):
             return super().indirect_indexing(value.bare, size, wrap_neg)
-        symbol = sympy.Symbol(value.text, integer=True)
+        symbol = Position(value.text, integer=True)
         self.symbol_axes[symbol] = value.axes
         return symbol
 

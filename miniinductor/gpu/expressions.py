@@ -26,6 +26,7 @@ import torch
 from ..codegen.common import INFIX as INFIX_OF_ALL
 from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ..sizes.expressions import Position
 from ..sizes.symbols import Size
 from .helpers import HELPERS, LIBDEVICE, helpers_of, index_text
 from .tile_plan import TilePlan
@@ -212,7 +213,7 @@ class TritonExpressions(OpsHandler):
         text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
         reads = reads_of(index) | end.reads | self.mask_reads()
         self.scope.code.append(Line(text, reads=reads))
-        symbol = sympy.Symbol(index.text, integer=True)
+        symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
 

@@ -24,7 +24,7 @@ from ..dependencies import int_or_none, trace
 from ..ir import Buffer, ComputedBuffer, Graph, Index, Pointwise, Reduction
 from ..ops import Value, ops
 from ..records import CompileRecord
-from .tile_plan import is_gather
+from ..sizes.expressions import is_indirect
 
 SHORT = 8  # elements: fewer are written out
 SHORT_OF_SHARED = 32  # the same where many outputs share each element that is read
@@ -78,7 +78,7 @@ def is_shared(buffer: ComputedBuffer, outputs: int) -> bool:
     sizes = {variable: int(n) for variable, n in body.ranges().items()}
     for index in (access.index for access in body.reads()):
         elements = math.prod(n for v, n in sizes.items() if v in index.free_symbols)
-        if is_gather(index) or elements * SHARED_BY > outputs:
+        if is_indirect(index) or elements * SHARED_BY > outputs:
             return False
     return True
 

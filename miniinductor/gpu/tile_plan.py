@@ -24,7 +24,7 @@ from ..codegen.plan import KernelPlan, plan_kernel
 from ..dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ..ir import Buffer
 from ..nodes import Node
-from ..sizes.expressions import Mod
+from ..sizes.expressions import Mod, is_indirect
 from ..sizes.ranges import opened
 from ..sizes.symbols import Size, hint
 from ..sizes.symbols import size as as_size
@@ -110,7 +110,7 @@ class Axis:
         others = expr.xreplace(dict.fromkeys(joined, sympy.Integer(0)))
         if not whole and (others or step != 1):
             flat = f"({flat})"
-        return others + step * sympy.Symbol(flat, integer=True)
+        return others + step * sympy.Symbol(flat, integer=True, nonnegative=True)
 
 
 def size_text(n: Size) -> str:
@@ -274,7 +274,7 @@ def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool
 def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
     """How many elements an index reaches, at most.  One that was read itself may be any."""
     symbols = index.free_symbols
-    gathers = is_gather(index)
+    gathers = is_indirect(index)
     return math.prod(n for variable, n in sizes.items() if gathers or variable in symbols)
 
 
@@ -326,14 +326,9 @@ def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
         return True
     for access in body.reads():
         step = int_or_none(stride_of(access.index, last))
-        if not is_gather(access.index) and step is not None and abs(step) > 1:
+        if not is_indirect(access.index) and step is not None and abs(step) > 1:
             return True
     return False
-
-
-def is_gather(index: sympy.Expr) -> bool:
-    """Does it depend on a value that was read or computed?"""
-    return any(str(symbol).startswith("indirect") for symbol in index.free_symbols)
 
 
 def has_computed_index(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
@@ -343,7 +338,7 @@ def has_computed_index(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
     is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
     return any(
         access.index.has(sympy.Max, sympy.Min, sympy.Abs)
-        or (is_computed and is_gather(access.index))
+        or (is_computed and is_indirect(access.index))
         for access in reads
     )
 

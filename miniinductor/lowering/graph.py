@@ -44,7 +44,7 @@ from ..ir import (
 )
 from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
-from ..sizes.expressions import Size
+from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
@@ -77,7 +77,7 @@ class _Cost(OpsHandler):
         return body() or mask
 
     def indirect_indexing(self, value: bool, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
-        return sympy.Symbol("position", integer=True)
+        return Position("position", integer=True)
 
 
 def _count(name: str) -> Callable[..., bool]:

@@ -27,6 +27,18 @@ INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
 
 
+class Position(sympy.Symbol):
+    """A place that a kernel reads from memory or computes.  Nobody knows its sign; loop variables
+    and sizes are never negative."""
+
+    class_key = sympy.Symbol.class_key  # sums and products are sorted as if it were any symbol
+
+
+def is_indirect(index: sympy.Expr) -> bool:
+    """Does it depend on a place that is read or computed?"""
+    return any(isinstance(symbol, Position) for symbol in index.free_symbols)
+
+
 def as_number(expr: sympy.Expr) -> int | float:
     return int(expr) if expr.is_Integer else float(expr)
 

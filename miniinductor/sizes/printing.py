@@ -13,7 +13,6 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
-import re
 from collections.abc import Mapping
 
 import sympy
@@ -180,18 +179,12 @@ def index_text(expr: sympy.Expr, language: str = "c") -> str:
     return LANGUAGES[language].text(sympy.sympify(expr))
 
 
-# Read from memory, or computed: these may be negative.  Loop variables and sizes never are.
-COMPUTED = ("indirect", "tmp")
-UNKNOWN = re.compile(r"u\d+")  # a number that only the run knows: x.item() may be negative, too
 CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
 
 
 def never_negative(expr: sympy.Expr) -> bool:
-    """True only when sure: no negative coefficient, and only loop variables and sizes."""
-    if expr.is_Integer:
-        return bool(expr >= 0)
-    if expr.is_Symbol:
-        if UNKNOWN.fullmatch(expr.name):
-            return bool(expr.is_nonnegative)
-        return not expr.name.startswith(COMPUTED)
+    """True only when sure: no negative coefficient, and only loop variables and sizes (not what is
+    read, see `Position`, nor a number that only the run knows, such as x.item())."""
+    if expr.is_Integer or expr.is_Symbol:
+        return bool(expr.is_nonnegative)
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))

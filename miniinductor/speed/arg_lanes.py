@@ -7,7 +7,7 @@ from .. import config
 from ..codegen.cpp_reductions import Accumulator, Sums, bound
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Line, Statements, nest
+from ..codegen.tree import Bound, Line, Statements, nest
 from .arrays import LANES, array_declarations, taken_if_better
 
 
@@ -16,7 +16,7 @@ class ArgLanes(Strategy):
     def applies(self) -> bool:
         return config.vectorize
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """argmax has no vector reduction: a loop over groups of lanes."""
         writer, lane = self.writer, self.writer.plan.r[-1]
         args = [a for a in accumulators if a.is_arg]

@@ -26,7 +26,7 @@ from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
-from ..codegen.tree import Line, Pragma, Statement, nest
+from ..codegen.tree import Bound, Line, Pragma, Statement, nest
 from ..kernels import CPP
 from ..sizes.symbols import Size
 from .foreach import Foreach, of_all_parts
@@ -53,7 +53,7 @@ class ForeachWriter(CppKernelWriter):
         work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 
-    def size(self, number: Size) -> str:
+    def size(self, number: Size) -> Bound:
         return "size" if number == SIZE else super().size(number)
 
     def simd(self, accumulators: Sums) -> Pragma | None:
@@ -71,12 +71,12 @@ class ForeachWriter(CppKernelWriter):
             *self.pointer_lines(f"args[part*{width} + {{}}]"),
             *lines,
         ]
-        sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
+        sizes = ", ".join(str(self.size(math.prod(group.outer))) for group, _ in self.parts)
         every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};", origin=PARTS)]
         if self.parallel:
             every.append(Line("#pragma omp parallel", origin=PARTS))
         kernel = self.finish(
-            every + nest(body, [("part", "0", count)]),
+            every + nest(body, [("part", 0, count)]),
             [
                 memory(theirs[first.index(name)])
                 for _, theirs in self.parts

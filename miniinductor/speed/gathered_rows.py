@@ -92,7 +92,7 @@ class GatheredRows(Strategy):
         copied = Line(f"{array}[k] = mini::to_float({given});", origin=instruction)
         return [
             Line(f"float {array}[{size}];", origin=instruction),
-            *nest([copied], [("k", "0", size)], Pragma(simd=True)),
+            *nest([copied], [("k", 0, size)], Pragma(simd=True)),
         ]
 
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from .. import config
 from ..codegen.cpp_reductions import CHUNK, Sums
 from ..codegen.strategy import Found, strategy
-from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements, nest
+from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements, nest
 from .arrays import array_declarations
 from .halves import RUNS, Halves
 from .lane_sums import LaneSums
@@ -45,10 +45,10 @@ class HalfBlocks(Halves):
         are_plain = all(not a.is_arg and a.c_type != "bool" for a in accumulators)
         return bool(self.arrays) and are_plain and self.writer.lanes_are_free()
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """Blocks, and what is left."""
-        is_known = start == "0" and end.isdigit()
-        if not self.may_be_blocks(accumulators) or is_known and int(end) < BLOCK:
+        known = end if start == 0 and isinstance(end, int) else None
+        if not self.may_be_blocks(accumulators) or known is not None and known < BLOCK:
             return super().innermost(body, accumulators, start, end)
         self.parts = [a.renamed("lane") for a in accumulators]
         lane = str(self.writer.plan.r[-1])
@@ -57,30 +57,30 @@ class HalfBlocks(Halves):
         part = (run, f"{run} + {BLOCK}")
         whole = [
             *self.prefetches(run),
-            *counted(self.one_run(body, accumulators, part, BLOCK, str(BLOCK)), lane, BLOCK),
+            *counted(self.one_run(body, accumulators, part, BLOCK, BLOCK), lane, BLOCK),
         ]
         last, count = f"{start} + ({end} - {start})/{BLOCK}*{BLOCK}", f"{end} - {run}"
-        if start == "0":
+        if start == 0:
             last = f"({end})/{BLOCK}*{BLOCK}"
-        if is_known:
-            last, count = str(int(end) // BLOCK * BLOCK), str(int(end) % BLOCK)
+        if known is not None:
+            last, count = known // BLOCK * BLOCK, known % BLOCK
         loop = Loop(run, start, last, whole, BLOCK)
         if pragma is not None and pragma.threads:
             loop.pragma = Pragma(pragma.threads, condition=pragma.condition)
         left = self.one_run(body, accumulators, (run, end), BLOCK, count)
-        if is_known:
-            left = counted(left, lane, int(count))
+        if known is not None:
+            left = counted(left, lane, count)
         first = Line(f"const int64_t {run} = {last};", origin=RUNS)
         lines: list[Statement] = [*array_declarations(self.parts, BLOCK), loop]
-        if not is_known:
+        if known is None:
             lines.append(Block([first, Branch(f"{run} < {end}", left)]))
-        elif count != "0":
+        elif count != 0:
             lines.append(Block([first, *left]))
         added = [a.update(f"mini::{a.kind}_of({p.name})") for a, p in zip(accumulators, self.parts)]
         return [Block([*lines, *added])]
 
     def lanes_of_run(
-        self, body: Statements, accumulators: Sums, part: tuple[str, str], pragma: Pragma | None
+        self, body: Statements, accumulators: Sums, part: tuple[Bound, Bound], pragma: Pragma | None
     ) -> list[Statement]:
         """The loop over a block, in which each element has a lane of its own."""
         if self.parts is None:
@@ -103,6 +103,6 @@ def counted(lines: Statements, lane: str, count: int) -> list[Statement]:
     for line in lines:
         if isinstance(line, Loop) and line.variable == lane:
             first = Line(f"const int64_t {lane} = {lane}_run + k;", origin=RUNS)
-            line = replace(line, variable="k", start="0", end=str(count), body=[first, *line.body])
+            line = replace(line, variable="k", start=0, end=count, body=[first, *line.body])
         result.append(line)
     return result

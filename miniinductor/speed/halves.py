@@ -24,13 +24,13 @@ from ..codegen.code import Code, code, named
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Block, Line, Pragma, Statement, Statements, nest
+from ..codegen.tree import Bound, Block, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
+from ..sizes.expressions import is_indirect
 from .arrays import LANES, is_lane_of_float16, room
 from .rounding_steps import Steps
-from .tiles import is_indirect
 
 RUN = 128  # elements converted at once
 SHORTEST = 32  # a shorter row than RUN is converted, too, if its length is known
@@ -77,22 +77,22 @@ class Halves(Strategy):
         array, _ = self.arrays.setdefault((start, written), made)
         return code("{}[{} - {}]", named(array), named(lane), named(run))
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """The loop over the lanes, by runs that are converted as a whole."""
         if not self.arrays:
             return None
         lane, length = self.writer.plan.r[-1], run_length(accumulators)
-        is_known = start == "0" and end.isdigit()
-        if is_known:
-            length = even_length(int(end), length)
-        if is_known and length == int(end):
+        known = end if start == 0 and isinstance(end, int) else None
+        if known is not None:
+            length = even_length(known, length)
+        if length == known:
             first = Line(f"const int64_t {lane}_run = 0;", origin=RUNS)
             return [Block([first, *self.one_run(body, accumulators, (start, end), length, end)])]
         count = f"{lane}_run_end - {lane}_run"
         stop = bound(f"{lane}_run_end", f"{lane}_run + {length}", end)
-        if is_known and int(end) % length == 0:
+        if known is not None and known % length == 0:
             stop = replace(stop, text=f"const int64_t {lane}_run_end = {lane}_run + {length};")
-            count = str(length)
+            count = length
         part = (f"{lane}_run", f"{lane}_run_end")
         lines = [stop, *self.one_run(body, accumulators, part, length, count)]
         pragma, threads = self.writer.simd(accumulators), None
@@ -101,7 +101,12 @@ class Halves(Strategy):
         return nest(lines, [(f"{lane}_run", start, end, length)], threads)
 
     def one_run(
-        self, body: Statements, accumulators: Sums, part: tuple[str, str], length: int, count: str
+        self,
+        body: Statements,
+        accumulators: Sums,
+        part: tuple[Bound, Bound],
+        length: int,
+        count: Bound,
     ) -> list[Statement]:
         """What is read, converted; the lanes; what is written.  part: from where to where; count:
         so many lanes, at most `length`."""
@@ -124,7 +129,7 @@ class Halves(Strategy):
         return [*before, *self.lanes_of_run(body, accumulators, part, pragma), *after]
 
     def lanes_of_run(
-        self, body: Statements, accumulators: Sums, part: tuple[str, str], pragma: Pragma | None
+        self, body: Statements, accumulators: Sums, part: tuple[Bound, Bound], pragma: Pragma | None
     ) -> list[Statement]:
         """The loop over the lanes of one run, as the other strategies write it."""
         if not accumulators:

@@ -118,7 +118,7 @@ class RowInvariants(Strategy):
         numel = writer.buffers[name].layout.numel
         if getattr(numel, "is_Integer", True) and numel < 1 << 31:
             small_of(writer).add(number)
-        return index - part + writer.local(number)
+        return index - part + writer.position(number)
 
     def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
         """What the lanes' loop begins with, so that `lines` (and what is `added` to accumulators)

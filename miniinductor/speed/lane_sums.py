@@ -26,7 +26,7 @@ from .. import config
 from ..codegen.cpp_reductions import CHUNK, Sums, fence
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
+from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements
 from ..codegen.tree import nest, printed
 from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
@@ -70,7 +70,7 @@ class LaneSums(Strategy):
         plan = self.writer.plan
         return all(n.is_reduction for n in plan.nodes if plan.is_inner[n.name])
 
-    def count(self, body: Statements, accumulators: Sums, start: str, end: str) -> int:
+    def count(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> int:
         """How many lanes; 0: the row fills none."""
         if not self.may_have_lanes(accumulators):
             return 0
@@ -78,12 +78,12 @@ class LaneSums(Strategy):
             are_sums = all(a.loses_bits for a in accumulators)
             return LANES if are_sums and self.only_reads() else LANES // 2
         fewest = self.lanes_of_a_vector()
-        if start != "0" or not end.isdigit():  # a part of a row, or any length: by one kernel
+        if start != 0 or not isinstance(end, int):  # a part of a row, or any length: by one kernel
             size = self.writer.plan.inner[-1]
             return fewest if isinstance(size, int) and size >= 2 * fewest else 0
         counts = [LANES, LANES // 2] if uses_of(body) <= FAST else []
-        fitting = [n for n in counts if n >= fewest and int(end) % n == 0]
-        return max([n for n in (*fitting, fewest) if n <= int(end)], default=0)
+        fitting = [n for n in counts if n >= fewest and end % n == 0]
+        return max([n for n in (*fitting, fewest) if n <= end], default=0)
 
     def lanes_of_a_vector(self) -> int:
         """Of which all elements that the kernel reads or writes fill whole vectors."""
@@ -92,7 +92,7 @@ class LaneSums(Strategy):
         narrowest = min((writer.buffers[n].layout.dtype.itemsize for n in names), default=4)
         return VECTOR_BYTES // min(max(narrowest, 1), 4)
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """Results of lanes, which the compiler keeps in registers; what is left of the loop
         follows."""
         lanes = self.count(body, accumulators, start, end)
@@ -108,7 +108,7 @@ class LaneSums(Strategy):
             lines = [Line(f"const int64_t {lane} = {first} + k;", origin=GROUP), *body, *updates]
             known = count if isinstance(count, int) else None
             pragma = Pragma(simd=True, clauses=clauses)
-            return [*fence(lines, known), *nest(lines, [("k", "0", count)], pragma)]
+            return [*fence(lines, known), *nest(lines, [("k", 0, count)], pragma)]
 
         together = gathered(group, lanes, self.width(body, accumulators, lanes))
         groups = [*self.prefetches(group, lanes), *together]
@@ -118,9 +118,9 @@ class LaneSums(Strategy):
             Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
         ]
         tails: list[Statement] = []
-        if start == "0" and end.isdigit():
-            done = int(end) // lanes * lanes
-            for first, stop in whole_vectors(int(end) - done):
+        if start == 0 and isinstance(end, int):
+            done = end // lanes * lanes
+            for first, stop in whole_vectors(end - done):
                 if stop - first >= VECTOR:
                     lines += gathered(done + first, stop - first)
                 else:
@@ -140,7 +140,7 @@ class LaneSums(Strategy):
         lines = [
             *array_declarations(parts, count),
             *fence(lanes, count),
-            *nest(lanes, [("k", "0", count)], Pragma(simd=True)),
+            *nest(lanes, [("k", 0, count)], Pragma(simd=True)),
             *[a.update(f"mini::{a.kind}_of({p.name})") for a, p in zip(accumulators, parts)],
         ]
         return [Block(lines)]

@@ -22,7 +22,7 @@ from ..codegen.common import Value
 from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import KernelPlan
 from ..codegen.strategy import Found
-from ..codegen.tree import Statements
+from ..codegen.tree import Bound, Statements
 from ..dependencies import LoopBody
 
 
@@ -58,7 +58,7 @@ class Questions(Protocol):
         """A stage's loops over r0, r1, ... around `body`, and the accumulators' declarations."""
         ...
 
-    def reduced_rows(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def reduced_rows(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """The same where several loops reduce; r0 goes from `start` to `end`."""
         ...
 
@@ -66,7 +66,7 @@ class Questions(Protocol):
         """How many elements `innermost` may add up in floats."""
         ...
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """The loop over the lanes, from `start` to `end`."""
         ...
 

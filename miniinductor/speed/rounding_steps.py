@@ -21,7 +21,7 @@ import torch
 
 from ..codegen.cpp_expressions import IN_ARRAYS
 from ..codegen.code import code, named
-from ..codegen.tree import Comment, Definition, Line, Pragma, Statement, Statements
+from ..codegen.tree import Bound, Comment, Definition, Line, Pragma, Statement, Statements
 from ..codegen.tree import nest
 from .arrays import room
 from .contents import names_in, uses_of
@@ -109,7 +109,9 @@ class Steps:
         return max((self.step[name] for name in needs), default=0)
 
     # -- writing -----------------------------------------------------------------------------------
-    def loops(self, lane: str, part: tuple[str, str], length: int, count: str) -> list[Statement]:
+    def loops(
+        self, lane: str, part: tuple[Bound, Bound], length: int, count: Bound
+    ) -> list[Statement]:
         """All steps but the last, whose lines are `last_lines` then."""
         self.arrays: dict[str, str] = {}
         self.place = code("[{} - {}]", named(lane), named(f"{lane}_run"))

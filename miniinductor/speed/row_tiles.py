@@ -32,7 +32,7 @@ from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound
 from ..codegen.strategy import Strategy, strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from ..codegen.tree import Bound, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.symbols import hint
@@ -96,9 +96,9 @@ class RowTiles:
     writer: CppKernelWriter
     row: sympy.Symbol
     lane: sympy.Symbol
-    start: str
+    start: Bound
     width: int
-    count: str
+    count: Bound
     tiles: dict[tuple[str, bool], Tile] = field(default_factory=dict)
     written: set[tuple[str, int]] = field(default_factory=set)  # by now, in which step
 
@@ -121,13 +121,13 @@ class RowTiles:
         writer = self.writer
         if writer.in_mask() or not lies_across(index, self.row, self.lane):
             return None
-        start = sympy.Integer(0) if self.start == "0" else writer.local(self.start)
+        start = sympy.Integer(0) if self.start == 0 else writer.local(self.start)
         corner = {self.lane: start, self.row: writer.local(f"{self.row}_tile") - step}
         pointer = writer.pointer(name, written)
         text = f"{pointer}[{writer.index(sympy.expand(index.xreplace(corner)))}]"
         row, lane = writer.index(self.row + step), named(self.lane)
         at = code("[{} - {}_tile]", row, self.row)
-        column = code("[{}]" if self.start == "0" else "[{} - {}]", lane, named(self.start))
+        column = code("[{}]" if self.start == 0 else "[{} - {}]", lane, named(self.start))
         # what this step has written is read from there
         key = (text, written or (text, step) in self.written)
         if key not in self.tiles:
@@ -140,7 +140,7 @@ class RowTiles:
             self.written.add((text, step))
         return code("{}{}{}", named(self.tiles[key].name), at, column)
 
-    def around(self, loops: Callable[[str, str], list[Statement]], end: str) -> list[Statement]:
+    def around(self, loops: Callable[[str, str], list[Statement]], end: Bound) -> list[Statement]:
         """What one tile does: the loop over its rows, `loops(start, end)`, between copies."""
         first, stop = f"{self.row}_tile", f"{self.row}_tile_end"
         sizes = (self.width, self.count, f"{stop} - {first}")
@@ -150,7 +150,7 @@ class RowTiles:
         after = [line for tile in tiles if not tile.is_filled for line in tile.emptied(*sizes)]
         return [bound(stop, f"{first} + {DEPTH}", end), *before, *loops(first, stop), *after]
 
-    def loop(self, start: str, end: str) -> tuple[str, str, str, int]:
+    def loop(self, start: Bound, end: Bound) -> tuple[str, Bound, Bound, int]:
         """The loop over tiles."""
         return (f"{self.row}_tile", start, end, DEPTH)
 
@@ -174,7 +174,7 @@ class TiledRows(Strategy):
         row, lane = plan.x[-1], plan.r[0]
         if not any(lies_across(access.index, row, lane) for access in accesses):
             return False
-        self.tiles = RowTiles(writer, row, lane, "0", width, str(width))
+        self.tiles = RowTiles(writer, row, lane, 0, width, width)
         return True
 
     def element(self, name: str, index: sympy.Expr, dtype: torch.dtype, found: Code) -> Code | None:
@@ -205,7 +205,7 @@ class TiledRows(Strategy):
             return None
         *loops, (row, _, end) = writer.outer_loops()
         lines = tiles.around(lambda start, stop: nest(body, [(row, start, stop)]), end)
-        loops.append(tiles.loop("0", end))
+        loops.append(tiles.loop(0, end))
         pragma = None
         if writer.parallel:
             pragma = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)

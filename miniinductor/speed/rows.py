@@ -35,20 +35,20 @@ from ..codegen.cpp_expressions import IN_ARRAYS, CppScope, compute_type
 from ..codegen.cpp_reductions import Sums, fence, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
-from ..codegen.tree import Block, Branch, Line, Loop, Pragma, Statement, Statements
+from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements
 from ..codegen.tree import nest, sets_error
 from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..lowerings.half_types import HALVES, ROUNDINGS
 from ..nodes import Node
+from ..sizes.expressions import is_indirect
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
 from .contents import uses_of
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
 from .several_loops import loops_of_rows
-from .tiles import is_indirect
 from .wanted_sums import wanted_where
 
 PART = "where a thread's part of the rows lies"
@@ -177,12 +177,12 @@ class Rows(RowInvariants):
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.writer.plan
         column, size = plan.x[-1], writer.size(plan.outer[-1])
-        self.is_whole = size == str(self.block_width)
+        self.is_whole = size == self.block_width
         start, end = f"{column}_block", f"{column}_end"
         self.count = f"{end} - {start}"
         self.column = code("{} - {}", named(column), named(start))
         if self.is_whole:
-            start, end, self.count, self.column = "0", size, size, named(column)
+            start, end, self.count, self.column = 0, size, size, named(column)
         self.at = code("[{}]", self.column)
         self.columns = (column, start, end)
         # buffer -> array that holds its value for each column of the block
@@ -199,7 +199,7 @@ class Rows(RowInvariants):
         if self.is_whole:
             return lines
         ending = bound(end, f"{start} + {self.block_width}", size)
-        return nest([ending, *lines], [(start, "0", size, self.block_width)])
+        return nest([ending, *lines], [(start, 0, size, self.block_width)])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """Threads share the outer loops, and the loop over blocks of columns."""
@@ -337,7 +337,7 @@ class Rows(RowInvariants):
         size = writer.size(plan.inner[0])
         if self.shares_rows:
             return self.shared_rows(accumulators, size, wanted)
-        rows = self.where_wanted(wanted, self.all_rows(accumulators, "0", size))
+        rows = self.where_wanted(wanted, self.all_rows(accumulators, 0, size))
         return array_declarations(accumulators, self.block_width, self.count) + rows
 
     def where_wanted(self, wanted: list[str], rows: list[Statement]) -> list[Statement]:
@@ -362,7 +362,7 @@ class Rows(RowInvariants):
     def stored_rows(self, one: Row) -> list[Statement]:
         """Rows of which elements are stored, and nothing is added up."""
         writer, plan = self.writer, self.writer.plan
-        loops: list[tuple] = [(r, "0", writer.size(n)) for r, n in zip(plan.r, plan.inner)]
+        loops: list[tuple] = [(r, 0, writer.size(n)) for r, n in zip(plan.r, plan.inner)]
         threads = None
         if self.shares_rows:
             threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
@@ -374,7 +374,7 @@ class Rows(RowInvariants):
             loops[-1] = self.tiles.loop(start, end)
         return nest(lines, loops, threads)
 
-    def shared_rows(self, accumulators: Sums, size: str, wanted: list[str]) -> list[Statement]:
+    def shared_rows(self, accumulators: Sums, size: Bound, wanted: list[str]) -> list[Statement]:
         """Each thread adds up a part of the rows; then the parts are put together."""
         writer, row = self.writer, self.writer.plan.r[0]
         count = torch.get_num_threads()
@@ -385,31 +385,31 @@ class Rows(RowInvariants):
         for c_type, name, value in arrays:
             own.append(Line(f"{c_type}* {name} = {name}s[part];", origin=PART))
             own.append(Line(filled(name, self.count, value), origin=PART))
-        rows = size if size.isalnum() else f"({size})"
+        rows = size if isinstance(size, int) else f"({size})"
         bounds = Line(
             f"const int64_t {start} = {rows}*part/{count}, {end} = {rows}*(part + 1)/{count};",
             origin=PART,
         )
         threads = Pragma("parallel for", condition=writer.threads_if)
         others_added = [line for a in accumulators for line in merged(a)]
-        others = [("part", "1", count), ("k", "0", self.count)]
+        others = [("part", 1, count), ("k", 0, self.count)]
         return [
             *[
                 Line(f"{c} {name}s[{count}][{self.block_width}];", origin=PART)
                 for c, name, _ in arrays
             ],
-            *nest([bounds, *own, *lines], [("part", "0", count)], threads),
+            *nest([bounds, *own, *lines], [("part", 0, count)], threads),
             *[Line(f"{c_type}* {name} = {name}s[0];", origin=PART) for c_type, name, _ in arrays],
             *nest(others_added, others),
         ]
 
-    def all_rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
+    def all_rows(self, accumulators: Sums, start: Bound, end: Bound) -> list[Statement]:
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
         of the sums of ROWS_CHUNK rows."""
         writer, plan = self.writer, self.writer.plan
         row, low, high = plan.r[-1], start, end
         if plan.r[:-1]:
-            low, high = "0", writer.size(plan.inner[-1])
+            low, high = 0, writer.size(plan.inner[-1])
         is_long = longest(math.prod(plan.inner)) > 2 * ROWS_CHUNK
         if is_long and any(a.loses_bits for a in accumulators):
             parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
@@ -421,29 +421,29 @@ class Rows(RowInvariants):
                 bound(f"{row}_stop", f"{row}_chunk + {ROWS_CHUNK}", high),
                 *array_declarations([p for _, p in pairs], self.block_width, self.count),
                 *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
-                *nest(added, [("k", "0", self.count)]),
+                *nest(added, [("k", 0, self.count)]),
             ]
             lines = nest(chunk, [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
         return nest(lines, loops_of_rows(writer, start, end))
 
-    def rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
+    def rows(self, accumulators: Sums, start: Bound, end: Bound) -> list[Statement]:
         """Rows from one to another, in tiles where elements lie across the columns."""
         if not self.tiles.is_used:
             return self.plain_rows(accumulators, start, end)
         tile = self.tiles.around(lambda *part: self.plain_rows(accumulators, *part), end)
         return nest(tile, [self.tiles.loop(start, end)])
 
-    def plain_rows(self, accumulators: Sums, start: str, end: str) -> list[Statement]:
+    def plain_rows(self, accumulators: Sums, start: Bound, end: Bound) -> list[Statement]:
         """Rows one by one, or ROWS at a time and then what is left."""
         row, together = self.writer.plan.r[-1], len(self.steps)
-        exact = start == "0" and end.isdigit()
+        known = end if start == 0 and isinstance(end, int) else None
         one = self.columns_of(accumulators, 1)
-        if together == 1 or exact and int(end) < together:
+        if together == 1 or known is not None and known < together:
             return nest(one, [(row, start, end)])
         many = self.columns_of(accumulators, together)
-        if exact and int(end) % together == 0:
+        if known is not None and known % together == 0:
             return nest(many, [(row, start, end, together)])
         loops = [
             Loop(row, None, end, many, together, condition=f"{row} < {end} - {together - 1}"),
@@ -517,7 +517,7 @@ class Rows(RowInvariants):
 
     def half_place(self, name: str, index: sympy.Expr, written: bool) -> Code:
         writer, (column, start, _) = self.writer, self.columns
-        index = index.xreplace({column: writer.local(start) if start != "0" else sympy.Integer(0)})
+        index = index.xreplace({column: sympy.Integer(0) if start == 0 else writer.local(start)})
         place = f"{writer.pointer(name, written)} + {writer.index(index)}"
         if (place, written) in self.halves.arrays:
             return code("{}{}", named(self.halves.arrays[place, written]), self.at)
@@ -544,12 +544,12 @@ class Rows(RowInvariants):
             if dtype in HALVES:
                 element = f"mini::to_float({element})"
             copied = Line(f"{array}[{writer.index(place)}] = {element};", origin=playing.value)
-            loops = [(v, "0", writer.size(n)) for v, n in zip(plan.r, plan.inner)]
+            loops = [(v, 0, writer.size(n)) for v, n in zip(plan.r, plan.inner)]
             kept = IN_ARRAYS.get(c_type, c_type)
             declared = f"{kept} {array}[{math.prod(plan.inner) * width}];"
             lines = [
                 Line(declared, origin=playing.value),
-                *nest([copied], [(column, "0", writer.size(width)), *loops]),
+                *nest([copied], [(column, 0, writer.size(width)), *loops]),
             ]
             self.turned[key] = Turned(array, lines)
         place = sympy.expand(place.xreplace({row: row + self.step}))

@@ -81,7 +81,7 @@ class ScatteredRows(Strategy):
         near = max(1, OWN_BYTES // (writer.plan.inner_count * 4))
         owner = f"(uint64_t){rows} / {near} % {parts}"
         skip = Line(f"if ({owner} != (uint64_t)part) continue;", origin=OWNERS)
-        loops = [("part", "0", parts), *writer.outer_loops()]
+        loops = [("part", 0, parts), *writer.outer_loops()]
         return nest([*body[:at], skip, *body[at:]], loops, Pragma("parallel for"))
 
     def common_row(self) -> sympy.Symbol | None:

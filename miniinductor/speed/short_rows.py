@@ -7,7 +7,7 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 from .. import config
 from ..codegen.cpp_reductions import CHUNK, Sums, fence, bound, longest, parts_of
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Block, Pragma, Statements, nest
+from ..codegen.tree import Bound, Block, Pragma, Statements, nest
 from .arrays import LANES, array_declarations
 from .several_loops import loops_of_rows
 
@@ -17,7 +17,7 @@ class ShortRows(Strategy):
     def applies(self) -> bool:
         return config.vectorize
 
-    def reduced_rows(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def reduced_rows(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """A few elements of each of many rows: every lane adds up its own, and the lanes are put
         together at the end (of CHUNK rows)."""
         writer, plan = self.writer, self.writer.plan
@@ -33,12 +33,12 @@ class ShortRows(Strategy):
             stop = [bound(f"{row}_stop", f"{row}_chunk + {CHUNK}", high)]
         parts = parts_of(accumulators, "lane")
         added = [*body, *[p.update(p.term, f"[{lane}]") for p in parts]]
-        lanes = nest(added, [(lane, "0", count)], Pragma(simd=True))
+        lanes = nest(added, [(lane, 0, count)], Pragma(simd=True))
         put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
         lines = [
             *stop,
             *array_declarations(parts, count),
             *nest([*fence(body), *lanes], [rows]),
-            *nest(put_together, [("k", "0", count)]),
+            *nest(put_together, [("k", 0, count)]),
         ]
         return nest(lines, outer) if outer else [Block(lines)]

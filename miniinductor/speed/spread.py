@@ -71,7 +71,7 @@ class Spread(Strategy):
             *loops,
             *[b.line(f"{b.name}s[block] = {b.name};") for b in of_block],
         ]
-        loop = [("block", "0", blocks)]
+        loop = [("block", 0, blocks)]
         arrays = [b.line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
         threads = Pragma("parallel for", condition=self.writer.threads_if)
         result = [*prologue, *arrays, *nest(body, loop, threads), *declarations(accumulators)]

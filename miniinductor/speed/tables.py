@@ -80,7 +80,7 @@ class Tables(RowInvariants):
             self.is_open = False
         else:
             place = code("[{}]", named(lane))
-            self.begin_rows((lane, "0", self.writer.size(size)), place, size, outer)
+            self.begin_rows((lane, 0, self.writer.size(size)), place, size, outer)
 
     def begins_again(self, lines: Statements) -> bool:
         """Blocks cost more than they save, unless these lines need a table."""
@@ -116,7 +116,7 @@ class Tables(RowInvariants):
         if self.in_blocks:
             lane, lanes = plan.r[-1], writer.size(plan.inner[-1])
             ending = bound(f"{lane}_end", f"{lane}_part + {MOST_LANES}", lanes)
-            blocks = (f"{lane}_part", "0", lanes, MOST_LANES)
+            blocks = (f"{lane}_part", 0, lanes, MOST_LANES)
             return [ending, *above, *nest(body, [loops[-1]])], [*loops[:-1], blocks], len(loops)
         around = math.prod(hint(n, 512) for n in plan.outer[:-1])
         count, wanted = hint(plan.outer[-1], 512), 4 * torch.get_num_threads()

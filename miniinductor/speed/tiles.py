@@ -27,10 +27,11 @@ from ..codegen.code import Code, code, named
 from ..codegen.cpp_expressions import memory_type
 from ..codegen.cpp_reductions import bound, Sums
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from ..codegen.tree import Bound, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..runtime.build import PRELUDES
+from ..sizes.expressions import is_indirect
 from ..sizes.symbols import Size, hint
 from .arrays import is_lane_of_float16, room
 
@@ -125,7 +126,7 @@ class Tiles(Strategy):
         array, _ = self.rows.setdefault((start, written), made)
         return code("{0}[{1} - {1}_tile]", named(array), named(lane))
 
-    def innermost(self, body: Statements, accumulators: Sums, start: str, end: str) -> Found:
+    def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """The lanes of one row of a tile."""
         lane = self.writer.plan.r[-1]
         start, end = f"{lane}_tile", f"{lane}_end"
@@ -182,15 +183,15 @@ class Tiles(Strategy):
             bound(f"{variable}_end", f"{variable}_tile + {rows}", size),
             bound(f"{lane}_end", f"{lane}_tile + {columns}", lanes),
         ]
-        if lanes.isdigit() and int(lanes) % columns == 0:  # g++ knows how many they are
+        if isinstance(lanes, int) and lanes % columns == 0:  # g++ knows how many they are
             fill[1] = Line(f"const int64_t {lane}_end = {lane}_tile + {columns};", origin=TILE)
         for load in self.tile_loads.values():
             fill += load.lines(str(variable), str(lane), self.tile_size)
         tile = [*fill, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
             *[loop for k, loop in enumerate(writer.outer_loops()) if k != number],
-            (f"{variable}_tile", "0", size, rows),
-            (f"{lane}_tile", "0", lanes, columns),
+            (f"{variable}_tile", 0, size, rows),
+            (f"{lane}_tile", 0, lanes, columns),
         ]
         pragma = None
         if writer.parallel:
@@ -212,11 +213,6 @@ def overlapping_vectors(count: int) -> list[tuple[int, int]]:
         return []
     last = min(n for n in VECTORS if n >= rest)
     return [(0, count - rest), (count - last, count)]
-
-
-def is_indirect(index: sympy.Expr) -> bool:
-    """Does it depend on an index that is read?"""
-    return any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
 
 
 def lies_across(index: sympy.Expr, row: sympy.Symbol, lane: sympy.Symbol) -> bool:

@@ -52,9 +52,9 @@ def command_of(sitting: Row) -> str:
     return f"{several}{spanned(sitting['command'])}{note}"
 
 
-def spanned(command: str, width: int = 96) -> str:
+def spanned(command: str) -> str:
     """A command as a code span of Markdown, which may go over several lines."""
-    return "`" + textwrap.fill(command, width, break_on_hyphens=False) + "`"
+    return "`" + textwrap.fill(command, 96, break_on_hyphens=False) + "`"
 
 
 def sittings(run: Row) -> tuple[list[str], Cells]:

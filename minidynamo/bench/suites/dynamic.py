@@ -165,7 +165,7 @@ def show(row: Row) -> str:
     )
 
 
-def generation(start: int = 16, end: int = 128, backend: str = "inductor") -> Row:
+def generation(start: int = 16, end: int = 128) -> Row:
     """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to
     eager's."""
     load_torchvision()
@@ -185,7 +185,7 @@ def generation(start: int = 16, end: int = 128, backend: str = "inductor") -> Ro
         return ids
 
     minidynamo.reset()
-    tokens = extend(minidynamo.compile(model, backend=backend))
+    tokens = extend(minidynamo.compile(model))
     graphs = minidynamo.counters["graphs"].total()
     equal = torch.equal(tokens, extend(model))
     print(
