@@ -239,7 +239,10 @@ def test_the_last_lanes_of_a_row_are_put_together_alone(dtype):
     x = torch.randn(50, 37).to(dtype)
     x[3, 36], x[4, 33], x[5, 35] = torch.nan, torch.nan, torch.inf
     record = check(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1)), [x])
-    assert "rest0[4]" in sources(record) and "rest0[1]" in sources(record)
+    if dtype == torch.float16:  # in arrays that end with a whole vector (speed/half_blocks.py)
+        assert "k < 48" in sources(record) and "rest0" not in sources(record)
+    else:
+        assert "rest0[4]" in sources(record) and "rest0[1]" in sources(record)
 
 
 # --- joined rows ----------------------------------------------------------------------------------

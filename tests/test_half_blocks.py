@@ -84,3 +84,46 @@ def test_blocks_have_a_length_that_the_compiler_knows():
     assert "for (int64_t k = 0; k < 64; k++)" in source
     assert "mini::round_to_float16(step0, step0, 64);" in source
     assert "mini::round_to_float16(step0, step0, 40);" in source  # what is left of 1000
+
+
+@pytest.mark.parametrize("length", [*range(17, 71, 4), 18, 31, 32, 33, 36, 48, 63, 64, 100, 196])
+def test_what_fills_no_vector(length):
+    """A known length: lanes without an element add nothing, whatever they would compute of zeros
+    (here 0/0, log(0), and extremes of which zero would be one), and write nothing."""
+
+    def f(x, y, z):
+        return (
+            ((x * y) / x).float().sum(-1),
+            (x * 0 - 3).amax(-1),
+            (x.abs() + 1).amin(-1),
+            (y + 2).log().sum(-1, dtype=torch.float32),
+            (x.float() * 0.01 + 2).prod(-1),
+            torch.softmax(x * y, -1),
+            (z + x.mean((0, 1), keepdim=True), z + 1),
+        )
+
+    generator = torch.Generator().manual_seed(length)
+    x, y = (torch.rand(3, 5, length, generator=generator).half() + 0.5 for _ in range(2))
+    z = torch.rand(3, 5, length + 3, generator=generator).half()[..., 1:-2]
+    minidynamo.reset()
+    found = minidynamo.compile(f)(x, y, z)
+    for one, expected in zip(found[:-1], f(x, y, z)[:-1], strict=True):
+        torch.testing.assert_close(one, expected)
+    torch.testing.assert_close(found[-1], f(x, y, z)[-1])
+
+
+def test_what_is_left_is_one_loop_of_whole_vectors():
+    minidynamo.reset()
+    minidynamo.compile(lambda x: x.square().mean(-1))(torch.randn(64, 37).half())
+    [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+    assert "k < 48" in kernel.source and "< 37 ?" in kernel.source and "rest0" not in kernel.source
+
+
+def test_lanes_that_read_memory_are_counted():
+    """Beyond the last element of a row of floats memory may end: such lanes do not run."""
+    minidynamo.reset()
+    f = lambda x, y: (x + y).sum(-1)  # noqa: E731
+    x, y = torch.randn(64, 37).half(), torch.randn(64, 37)
+    torch.testing.assert_close(minidynamo.compile(f)(x, y), f(x, y))
+    [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+    assert "< 37 ?" not in kernel.source

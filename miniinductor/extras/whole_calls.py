@@ -63,7 +63,9 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    has_own_rule = is_linear(target, args, kwargs)  # lowerings/interpolation.py
+    texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
+    # lowerings/interpolation.py
+    has_own_rule = is_linear(target, args, kwargs) or "nearest-exact" in texts
     if has_own_rule or any(map(unlike_eager, images)):
         return whole(interpreter, target, args, kwargs)
     out = interpreter.plain_call(target, args, kwargs)

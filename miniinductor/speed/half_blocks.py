@@ -16,15 +16,21 @@ In:   an innermost loop that reads or writes float16 (halves.py).  Out: a loop o
 halves.py converts runs of some hundred elements into arrays in memory.  Here each loop over a block
 has a constant length, is unrolled, and its arrays become registers: what is rounded after each
 operation takes half the time.  Sums and extremes have a lane for each element of a block.
+
+What is left, or a row shorter than a block, is computed in whole vectors where that touches nothing
+but such arrays: of 37 elements 48, of which the last 11 are zeros, and are not added.  Lanes that
+are written by parts of a vector and read as a whole would have to reach the cache in between.
 """
 
 from dataclasses import replace
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, Sums
+from ..codegen.cpp_reductions import CHUNK, Accumulator, Sums
 from ..codegen.strategy import Found, strategy
-from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements, nest
-from .arrays import array_declarations
+from ..codegen.tree import Block, Bound, Branch, Comment, Definition, Line, Loop, Pragma
+from ..codegen.tree import Statement, Statements, nest
+from .arrays import VECTOR, array_declarations, room
+from .contents import names_in
 from .halves import RUNS, Halves
 from .lane_sums import LaneSums
 
@@ -36,6 +42,8 @@ class HalfBlocks(Halves):
     def begin_lanes(self) -> None:
         super().begin_lanes()
         self.parts: Sums | None = None  # what the lanes of a block hold, while blocks are written
+        # of a part in whole vectors: lanes beyond so many elements add nothing
+        self.elements: int | None = None
 
     def longest_run(self, body: Statements, accumulators: Sums) -> int | None:
         return CHUNK * 4 if self.may_be_blocks(accumulators) else None
@@ -48,7 +56,10 @@ class HalfBlocks(Halves):
     def innermost(self, body: Statements, accumulators: Sums, start: Bound, end: Bound) -> Found:
         """Blocks, and what is left."""
         known = end if start == 0 and isinstance(end, int) else None
-        if not self.may_be_blocks(accumulators) or known is not None and known < BLOCK:
+        rest = known % BLOCK if known is not None else 0
+        in_vectors = rest % VECTOR > 0 and self.touches_only_arrays(body)
+        is_short = known is not None and known < BLOCK
+        if not self.may_be_blocks(accumulators) or is_short and not in_vectors:
             return super().innermost(body, accumulators, start, end)
         self.parts = [a.renamed("lane") for a in accumulators]
         lane = str(self.writer.plan.r[-1])
@@ -63,15 +74,19 @@ class HalfBlocks(Halves):
         if start == 0:
             last = f"({end})/{BLOCK}*{BLOCK}"
         if known is not None:
-            last, count = known // BLOCK * BLOCK, known % BLOCK
+            last, count = known // BLOCK * BLOCK, rest
         loop = Loop(run, start, last, whole, BLOCK)
         if pragma is not None and pragma.threads:
             loop.pragma = Pragma(pragma.threads, condition=pragma.condition)
+        self.elements = rest if in_vectors else None
         left = self.one_run(body, accumulators, (run, end), BLOCK, count)
         if known is not None:
-            left = counted(left, lane, count)
+            left = counted(left, lane, room(rest) if in_vectors else rest)
+        width = room(rest) if is_short else BLOCK
         first = Line(f"const int64_t {run} = {last};", origin=RUNS)
-        lines: list[Statement] = [*array_declarations(self.parts, BLOCK), loop]
+        lines: list[Statement] = [*array_declarations(self.parts, width)]
+        if not is_short:
+            lines.append(loop)
         if known is None:
             lines.append(Block([first, Branch(f"{run} < {end}", left)]))
         elif count != 0:
@@ -86,9 +101,31 @@ class HalfBlocks(Halves):
         if self.parts is None:
             return super().lanes_of_run(body, accumulators, part, pragma)
         lane = self.writer.plan.r[-1]
-        updates = [p.update(p.term, f"[{lane} - {lane}_run]") for p in self.parts]
+        updates = [p.update(self.term_of(p), f"[{lane} - {lane}_run]") for p in self.parts]
         simd = Pragma(simd=True) if config.vectorize else None
         return nest([*body, *updates], [(lane, *part)], simd)
+
+    def term_of(self, part: Accumulator) -> str:
+        """What a lane adds: nothing, if it has no element."""
+        if self.elements is None:
+            return part.term
+        lane = self.writer.plan.r[-1]
+        has_element = f"(int32_t)({lane} - {lane}_run) < {self.elements}"
+        return f"({has_element} ? {part.term} : ({part.c_type}){part.initial})"
+
+    def touches_only_arrays(self, body: Statements) -> bool:
+        """May lanes run that have no element?  They read and write nothing but arrays of whole
+        vectors, check nothing, and do not compute with integers, whose division by 0 ends the
+        process."""
+        lane = self.writer.plan.r[-1]
+        known = {str(lane), f"{lane}_run", *[array for array, _ in self.arrays.values()]}
+        for line in body:
+            if not isinstance(line, Line) or line.sets_error:
+                return False
+            if isinstance(line, Definition) and line.c_type not in ("float", "bool"):
+                return False
+        lines = [line for line in body if not isinstance(line, Comment)]
+        return all(name in known or name.startswith("tmp") for name in names_in(lines))
 
     def prefetches(self, run: str) -> list[Statement]:
         for other in self.writer.strategies:
@@ -101,7 +138,7 @@ def counted(lines: Statements, lane: str, count: int) -> list[Statement]:
     """The loops over the lanes of a run count from 0 to `count`, which the compiler then knows."""
     result: list[Statement] = []
     for line in lines:
-        if isinstance(line, Loop) and line.variable == lane:
+        if isinstance(line, Loop) and str(line.variable) == lane:
             first = Line(f"const int64_t {lane} = {lane}_run + k;", origin=RUNS)
             line = replace(line, variable="k", start=0, end=count, body=[first, *line.body])
         result.append(line)

@@ -147,9 +147,12 @@ class LaneSums(Strategy):
 
     def width(self, body: Statements, accumulators: Sums, lanes: int) -> str:
         """Vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
-        are under way.  Not where it rounds, too: that would take twice as many instructions."""
+        are under way.  Not where it rounds, or reads narrower elements: that would take twice as
+        many instructions for as much memory (sums of bfloat16 twice the time)."""
         is_alone = torch.get_num_threads() == 1 and not self.writer.plan.last_stage
         if lanes < LANES or not is_alone or not self.only_reads():
+            return ""
+        if self.lanes_of_a_vector() > VECTOR:
             return ""
         if not ROUNDINGS.isdisjoint(uses_of(body)):
             return ""

@@ -30,7 +30,7 @@ from ..codegen.tree import Statement, Statements, nest
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..extras.interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
-from ..sizes.symbols import Size, hint
+from ..sizes.symbols import hint
 from .contents import names_in
 from .invariants import RowInvariants
 from .known_indices import COMPARED, recorded
@@ -38,6 +38,8 @@ from .known_indices import COMPARED, recorded
 SHORT_LANES = 16  # lanes that are joined with the loop around them
 LONGER_LANES = 512  # and how many they become at most
 LEAST_ROWS, MOST_LANES = 8, 1024  # rows that share a table; its elements
+# joined lanes, where places in a row are computed: they are taken in blocks
+MOST_COMPUTED = 1 << 14
 MOST_PIECES, LONGEST = 5, 1 << 22  # pieces are found by looking at every lane, of so many at most
 
 
@@ -54,8 +56,12 @@ class Tables(RowInvariants):
             return False
         self.found = plan_pieces(plan) if plan.inner[-1] <= LONGEST else None
         has_rows = bool(plan.outer) and hint(plan.outer[-1], 512) >= LEAST_ROWS
-        self.is_open = plan.inner[-1] >= 4 and has_rows
-        self.in_blocks = self.is_open and plan.inner[-1] > MOST_LANES and self.found is None
+        # variables that the rows do not change: of a last loop that is short no others are, so that
+        # all loops share the tables
+        self.same = (*plan.x[:-1], plan.r[-1]) if has_rows else (plan.r[-1],)
+        self.is_open = plan.inner[-1] >= 4 and plan.outer_count >= LEAST_ROWS
+        is_long = plan.inner[-1] > MOST_LANES
+        self.in_blocks = self.is_open and has_rows and is_long and self.found is None
         self.new_scope_above()
         writer.outside.parent = self.above
         return True
@@ -68,19 +74,18 @@ class Tables(RowInvariants):
         """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the
         cache."""
         lane, size = self.writer.plan.r[-1], self.writer.plan.inner[-1]
-        outer = (*self.writer.plan.x[:-1], lane)
         self.is_on = False
         if not self.is_open:
             return
         if self.in_blocks:
             lanes = (lane, f"{lane}_part", f"{lane}_end")
             place = code("[{} - {}]", named(lane), named(lanes[1]))
-            self.begin_rows(lanes, place, MOST_LANES, outer)
+            self.begin_rows(lanes, place, MOST_LANES, self.same)
         elif size > MOST_LANES:
             self.is_open = False
         else:
             place = code("[{}]", named(lane))
-            self.begin_rows((lane, 0, self.writer.size(size)), place, size, outer)
+            self.begin_rows((lane, 0, self.writer.size(size)), place, size, self.same)
 
     def begins_again(self, lines: Statements) -> bool:
         """Blocks cost more than they save, unless these lines need a table."""
@@ -133,24 +138,36 @@ class Tables(RowInvariants):
 # --- longer lanes ---------------------------------------------------------------------------------
 def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
     """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes),
-    if that is what they store side by side."""
+    if that is what they store side by side.  Lanes that are still short are joined once more: those
+    of (pixels, 2, 3) with both."""
+    found = bodies
+    while len(found[0].outer) >= 2 and config.lane_tables:
+        joined = joined_once(found)
+        if joined is None:
+            break
+        found = joined
+        if found[0].outer[-1] >= SHORT_LANES:
+            return found
+    return bodies
+
+
+def joined_once(bodies: list[LoopBody]) -> list[LoopBody] | None:
+    """The last loop joined with (a part of) the one around it; None: it is not worth that."""
     sizes = bodies[0].outer
-    if len(sizes) < 2 or not config.lane_tables:
-        return bodies
     rows, lanes = sizes[-2:]
     if not isinstance(rows, int) or not isinstance(lanes, int) or lanes == 1:
-        return bodies
+        return None
     if lanes >= SHORT_LANES and not share_tables(bodies, rows * lanes):
-        return bodies
+        return None
     a, b = loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
     writes = [access.index for body in bodies for access in body.writes()]
     if not all(mergeable(index, a, b, lanes) for index in writes):
-        return bodies
+        return None
     if any(i.op == "masked" for body in bodies for i in body.walk()):
-        return bodies  # their conditions may be those of pieces
-    joined = rows if lanes >= SHORT_LANES else rows_in_a_lane(sizes)
-    if joined * lanes < SHORT_LANES:
-        return bodies
+        return None  # their conditions may be those of pieces
+    joined = rows if lanes >= SHORT_LANES else rows_in_a_lane(bodies)
+    if joined == 1:
+        return None
     outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
     lane = loop_variable("x", len(outer) - 1)
     row = FloorDiv(lane, lanes)
@@ -173,19 +190,43 @@ def share_tables(bodies: Sequence[LoopBody], joined: int) -> bool:
     return bool(shared) and all(i.free_symbols <= known for i in shared)
 
 
-def rows_in_a_lane(sizes: Sequence[Size]) -> int:
+def rows_in_a_lane(bodies: Sequence[LoopBody]) -> int:
     """The most rows, of a number that divides theirs, whose lanes become one row's.  All of them,
     where a table can hold what then varies with the lane alone."""
+    sizes = bodies[0].outer
     rows, lanes = sizes[-2:]
-    around = hint(sizes[-3], 512) if len(sizes) > 2 else 1
-    if rows * lanes <= MOST_LANES and around >= LEAST_ROWS:
+    is_even, around = steps_evenly(bodies), loops_around(bodies)
+    most = MOST_LANES if is_even else MOST_COMPUTED
+    if rows * lanes <= most and around >= LEAST_ROWS:
         return rows
     best = 1
     for count in range(1, LONGER_LANES // lanes + 1):
         left = rows // count if count < rows else around
+        if is_even:
+            left = rows // count * around
         if rows % count == 0 and left >= LEAST_ROWS:
             best = count
     return best
+
+
+def loops_around(bodies: Sequence[LoopBody]) -> int:
+    """How often the last two loops run with one table of what varies with them alone."""
+    sizes = bodies[0].outer[:-2]
+    if steps_evenly(bodies):
+        return math.prod(hint(n, 512) for n in sizes)
+    return hint(sizes[-1], 512) if sizes else 1
+
+
+def steps_evenly(bodies: Sequence[LoopBody]) -> bool:
+    """Does nothing but even steps of reads depend on the last loop but one?  Then the place of a
+    lane in its row is the same in all rows, whatever loops are around."""
+    row = loop_variable("x", len(bodies[0].outer) - 2)
+    for body in bodies:
+        if any(stride_of(access.index, row) is None for access in body.reads()):
+            return False
+        if any(i.op == "index_expr" and i.args[0].has(row) for i in body.walk()):
+            return False
+    return True
 
 
 # --- pieces ---------------------------------------------------------------------------------------

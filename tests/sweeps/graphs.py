@@ -553,6 +553,39 @@ def product(rng, program):
     )
 
 
+# --- products in a row ----------------------------------------------------------------------------
+MOST_ROWS = 70  # also the sizes that fill no vector, and those just beyond
+
+
+def turned_product(x, y):
+    """x @ y, whose memory runs along the columns."""
+    return (y.t() @ x.t()).t()
+
+
+def products_in_a_row(rng, program):
+    """A product, what a kernel makes of it and of one that is transposed, and a product of that.
+
+    Such a kernel runs in tiles, and may take the memory of the first product, which it reads."""
+    rows, inner, columns, last = (rng.randint(1, MOST_ROWS) for _ in range(4))
+    matrix = lambda *shape: program.input(  # noqa: E731
+        random_tensor(rng, shape, torch.float32)
+    )
+    x, y = matrix(rows, inner), matrix(inner, columns)
+    made = [program.add(target, (x, y), {}, False) for target in (torch.mm, turned_product)]
+    for _ in range(rng.randint(1, 4)):
+        found = [value for value in made if value is not None]
+        if not found:
+            return
+        unary = rng.choice([torch.relu, torch.abs, torch.neg, torch.sigmoid, torch.sin])
+        binary = rng.choice([torch.add, torch.sub, torch.maximum])
+        first, other = rng.choice(found), program.add(unary, (rng.choice(found),), {}, False)
+        made.append(other and program.add(binary, (first, other), {}, False))
+    if made[-1] is not None:
+        program.add(
+            rng.choice([torch.mm, turned_product]), (made[-1], matrix(columns, last)), {}, False
+        )
+
+
 # --- programs -------------------------------------------------------------------------------------
 class Program:
     """The graph under construction, run eagerly as it grows."""
@@ -572,6 +605,9 @@ class Program:
             for _ in range(8):
                 if self.step(rng):
                     break
+        extra = random.Random(f"products {seed}")  # (the seed's other moves stay what they were)
+        if extra.random() < 0.25:
+            products_in_a_row(extra, self)
         made = self.values[first:]
         self.outputs = [
             v
@@ -587,9 +623,10 @@ class Program:
 
     def step(self, rng):
         chosen = rng.choice(MOVES)(rng, self)
-        if chosen is None:
-            return False
-        target, args, kwargs, exact = chosen
+        return chosen is not None and self.add(*chosen) is not None
+
+    def add(self, target, args, kwargs, exact):
+        """What a call gives, or None: eager does not do this, or the result is no use."""
         unpack = lambda field: fx.node.map_aggregate(
             args, lambda a: getattr(a, field) if isinstance(a, Known) else a
         )  # noqa: E731
@@ -603,7 +640,7 @@ class Program:
             NotImplementedError,
             ValueError,
         ):  # eager does not do this
-            return False
+            return None
         finite = value[torch.isfinite(value)] if value.is_floating_point() else value
         if (
             value.numel() > MOST_ELEMENTS
@@ -611,9 +648,9 @@ class Program:
             or finite.numel()
             and float(finite.double().abs().max()) > LARGEST
         ):
-            return False
+            return None
         if not exact and value.dtype in (torch.float16, torch.bfloat16) and value.numel() > 200:
-            return False  # rounding differences of narrow sums grow with the number of terms
+            return None  # rounding differences of narrow sums grow with the number of terms
         ancestors = []
         fx.node.map_aggregate(
             args, lambda a: ancestors.append(a.tolerance) if isinstance(a, Known) else None
@@ -625,7 +662,7 @@ class Program:
         self.values.append(
             Known(self.graph.call_function(target, unpack("node"), kwargs), value, tolerance)
         )
-        return True
+        return self.values[-1]
 
 
 def batch(seeds):

@@ -1,0 +1,123 @@
+"""Places that a loop computes in floats are plain indices; short lanes are joined, maybe twice."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+from miniinductor.speed.computed_places import place_of
+from miniinductor.dependencies import loop_variable
+from miniinductor.sizes.expressions import FloorDiv
+
+
+def compiled(function, *inputs):
+    """(result, its kernels' text); nothing runs eagerly."""
+    minidynamo.reset()
+    result = minidynamo.compile(function, fullgraph=True)(*inputs)
+    record = minidynamo.records.frames[-1].backend_record
+    assert not record.fallbacks
+    return result, "\n".join(kernel.source for kernel in record.kernels)
+
+
+def image(shape, dtype, last):
+    generator = torch.Generator().manual_seed(sum(shape))
+    x = torch.randn(shape, generator=generator).to(dtype)
+    return x.to(memory_format=torch.channels_last) if last else x
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [0.5, 2.0, 4.0])
+def test_whole_factors_compute_no_float(factor, dtype, last):
+    for channels in (1, 3, 5, 16):
+        x = image((2, channels, 12, 28), dtype, last)
+        f = lambda x: F.interpolate(torch.relu(x), scale_factor=factor) * 2  # noqa: B023, E731
+        result, source = compiled(f, x)
+        assert torch.equal(result, f(x)) and result.stride() == f(x).stride()
+        assert "to_integer" not in source and "INDEX_ERROR" not in source
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_of_any_ratio(mode, seed):
+    """Also those that are no whole multiple, where eager's rounding in float32 decides."""
+    draw = random.Random(seed)
+    for _ in range(6):
+        shape = (2, draw.choice([1, 3, 4, 7, 17]), draw.randint(1, 70), draw.randint(1, 70))
+        dtype = draw.choice([torch.float32, torch.bfloat16, torch.float16, torch.float64])
+        x = image(shape, dtype, draw.random() < 0.5)
+        x = x[:, :, draw.randint(0, 1) * (shape[2] > 1) :]  # memory that begins elsewhere
+        if draw.random() < 0.5:
+            how = {"scale_factor": draw.choice([0.5, 1.5, 2.0, 3.0, 2.3])}
+        else:
+            how = {"size": (draw.randint(1, 140), draw.randint(1, 140))}
+        f = lambda x: F.interpolate(x, mode=mode, **how) + 1  # noqa: B023, E731
+        try:
+            expected = f(x)
+        except RuntimeError:  # a result without pixels
+            continue
+        minidynamo.reset()
+        assert torch.equal(minidynamo.compile(f)(x), expected), (shape, dtype, how)
+        # eager finds "exact" pixels of float64 in float64, and is asked to
+        is_eager = dtype == torch.float64 and mode == "nearest-exact"
+        record = minidynamo.records.frames[-1].backend_record
+        assert bool(record.fallbacks) == is_eager
+
+
+def test_places_of_all_iterations():
+    x = loop_variable("x", 0)
+    numbers = torch.arange(12)
+    assert place_of(x, numbers / 3) == FloorDiv(x, 3)
+    assert place_of(x, numbers * 2.5) is None
+    assert place_of(x, numbers * 2 + 1.5) == 2 * x + 1
+    assert place_of(x, numbers.double().where(numbers != 5, torch.inf)) is None
+    assert place_of(x, (numbers / 3).where(numbers != 11, 4.0)) is None  # the last one differs
+    assert place_of(x, torch.zeros(12)) is None
+
+
+def test_large_numbers_lose_their_last_bits():
+    """2**24 + 1 is no float: the place is eager's, not the one of exact numbers."""
+
+    def f(x):
+        far = torch.arange(64) + 2**24
+        return x[(far.float() - 2**24).long()]
+
+    x = torch.randn(80, generator=torch.Generator().manual_seed(0))
+    result, _ = compiled(f, x)
+    assert torch.equal(result, f(x))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("width", [9, 28, 112])
+def test_short_lanes_are_joined_twice(channels, width):
+    """(width, 2, channels) as one loop, whose places lie in a table that all rows share."""
+    x = image((2, channels, 8, width), torch.bfloat16, True)
+    f = lambda x: F.interpolate(x, scale_factor=2) * 3  # noqa: E731
+    result, source = compiled(f, x)
+    assert torch.equal(result, f(x))
+    if channels == 3 and width == 112:
+        assert "table0" in source and "r0 < 3;" not in source and "r0 < 6;" not in source
+
+
+def test_joined_lanes_beyond_one_table():
+    """448 pixels of 3 channels, whose places are computed, are lanes of a row in blocks."""
+    x = image((2, 3, 40, 112), torch.float32, True)
+    f = lambda x: F.interpolate(x, scale_factor=4, mode="bilinear")  # noqa: E731
+    result, source = compiled(f, x)
+    torch.testing.assert_close(result, f(x))
+    assert "r0_part" in source
+
+
+def test_padding_and_shuffling_of_few_channels():
+    def f(x):
+        shuffled = F.pixel_shuffle(F.pixel_unshuffle(x, 2) + 1, 2) * 2
+        return shuffled, F.pad(x, (1, 2, 3, 0)) * 2, x.roll((3, 5), (2, 3)) + x, x.flip(1, 3) + x
+
+    for channels in (1, 2, 3, 6):
+        for last in (False, True):
+            x = image((2, channels, 14, 26), torch.float32, last)
+            result, _ = compiled(f, x)
+            for found, expected in zip(result, f(x), strict=True):
+                torch.testing.assert_close(found, expected)
