@@ -205,7 +205,47 @@ def _method_of_torchs(
     return tensor.torchs_method(tx, descriptor.__name__, rest, kwargs)
 
 
-# ---- torch's own __torch_function__
+# ---- torch's own __torch_function__, and what it is within
+class Unasked:
+    """torch._C.DisableTorchFunctionSubclass, written in Python; `real`: that, where it is entered
+    outside of a trace."""
+
+    real: Any = None
+
+    def __enter__(self) -> None:
+        begin_unasked(self)
+
+    def __exit__(self, *raised: Any) -> None:
+        end_unasked(self)
+
+
+def begin_unasked(manager: Unasked) -> None:
+    manager.real = torch._C.DisableTorchFunctionSubclass()
+    manager.real.__enter__()
+
+
+def end_unasked(manager: Unasked) -> None:
+    manager.real.__exit__(None, None, None)
+
+
+@rule(begin_unasked)
+def _begin(tx: Frame, manager: Variable) -> None:
+    vars(tx.output)["unasked"] = vars(tx.output).get("unasked", 0) + 1
+
+
+@rule(end_unasked)
+def _end(tx: Frame, manager: Variable) -> None:
+    vars(tx.output)["unasked"] -= 1
+
+
+@rule(torch._C.DisableTorchFunctionSubclass)
+def _disabled(tx: Frame) -> Variable:
+    """Not in the outermost frame: a graph break within would have to enter it for real."""
+    if tx is tx.output.root:
+        raise Break(KIND, "torch._C.DisableTorchFunctionSubclass()", HINT)
+    return tx.output.wrap_pinned(Unasked).call(tx, [], {})
+
+
 @contextlib.contextmanager
 def unasked(tx: Frame) -> Iterator[None]:
     """As under `torch._C.DisableTorchFunctionSubclass()`."""

@@ -38,6 +38,7 @@ HARMLESS = frozenset(
     __orig_bases__ __init__ __repr__ __str__ __format__ __reduce__ __reduce_ex__ __deepcopy__
     __init_subclass__ __class_getitem__ __static_attributes__ __firstlineno__ __torch_function__
     __annotate__ __annotate_func__ __annotations_cache__ __type_params__ __abstractmethods__
+    __slotnames__
     """.split()
 )
 SPECIAL = sorted(n for n in dir(torch.Tensor) if n.startswith("__") and n not in HARMLESS)
@@ -104,7 +105,9 @@ class Subclassed(TensorVar):
             return set_by_program
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, self, self.get___class__(tx))
-        if found is MISSING or hasattr(type(found), "__get__"):
+        if found is MISSING:
+            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if hasattr(type(found), "__get__"):
             raise Break("attribute", f".{name} of a {self.cls.__name__}")
         return tx.output.wrap_class_attribute(owner, found, name)
 
@@ -123,6 +126,14 @@ class Subclassed(TensorVar):
         result = self.plain.call_method(tx, name, args, kwargs)
         return self if result is self.plain else result
 
+    def length(self, tx: Frame) -> Any:
+        return self.torchs_method(tx, "__len__", [], {}).as_constant()
+
+    def iterate(self, tx: Frame) -> Any:
+        if lookup(self.cls, NAME)[0] is not torch.Tensor or not self.fake.dim():
+            raise Break(KIND, f"iterating over a {self.cls.__name__}")
+        return self.torchs_method(tx, "unbind", [ConstantVar(0)], {}).iterate(tx)
+
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(retyped, self.plain, lambda: cg.pinned(self.cls))
 
@@ -134,7 +145,7 @@ def refusing(operation: str) -> Any:
     return refuse
 
 
-for _name in ("truth", "iterate", "contains", "setattr", "delattr", "length", "hash_key"):
+for _name in ("truth", "contains", "setattr", "delattr", "hash_key"):
     extends(Subclassed, _name)(refusing(_name))
 
 
