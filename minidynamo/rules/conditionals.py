@@ -77,7 +77,9 @@ class Apart:
     """A function that is traced into a graph of its own: `nodes`, which are still in the frame's
     graph, and the nodes of its `results`."""
 
-    def __init__(self, tx: Frame, function: Variable, operands: list[Variable]) -> None:
+    def __init__(
+        self, tx: Frame, function: Variable, operands: list[Variable], name: str = "torch.cond"
+    ) -> None:
         output = self.output = tx.output
         before, written = set(output.graph.nodes), len(output.written)
         calls, unknown = output.calls, len(output.noted(Unbacked))
@@ -93,9 +95,9 @@ class Apart:
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
         writes = writes or contents(function) != captured
         if writes or len(output.noted(Unbacked)) > unknown or any(map(draws, self.nodes)):
-            raise Break("cond", "torch.cond with a branch that writes or draws", HINT)
+            raise Break("cond", f"{name} with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
-            raise Break("cond", "torch.cond with a branch that gives what it was given", HINT)
+            raise Break("cond", f"{name} with a branch that gives what it was given", HINT)
         output.calls = calls
         for symbol in set(output.symbol_nodes) - symbols:
             if output.symbol_nodes[symbol] in self.nodes:

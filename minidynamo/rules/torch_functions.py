@@ -216,9 +216,6 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
-LOOP_HINT = "keep it outside of the compiled function, or loop a known number of times"
-
-
 def _refuse_loop(tx, reason):
     raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
 
@@ -252,9 +249,6 @@ rules(
         at("_higher_order_ops.scan"): traced(polyfills.scan),
         at("_higher_order_ops.map"): traced(polyfills.map_over),
         polyfills.refuse_loop: _refuse_loop,
-        (at("while_loop"), at("_higher_order_ops.while_loop")): refused(
-            "torch", "torch.while_loop(), whose number of turns only the run knows", LOOP_HINT
-        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(
