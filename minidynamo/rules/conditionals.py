@@ -93,7 +93,7 @@ class Apart:
         ]
         self.results = [tensor.node for tensor in tensors_in(self.result)]
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
-        writes = writes or contents(function) != captured
+        writes = writes or looked_at(contents(function)) != looked_at(captured)
         if writes or len(output.noted(Unbacked)) > unknown or any(map(draws, self.nodes)):
             raise Break("cond", f"{name} with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
@@ -129,6 +129,14 @@ def contents(function: Any) -> list[Any]:
         items = getattr(getattr(content, "fields", None) or content, "items", ())
         found += [cell.content, list(items.items() if isinstance(items, dict) else items)]
     return found
+
+
+def looked_at(found: Any) -> Any:
+    """The same with what stands behind each value at which somebody has looked: reading a variable
+    of the closure is no write."""
+    if isinstance(found, (list, tuple)):
+        return [looked_at(item) for item in found]
+    return peek(found) if isinstance(found, Variable) else found
 
 
 def shape_of(result: Any) -> Any:
