@@ -179,7 +179,10 @@ def test_a_loop_is_in_the_graph_and_the_run_counts(function, backend, monkeypatc
 
 
 REFUSED = {
-    "decides by a number": (lambda i, a: (i + 1, a + 1 if i < 1 else a * 1), "data-dependent|branch"),
+    "decides by a number": (
+        lambda i, a: (i + 1, a + 1 if i < 1 else a * 1),
+        "data-dependent|branch",
+    ),
     "gives what it was given": (lambda i, a: (i + 1, a), "gives what it was given"),
     "another kind": (lambda i, a: (i + 1, a.double()), "another kind"),
     "draws": (lambda i, a: (i + 1, a + torch.rand_like(a)), "draws"),
@@ -200,7 +203,8 @@ def test_bodies_that_do_not_fit_break_the_graph(name):
 
 
 @pytest.mark.parametrize(
-    "carried, reason", [((3,), "something else"), ((torch.ones(3, requires_grad=True),), "gradients")]
+    "carried, reason",
+    [((3,), "something else"), ((torch.ones(3, requires_grad=True),), "gradients")],
 )
 def test_what_a_loop_may_not_carry(carried, reason):
     def f(x):

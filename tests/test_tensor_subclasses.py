@@ -1,5 +1,5 @@
-"""Objects and tensors of subclasses with a `__torch_function__`: traced, with every backend, as plain
-Python does it; what is assumed of their classes is guarded.
+"""Objects and tensors of subclasses with a `__torch_function__`: traced, with every backend, as
+plain Python does it; what is assumed of their classes is guarded.
 """
 
 import pytest

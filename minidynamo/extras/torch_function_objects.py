@@ -294,6 +294,4 @@ def _any_overloads(tx: Frame, *values: Variable) -> Variable:
 rule(at("overrides.has_torch_function_variadic"), at("overrides.has_torch_function_unary"))(
     _any_overloads
 )
-rule(at("overrides.has_torch_function"))(
-    lambda tx, values: _any_overloads(tx, *values.iterate(tx))
-)
+rule(at("overrides.has_torch_function"))(lambda tx, values: _any_overloads(tx, *values.iterate(tx)))

@@ -65,7 +65,7 @@ def check_class(kind: type) -> None:
     own = [cls for cls in kind.__mro__ if cls not in torch.nn.Parameter.__mro__]
     special = {n for cls in own for n in vars(cls) if n.startswith("__") and n.endswith("__")}
     of_torch = str(kind.__module__).partition(".")[0] == "torch" or not can_change(kind)
-    dispatched = kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    dispatched = lookup(kind, "__torch_dispatch__")[0] not in TORCHS_OWN
     _, found = lookup(kind, NAME)
     known = isinstance(found, (classmethod, staticmethod)) or found is UNASKED
     unusual = not issubclass(type(kind), (type(torch.Tensor),)) or not known
@@ -153,7 +153,7 @@ for _name in ("truth", "contains", "setattr", "delattr", "hash_key"):
 def wrap_subclassed(builder: OutputGraph, value: Any, source: Source) -> Variable:
     kind = type(value)
     check_class(kind)
-    if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
+    if torch.nn.parameter.is_lazy(value):
         raise Break(KIND, f"the tensor subclass {kind.__name__} is not traced")
     if kind.__torch_function__ is not UNASKED:
         guard_asked(builder)
