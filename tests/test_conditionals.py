@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._higher_order_ops import while_loop
 
 import minidynamo
 
@@ -93,3 +94,121 @@ def test_branches_that_do_not_fit_break_the_graph(yes):
             lambda x: torch.cond(x.sum() > 0, yes, torch.cos, (x,)), backend="eager", fullgraph=True
         )
         compiled(torch.ones(3))
+
+
+def test_reading_a_closure_is_no_write():
+    """Wrong before: whose argument the branch was the first to read broke the graph."""
+
+    def f(x, y):
+        return torch.cond(x.sum() > 0, lambda a: a * y, lambda a: a - y, (x,))
+
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    for sign in (1, -1):
+        x = torch.ones(3) * sign
+        torch.testing.assert_close(compiled(x, x + 3), f(x, x + 3))
+
+
+# ---- torch.while_loop
+WEIGHTS = torch.linspace(-1, 1, 16).reshape(4, 4)
+
+
+def count():
+    return torch.tensor(0)
+
+
+def turns(x):
+    return while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a * 1.5), (count(), x))
+
+
+def no_turn(x):
+    return while_loop(lambda i, a: i < 0, lambda i, a: (i + 1, a * 1.5), (count(), x))[1].mul_(2), x
+
+
+def until_it_is_large(x):
+    i, a = while_loop(
+        lambda i, a: a.sum() < 100, lambda i, a: (i + 1, a + x.abs() + 1), (count(), x)
+    )
+    return a * i
+
+
+def both_change(x):
+    return while_loop(lambda a, b: a.sum() < 50, lambda a, b: (b + 1, a + 2), (x, x))
+
+
+def one_in_another(x):
+    def body(i, a):
+        inner = while_loop(lambda j, c: j < 2, lambda j, c: (j + 1, (c @ WEIGHTS).sin()), (i, a))
+        return i + 1, inner[1]
+
+    return while_loop(lambda i, a: i < 3, body, (count(), x))
+
+
+def with_a_cond(x):
+    def body(i, a):
+        return i + 1, torch.cond(a.sum() > 0, lambda b: b - 1, lambda b: b + 2, (a,))
+
+    return while_loop(lambda i, a: i < 3, body, (count(), x))[1] * 2
+
+
+def of_its_size(x):
+    return while_loop(lambda i, a: i < a.shape[0], lambda i, a: (i + 1, a * 2), (count(), x))
+
+
+def plain_loop(condition, body, carried):
+    """As torch says of it (which in eager mode compiles it)."""
+    carried = tuple(tensor.clone() for tensor in carried)
+    while condition(*carried):
+        carried = tuple(body(*carried))
+    return carried
+
+
+LOOPS = (turns, no_turn, until_it_is_large, both_change, one_in_another, with_a_cond, of_its_size)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("function", LOOPS)
+def test_a_loop_is_in_the_graph_and_the_run_counts(function, backend, monkeypatch):
+    minidynamo.reset()
+    compiled = minidynamo.compile(function, backend=backend, fullgraph=True)
+    inputs = [rows(number, sign).detach() for number, sign in ((3, 1), (3, -1), (5, 1), (6, -1))]
+    found = [compiled(x.clone()) for x in inputs]
+    assert minidynamo.counters["graphs"].total() <= 2
+    monkeypatch.setitem(globals(), "while_loop", plain_loop)
+    for x, result in zip(inputs, found):
+        torch.testing.assert_close(result, function(x.clone()))
+
+
+REFUSED = {
+    "decides by a number": (
+        lambda i, a: (i + 1, a + 1 if i < 1 else a * 1),
+        "data-dependent|branch",
+    ),
+    "gives what it was given": (lambda i, a: (i + 1, a), "gives what it was given"),
+    "another kind": (lambda i, a: (i + 1, a.double()), "another kind"),
+    "draws": (lambda i, a: (i + 1, a + torch.rand_like(a)), "draws"),
+    "writes": (lambda i, a: (i + 1, a.mul_(2) + 1), "writes"),
+    "one tensor": (lambda i, a: a * 2, "no tuple"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bodies_that_do_not_fit_break_the_graph(name):
+    body, reason = REFUSED[name]
+
+    def f(x):
+        return while_loop(lambda i, a: i < 3, body, (count(), x))
+
+    with pytest.raises(minidynamo.Unsupported, match=reason):
+        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    "carried, reason",
+    [((3,), "something else"), ((torch.ones(3, requires_grad=True),), "gradients")],
+)
+def test_what_a_loop_may_not_carry(carried, reason):
+    def f(x):
+        return while_loop(lambda a: (a + x).sum() < 9, lambda a: (a * 2,), carried)
+
+    with pytest.raises(minidynamo.Unsupported, match=reason):
+        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(3))

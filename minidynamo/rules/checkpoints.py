@@ -5,8 +5,8 @@
 In, out: see `symbolic_eval.registry`.  Nodes of the body are marked, and the backward half of
 miniinductor computes what they give from the body's inputs (`autograd/partition.py`); random
 numbers are kept.  The backends "eager" and "aot_eager" keep all, as if there were no checkpoint.
-A body that writes (the statistics of a batch norm) would write twice in plain Python: it breaks the
-graph, as do functions that choose what to keep.
+A body that writes to what it has not made (the statistics of a batch norm) would write twice in
+plain Python: it breaks the graph, as do functions that choose what to keep.
 Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
 """
 
@@ -62,7 +62,8 @@ def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = Fa
     repeated = written_objects(tx)
     for variable in changed:
         variable.mutated = True
-    if torch.is_grad_enabled() and (repeated or len(output.written) > writes):
+    written = [tensor for _, tensor in output.written[writes:]]
+    if torch.is_grad_enabled() and (repeated or not all(is_bodys(tx, t, last) for t in written)):
         text = "a checkpointed function that writes, and would write again in the backward pass"
         raise Break("checkpoint", text, "write outside the checkpoint")
     results = {id(tensor.node) for tensor in tensors_in(result)}
@@ -75,6 +76,24 @@ def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = Fa
                 raise Break("checkpoint", text, HINT)
             node.meta["checkpointed"] = "result" if id(node) in results else "body"
     return result
+
+
+def is_bodys(tx: Frame, tensor: torch.Tensor, last: torch.fx.Node | None) -> bool:
+    """Is its memory made by the body, behind the node `last`?  What is written there is computed
+    again with the rest."""
+    own, in_body = memory_of(tensor), False
+    for node in tx.output.graph.nodes:
+        given = node.meta.get("example_value")
+        is_made = in_body and node.op.startswith("call")
+        if not is_made and isinstance(given, torch.Tensor) and memory_of(given) == own:
+            return False
+        in_body = in_body or node is last
+    return last is not None
+
+
+def memory_of(tensor: torch.Tensor) -> int | None:
+    """Tensors that share memory have the same; None: it has none that can be told."""
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None
 
 
 def written_objects(tx: Frame) -> list[Any]:

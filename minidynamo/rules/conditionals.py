@@ -77,7 +77,9 @@ class Apart:
     """A function that is traced into a graph of its own: `nodes`, which are still in the frame's
     graph, and the nodes of its `results`."""
 
-    def __init__(self, tx: Frame, function: Variable, operands: list[Variable]) -> None:
+    def __init__(
+        self, tx: Frame, function: Variable, operands: list[Variable], name: str = "torch.cond"
+    ) -> None:
         output = self.output = tx.output
         before, written = set(output.graph.nodes), len(output.written)
         calls, unknown = output.calls, len(output.noted(Unbacked))
@@ -91,11 +93,11 @@ class Apart:
         ]
         self.results = [tensor.node for tensor in tensors_in(self.result)]
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
-        writes = writes or contents(function) != captured
+        writes = writes or looked_at(contents(function)) != looked_at(captured)
         if writes or len(output.noted(Unbacked)) > unknown or any(map(draws, self.nodes)):
-            raise Break("cond", "torch.cond with a branch that writes or draws", HINT)
+            raise Break("cond", f"{name} with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
-            raise Break("cond", "torch.cond with a branch that gives what it was given", HINT)
+            raise Break("cond", f"{name} with a branch that gives what it was given", HINT)
         output.calls = calls
         for symbol in set(output.symbol_nodes) - symbols:
             if output.symbol_nodes[symbol] in self.nodes:
@@ -127,6 +129,14 @@ def contents(function: Any) -> list[Any]:
         items = getattr(getattr(content, "fields", None) or content, "items", ())
         found += [cell.content, list(items.items() if isinstance(items, dict) else items)]
     return found
+
+
+def looked_at(found: Any) -> Any:
+    """The same with what stands behind each value at which somebody has looked: reading a variable
+    of the closure is no write."""
+    if isinstance(found, (list, tuple)):
+        return [looked_at(item) for item in found]
+    return peek(found) if isinstance(found, Variable) else found
 
 
 def shape_of(result: Any) -> Any:

@@ -216,11 +216,14 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
-LOOP_HINT = "keep it outside of the compiled function, or loop a known number of times"
-
-
 def _refuse_loop(tx, reason):
     raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
+
+
+def dtype_of(x):
+    if not isinstance(x, TensorVar):
+        raise Break("argument", f"{x} where a tensor is expected")  # plain Python says so
+    return x.fake.dtype
 
 
 def _clear_cache(tx):
@@ -233,9 +236,9 @@ rules(
         tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: False,
         torch._C._get_tracing_state: lambda tx: None,
         at("jit.annotate"): lambda tx, kind, value: value,
-        torch.is_tensor: lambda tx, value: isinstance(value, TensorVar),
-        torch.is_floating_point: lambda tx, x: x.fake.dtype.is_floating_point,
-        torch.is_complex: lambda tx, x: x.fake.dtype.is_complex,
+        torch.is_tensor: lambda tx, value: issubclass(value.python_type(), torch.Tensor),
+        torch.is_floating_point: lambda tx, x: dtype_of(x).is_floating_point,
+        torch.is_complex: lambda tx, x: dtype_of(x).is_complex,
         torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
         torch.clear_autocast_cache: _clear_cache,
         # a label: the graph has its own.  # PyTorch: ignored too, with a warning
@@ -246,9 +249,6 @@ rules(
         at("_higher_order_ops.scan"): traced(polyfills.scan),
         at("_higher_order_ops.map"): traced(polyfills.map_over),
         polyfills.refuse_loop: _refuse_loop,
-        (at("while_loop"), at("_higher_order_ops.while_loop")): refused(
-            "torch", "torch.while_loop(), whose number of turns only the run knows", LOOP_HINT
-        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(

@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 import torch.fx
 import torch.nn.functional as F
+import torch._higher_order_ops
 import torch.utils.checkpoint
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -770,3 +771,61 @@ def numbers_of_the_run_as_sizes() -> Program:
         return first.sum() * second.mean(), torch.zeros(a, 2) + x.new_full((b, 2), 1.5).sum()
 
     return f, (X(), torch.tensor([1, 2]))
+
+
+# ---- classes that say what torch's functions mean
+class Image(torch.Tensor):
+    """torch gives what is computed of it the same class."""
+
+
+class Masked:
+    """A tensor, and where it counts."""
+
+    def __init__(self, values: torch.Tensor, mask: torch.Tensor) -> None:
+        self.values, self.mask = values, mask
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        plain = [value.values if isinstance(value, Masked) else value for value in args]
+        mask = next(value.mask for value in args if isinstance(value, Masked))
+        return cls(func(*plain, **(kwargs or {})), mask)
+
+
+@program
+def tensor_subclass() -> Program:
+    def f(x):
+        image = x.as_subclass(Image)
+        return (image * 2).clamp(-1, 1), torch.cat([image, image]).mean(0)
+
+    return f, (X(),)
+
+
+@program
+def object_with_torch_function() -> Program:
+    def f(x):
+        masked = torch.exp(torch.add(Masked(x, x > 0), x))
+        return torch.where(masked.mask, masked.values, 0.0)
+
+    return f, (X(),)
+
+
+# ---- loops that the run counts
+@program
+def while_loop() -> Program:
+    def f(x):
+        with torch.no_grad():
+            return torch._higher_order_ops.while_loop(
+                lambda i, y: i < 5, lambda i, y: (i + 1, y * 1.5), (torch.tensor(0), x.detach())
+            )
+
+    return f, (X(),)
+
+
+@program
+def checkpoint_that_writes_to_a_copy() -> Program:
+    def body(x):
+        return x.clone().mul_(2).sin()
+
+    return lambda x: torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False), (X(),)
