@@ -294,7 +294,7 @@ minidynamo.reset()
 try:
     minidynamo.compile(over_rows)(x)
 except Exception as error:
-    print(type(error).__name__, "-", str(error).replace("\n", " ")[:200])
+    print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
 # The message names the size, the line, and what to do.
