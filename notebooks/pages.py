@@ -314,7 +314,7 @@ def with_links(notebook: Any, name: str, terms: list[Term], used: set[str]) -> A
 
 # ---- tables on a phone
 # of a table's cells at 390 pixels; what a letter takes, and what stands around a cell (course.css)
-ROOM, LETTER, AROUND = 345, 7, 14
+ROOM, LETTER, AROUND = 330, 7, 14
 FIRST, HEAD, OTHER = 17, 16, 29  # letters after which a cell's words are put on a new line
 TABLE = re.compile(r"<table\b([^>]*)>(.*?)</table>", re.S)
 ROW = re.compile(r"<tr\b([^>]*)>(.*?)</tr>", re.S)
