@@ -298,6 +298,7 @@ def build_site(notebooks):
     )
     from minidynamo.explain.views import code_style
 
+    pages.stack_wide_tables(ROOT / "build" / "html")
     pages.write_source_pages(files, ROOT / "build" / "html", code_style())
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(

@@ -6,10 +6,10 @@ Links (always; `build.py` runs this part): every link and picture of every page 
 the site, every #anchor exists there, no page loads anything from another place.  With --browser, in
 headless Chromium (pip install playwright, a `chromium` on PATH), at 1280 and 390 pixels, light and
 dark: each page loads without a console error or a request to elsewhere, its pictures have a size,
-nothing is wider than the window, nothing but code, tables and pictures scrolls sideways, each
-stepper moves by button and by key, axe-core (pip install axe-core-python) finds nothing serious,
-and the search finds a word; --pictures keeps screenshots, --only NAME looks at the
-pages of that name alone.
+nothing is wider than the window, nothing but code and pictures scrolls sideways, each stepper
+moves by button and by key, axe-core (pip install axe-core-python) finds nothing serious, and the
+search finds a word; --pictures keeps screenshots, --only NAME looks at the pages of that name
+alone.
 """
 
 import argparse
@@ -115,13 +115,13 @@ HEADINGS = """() => ['h1', 'h2', 'h3', 'h4'].map(level =>
     document.querySelector('.bd-article ' + level)).filter(e => e).map(e =>
     parseFloat(getComputedStyle(e).fontSize))"""
 
-# what scrolls sideways and is neither code nor a picture nor a table (read in its own box)
+# what scrolls sideways and is neither code nor a picture
 SIDEWAYS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
     const style = getComputedStyle(e);
     if (!['auto', 'scroll'].includes(style.overflowX)) return false;
     if (e.scrollWidth <= e.clientWidth + 1) return false;
-    if (e.closest('pre, .highlight, .mini-code, table, .picture, .stepper, details')) return false;
-    return !e.querySelector('pre, table, img, svg, .mini-code');
+    if (e.closest('pre, .highlight, .mini-code, .picture, .stepper, details')) return false;
+    return !e.querySelector('pre, img, svg, .mini-code');
 }).map(e => e.tagName + '.' + e.className)"""
 
 STEPS = """figure => {

@@ -312,6 +312,62 @@ def with_links(notebook: Any, name: str, terms: list[Term], used: set[str]) -> A
     return notebook
 
 
+# ---- tables on a phone
+# of a table's cells at 390 pixels; what a letter takes, and what stands around a cell (course.css)
+ROOM, LETTER, AROUND = 330, 7, 14
+FIRST, HEAD, OTHER = 17, 16, 29  # letters after which a cell's words are put on a new line
+TABLE = re.compile(r"<table\b([^>]*)>(.*?)</table>", re.S)
+ROW = re.compile(r"<tr\b([^>]*)>(.*?)</tr>", re.S)
+CELL = re.compile(r"<(th|td)\b([^>]*)>(.*?)</\1>", re.S)
+
+
+def plain_text(markup: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", markup)).split())
+
+
+def is_wide(rows: list[list[str]]) -> bool:
+    """Would the columns need more room than a phone has?"""
+    width = 0
+    for number, (head, *cells) in enumerate(zip(*rows, strict=False)):
+        most = OTHER if number else FIRST
+        words = [word for cell in (head, *cells) for word in cell.split()]
+        texts = [min(len(head), HEAD), *(min(len(cell), most) for cell in cells)]
+        width += LETTER * max(*texts, *map(len, words), 0) + AROUND
+    return width > ROOM
+
+
+def stacked(table: re.Match) -> str:
+    """A wide table, ready to be read on a phone: each cell knows the name of its column, and the
+    style sheet shows a row as a small list.  Other tables stay as they are."""
+    rows = [CELL.findall(row[1]) for row in ROW.findall(table[2])]
+    texts = [[plain_text(content) for _, _, content in row] for row in rows]
+    has_head = bool(rows) and all(tag == "th" for tag, _, _ in rows[0])
+    if not has_head or not is_wide(texts):
+        return table[0]
+    names = iter(())
+
+    def with_name(cell: re.Match) -> str:
+        name = html.escape(next(names, ""), quote=True)
+        role = "columnheader" if cell[1] == "th" else "cell"
+        return f'<{cell[1]}{cell[2]} role="{role}" data-column="{name}">{cell[3]}</{cell[1]}>'
+
+    def with_names(row: re.Match) -> str:
+        nonlocal names
+        names = iter(texts[0])
+        return f'<tr{row[1]} role="row">{CELL.sub(with_name, row[2])}</tr>'
+
+    attributes = re.sub(r"""\bclass=(["'])(.*?)\1""", "", table[1])
+    classes = " ".join(["stacked", *re.findall(r"""\bclass=["'](.*?)["']""", table[1])])
+    body = ROW.sub(with_names, table[2])
+    return f'<table class="{classes}" role="table"{attributes}>{body}</table>'
+
+
+def stack_wide_tables(folder: Path) -> None:
+    """All wide tables of the built pages."""
+    for page in folder.rglob("*.html"):
+        page.write_text(TABLE.sub(stacked, page.read_text()))
+
+
 # ---- pages of the linked files
 def write_source_pages(files: set[str], folder: Path, style: str) -> None:
     """A page for each file: its text with numbered lines."""

@@ -296,6 +296,26 @@ def test_what_is_said_of_an_excerpt_is_in_it(name):
     assert said_but_not_shown(name) == []
 
 
+def generated_but_not_shown(name: str) -> list[str]:
+    """Names of generated code (`acc0_nan`) in the paragraph behind an output that has no such name:
+    then the text is about an older kernel."""
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    found = []
+    for cell, behind in zip(stored, stored[1:], strict=False):
+        if not cell.get("outputs") or behind["cell_type"] != "markdown":
+            continue
+        paragraph = "".join(behind["source"]).split("\n\n")[0]
+        names = re.findall(r"`((?:acc|lane|rest|scratch|tile|tmp|buf)\d\w*)`", paragraph)
+        shown = html.unescape(re.sub("<[^>]*>", "", json.dumps(cell["outputs"])))
+        found += [n for n in names if not re.search(rf"\b{n}\b", shown.replace("\\n", " "))]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_generated_code_is_in_it(name):
+    assert generated_but_not_shown(name) == []
+
+
 def outputs_of(name: str) -> list[tuple[dict, dict | None]]:
     """(a code cell that shows something, the cell behind it) of a stored chapter; the list of the
     core's names at its end is for looking up."""

@@ -72,17 +72,25 @@ def exercise(name, title, level=None):
 
 
 def row(label, compute, expected=True, same=None, after=False, secret=False):
-    """One row: PASS if `compute()` gives `expected` (compared by `same`, by default ==).  after: it
-    counts only if the rows above passed.  secret: what was expected is not said."""
+    """One row: PASS if `compute()` gives `expected` (compared by `same`, else by
+    `alike`).  after: it counts only if the rows above passed.  secret: what was expected is not
+    said."""
     try:
         got = compute()
-        passed = bool((same or (lambda a, b: a == b))(got, expected))
+        passed = bool((same or alike)(got, expected))
     except NotImplementedError as error:
         return Row(label, False, str(error) or "not written yet", after)
     except Exception as error:  # the student's code may fail in any way: the other rows go on
         return Row(label, False, explained(error), after)
     told = "" if secret else f"expected {short(expected)}, "
     return Row(label, passed, "" if passed else f"{told}got {short(got)}", after)
+
+
+def alike(a, b):
+    """Equal; a list where a tuple was meant, or the other way round, is no mistake of a student."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    return a == b
 
 
 def explained(error: BaseException) -> str:

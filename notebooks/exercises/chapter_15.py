@@ -1,8 +1,18 @@
 """Checks of notebook 15: measuring and ablation."""
 
+import statistics
+
 import torch
 
 from . import exercise, row
+
+
+def inclusive(slow, fast):
+    """(median, quartiles) as numpy.percentile finds them: quartiles of a few values have two
+    definitions, and both are right."""
+    values = [a / b for a, b in zip(slow, fast, strict=True)]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high
 
 
 def near(a, b):
@@ -37,7 +47,7 @@ def _(answer):
         "with interruptions, as the project's runner",
         lambda: answer(slow, fast),
         ratio({"a": Timing(slow), "b": Timing(fast)}, "a", "b"),
-        same=near,
+        same=lambda found, wanted: near(found, wanted) or near(found, inclusive(slow, fast)),
     )
 
 

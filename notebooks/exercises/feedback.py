@@ -202,7 +202,7 @@ SAYS: dict[tuple[str, str], str] = {
     ("14.4", "only the newest graph is asked"): "an older graph is asked, too",
     ("14.4", "the shape before decides"): "what has changed once is a symbol from then on",
     ("15.1", "both lists are sorted first"): "with interruptions, as the project's runner",
-    ("15.1", "quartiles that include the ends"): "with interruptions, as the project's runner",
+    ("15.1", "the first and the last tenth"): "with interruptions, as the project's runner",
     ("15.2", "the median of the logarithms"): "of 1, 1 and 8: all of them count",
     ("15.2", "between the smallest and the largest"): "of 1, 1 and 8: all of them count",
     ("15.3", "the switches are those of the text"): "softmax, asked for the other two only",

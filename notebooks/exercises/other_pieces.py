@@ -259,4 +259,58 @@ if isinstance(value, Size):
 return "float('%r')" % float(value)
 """,
     },
+    "program": {
+        "Memory.take": """
+self.owned.append(buffer)
+fits = [old for old in self.free if (size_of(old), old.dtype) == (size_of(buffer), buffer.dtype)]
+if not fits:
+    return "torch.empty(%s, dtype=%s)" % (text_of(buffer.shape), buffer.dtype)
+self.free.remove(fits[-1])
+return fits[-1].name + ".view" + text_of(buffer.shape)
+""",
+        "Memory.dead_after": """
+dead = []
+for buffer, last in self.last.items():
+    if last != number or buffer in self.outputs:
+        continue
+    if buffer in self.owned:
+        self.free.append(buffer)
+    elif any(not isinstance(u, Kernel) and u.buffer is buffer for u in self.units):
+        dead.append(buffer.name)
+return dead
+""",
+        "Boundary.backward": """
+gradients = ctx.halves.backward([*ctx.saved_tensors, *tangents], ctx.sizes)
+by_place = dict(zip(ctx.halves.places, gradients))
+return (None, None, *map(by_place.get, range(ctx.number)))
+""",
+    },
+    "sizes": {
+        "plain": """
+if not isinstance(value, Size):
+    return value
+value == int(value)  # whoever compares it makes a fact
+return int(value)
+""",
+        "text_of": """
+if isinstance(value, tuple):
+    return "(" + "".join(text_of(v) + "," for v in value) + ")"
+return value.text if isinstance(value, Size) else str(value)
+""",
+        "product": """
+result = 1
+for size in sizes:
+    result = result * size
+return result
+""",
+        "changed": """
+return {
+    (s, d)
+    for s in now
+    if s in earlier
+    for d, (a, b) in enumerate(zip(now[s], earlier[s]))
+    if a != b
+}
+""",
+    },
 }

@@ -1371,6 +1371,21 @@ def _(fusion):
         [1, 1],
     )
     yield row("a reader of other rows is not fused", lambda: kernels(mirrored, (4, 4)), [1, 1])
+
+    def of_symbols():
+        facts: list[str] = []
+        loops, size = module("loops"), module("sizes").Size
+        pair = []
+        for name in ("s0", "s1"):
+            buffer = loops.Buffer(name, (size(4, name, facts), 8), torch.float32)
+            pair.append(fusion.Kernel([loops.Loop(buffer, buffer.shape[:1], 8, None, 1.0)]))
+        return fusion.may_be_fused(*pair), facts, fusion.may_be_fused(pair[0], pair[0])
+
+    yield row(
+        "rows of two symbols that happen to be equal stay two kernels",
+        of_symbols,
+        (False, [], True),
+    )
     yield row(
         "nothing is fused around a product that lies between",
         lambda: [len(kernels(around, (4, 4), (4, 4))), len(units(around, (4, 4), (4, 4)))],
@@ -1681,8 +1696,11 @@ def _(sizes):
     )
     yield row(
         "texts of tuples, numbers and flags",
-        lambda: sizes.text_of((2, size(), (True, 0.5))),
-        "(2, s0, (True, 0.5, ), )",
+        lambda: [
+            eval(sizes.text_of(value), {"s0": 11})  # their blanks and last commas may differ
+            for value in ((2, size(), (True, 0.5)), (size(),), ())
+        ],
+        [(2, 11, (True, 0.5)), (11,), ()],
     )
     now = {"a0": (2, 3), "a1": (4,), "a2": (1,)}
     yield row(

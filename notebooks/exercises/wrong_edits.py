@@ -361,7 +361,7 @@ EDITS: dict[str, dict[str, tuple[str, str]]] = {
     "15.1": {
         "the quartiles are swapped": ("return middle, low, high", "return middle, high, low"),
         "both lists are sorted first": ("zip(slow, fast)", "zip(sorted(slow), sorted(fast))"),
-        "quartiles that include the ends": ("n=4)", 'n=4, method="inclusive")'),
+        "the first and the last tenth": ("n=4)", "n=10)[::4]"),
     },
     "15.3": {
         "what saves nothing is named, too": ("> least", ">= least"),

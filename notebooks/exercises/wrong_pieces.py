@@ -749,6 +749,11 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "waiting = self.before(second)",
             "a softmax is one kernel",
         ),
+        "sizes compared as numbers": (
+            "[text_of(n) for n in first.rows] != [text_of(n) for n in second.rows]",
+            "first.rows != second.rows",
+            "rows of two symbols that happen to be equal stay two kernels",
+        ),
         "whatever row is read": (
             "if maker and load.index[: len(maker.rows)] != maker.result.index[: len(maker.rows)]:",
             "if False:",

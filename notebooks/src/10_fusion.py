@@ -175,7 +175,8 @@ from steppers import fusion_rounds
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
-# The scheduler does not go from first to last. It takes the pair that saves most.
+# The scheduler does not go from first to last. Of these pairs it takes the one that saves most, and
+# asks anew.
 #
 # Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and
 # cannot share loops:
@@ -185,8 +186,8 @@ e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.ra
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
-# Sums over rows and over columns walk in different orders. The third result needs `x + 1`, which walks
-# as the sum over rows does: these two share a kernel.
+# `x.sum(1)` walks along the rows, and `x.sum(0)` down the columns. The third result needs `x + 1`,
+# which walks along the rows, too. So it shares a kernel with `x.sum(1)`.
 #
 # ## Choosing: greedy, by score
 #
@@ -253,7 +254,8 @@ e.memory
 
 # %% [markdown]
 # Each row is a buffer. `in place of`: its kernel reads the old buffer for the last time, and writes the
-# result over it. `reuse of`: the old buffer was no longer needed before. Else the memory is new.
+# result over it. `reuse of`: the old buffer was no longer needed before. Else the memory is new. (`buf5`, the result, must get new memory:
+# notebook 13 says why.)
 #
 # ## A real model
 #
@@ -421,7 +423,8 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: when</summary>
 #
-# Same rows. And of each buffer that the first makes the second may read nothing but its own row:
+# Same rows, compared as texts (`text_of`): from chapter 14 on a size may be a symbol, and two symbols
+# may be equal by chance. And of each buffer that the first makes the second may read nothing but its own row:
 # the first places of the index must be those of the loop.
 #
 # </details>

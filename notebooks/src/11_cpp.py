@@ -130,9 +130,9 @@ start = prelude.index("OP float exp(float x0)")
 Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
 
 # %% [markdown]
-# Two things to see in `exp`: it has no branch (`? :` between two numbers is a selection, not a jump) and
-# calls no library, so GCC can turn it into vector instructions; and it handles NaN, overflow and underflow by arithmetic. A kernel with `std::exp`
-# inside runs one element at a time.
+# `exp` has no branch: `? :` between two numbers is a selection, not a jump. It calls no library. So GCC
+# can turn it into vector instructions. And it handles NaN, overflow and underflow by arithmetic. A
+# kernel with `std::exp` inside runs one element at a time.
 #
 # ## A pointwise kernel
 
@@ -159,7 +159,7 @@ e.kernels
 #
 # ## A reduction, fused
 #
-# Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small
+# Softmax walks three times over a row, which stays in the cache. `exp(x - max)` is kept in a small
 # array on the stack, so nothing is computed twice:
 
 # %%
@@ -167,8 +167,9 @@ e = minidynamo.explain(lambda x: torch.softmax(x, -1))(arguments[0])
 e.kernels
 
 # %% [markdown]
-# `acc0` is the maximum of the row, `acc1` the sum, and `scratch0` the small array. A maximum by `>` forgets
-# a NaN, so `acc0_nan` remembers whether there was one.
+# `acc0` is the maximum of the row, `acc1` the sum, and `scratch0` the small array. `lane0` has one
+# partial result for each lane of the vectors. `rest0` is for the end of a row, which fills no whole
+# group. And `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
 #
 # ## Sums that are right
 #

@@ -303,6 +303,9 @@ both(scaled_softmax, x)
 # sum and division work on the same tile.
 #
 # ## Four shapes of kernel
+#
+# Each picture is a tensor. A patch of one shade is computed by one program. Its number stands where the
+# patch begins:
 
 # %% tags=["support"]
 def draw_shapes():
@@ -348,8 +351,8 @@ draw_shapes();
 # %% [markdown]
 # *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes
 # along the other, each in whole lines. A *persistent* reduction holds complete rows. If a row is
-# too long for that, a *looped* one walks along it. How large are the blocks? A table of good
-# guesses per kind, of which the best is found by timing (notebook 13). These are the candidates for
+# too long for that, a *looped* one walks along it. How large are the blocks? A table has good guesses for each kind, and the best of them is found by
+# timing (notebook 13). These are the candidates for
 # an H100:
 
 # %%
@@ -367,7 +370,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
 # %% [markdown]
-# A row of the table is a kind of kernel. `num_warps` says how many warps share the work of one program.
+# A row of the table is a kind of kernel. `num_warps` says how many warps
+# share the work of one program. `STAGES` says how many steps of a loop are loaded ahead.
 #
 # A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache;
 # here each program does the same with its tile:
@@ -376,7 +380,7 @@ Table(["kind", "sizes", "the first three candidates"], candidates)
 both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 
 # %% [markdown]
-# The transpose is in an index: no data was moved for it.
+# In the Triton kernel the transpose is in an index: no data was moved for it.
 #
 # ## Long rows: the online softmax
 #
@@ -452,7 +456,8 @@ Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k,
       "PTX for sm_90, 128 threads, a row of 1024")
 
 # %% [markdown]
-# Two loads of four floats for each of 128 threads: that is a row of 1024, read once. The shuffles belong
+# (`sm_90` is NVIDIA's name for processors of this kind.) Two loads of four floats for each of 128
+# threads: that is a row of 1024, read once. The shuffles belong
 # to the two reductions. The assembly itself, around the loads:
 
 # %% tags=["volatile"]
@@ -473,7 +478,7 @@ Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 # | reductions | shuffles, shared memory, barriers, by hand | `tl.sum`, `tl.max`, `tl.reduce` |
 # | odd sizes | `if` | masks |
 # | number of threads | chosen, the code depends on it | `num_warps`: a number to tune |
-# | data-dependent control flow, warp specialisation, odd data structures | anything | hardly, or not |
+# | jumps that depend on data, other work for each warp, odd data structures | anything | hardly, or not |
 # | as the target of a generator | long texts | an expression per op |
 #
 # ## A real model

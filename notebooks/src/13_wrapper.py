@@ -168,7 +168,8 @@ from steppers import arena_walk
 arena_walk(e.memory_picture)
 
 # %% [markdown]
-# The same program with `buffer_reuse=False`: every buffer has memory of its own, and as much lives; but each call asks for all of it anew.
+# The same program with `buffer_reuse=False`. Every buffer has memory of its own. As many bytes live at
+# each step, but each call asks for all of them anew:
 
 # %%
 with miniinductor.config.patch(buffer_reuse=False):
@@ -310,6 +311,9 @@ axis.set(
 axis.title.set_fontsize(9);
 
 # %% [markdown]
+# A bar is a shape of the tile; the thin line on it spans the quartiles. Where two of these lines overlap,
+# neither shape is shown to be better.
+#
 # For Triton the choice is made while the user's program is compiled. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
 # does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
 
@@ -401,7 +405,7 @@ from minidynamo.bench.plots import recorded, where_recorded
 run = recorded("h100_gpu_kernels")
 row = next(row for row in run["rows"] if row["name"].startswith("gelu(a@b+c)"))
 Table(["variant", "ms", "quartiles", "first call, s"],
-      [(name, f"{ms:.4f}", "{:.4f} to {:.4f}".format(*row["ms quartiles"][name]), row["compile s"].get(name, ""))
+      [(name, f"{ms:.4f}", "{:.4f} to {:.4f}".format(*row["ms quartiles"][name]), f"{row['compile s'][name]:.1f}" if name in row["compile s"] else "-")
        for name, ms in row["ms"].items()], f"{row['name']}, {where_recorded(run)}")
 
 # %% [markdown]
@@ -457,7 +461,7 @@ stream.replay()
 print("recorded with 0:", recorded_output[0].item())
 
 # %% [markdown]
-# Now use it for another input. **Trap 1:** the recording holds the address of the *old* input:
+# Ten launches were replayed, and each added one. Now use it for another input. **Trap 1:** the recording holds the address of the *old* input:
 
 # %%
 def naive_graphed(new_x):
@@ -493,7 +497,7 @@ e = minidynamo.explain(model, mode="reduce-overhead")(h)
 print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 
 # %% [markdown]
-# What it brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
+# That is the first answer of `refusal`. What a recording brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
 
 # %%
 from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
@@ -677,7 +681,8 @@ check("13.4", place_all)
 # one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each
 # tensor.
 #
-# The two halves: `differentiate` appends to the graph, so remember inputs and outputs before. A wanted
+# The two halves: `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs
+# before. It returns the tangents and the gradients, both of which `cut` asks for. A wanted
 # input may have no gradient (`None`). What `cut` returns is an output of the forward half, behind the
 # others, and an input of the backward half, in front of the tangents.
 #

@@ -294,9 +294,11 @@ minidynamo.reset()
 try:
     minidynamo.compile(over_rows)(x)
 except Exception as error:
-    print(type(error).__name__, "-", str(error).replace("\n", " ")[:200])
+    print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
+# The message names the size, the line, and what to do.
+#
 # And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the
 # program runs. It stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it.
 # The backend cuts the graph at the op that makes it, and compiles what lies between. A decision
@@ -346,7 +348,8 @@ excerpt(SizePolicy.changed)
 
 # %% [markdown]
 # `earlier` is what earlier compilations of this code have met. A size that is another one now, or was a
-# symbol before, becomes a symbol. (So do strides, and ints.) Three policies, for ever new lengths:
+# symbol before, becomes a symbol. (Strides and other ints become
+# symbols in the same way.) Three policies, for ever new lengths:
 
 # %%
 steps = list(range(2, 26))
@@ -616,7 +619,11 @@ check("14.4", count_graphs)
 # </details>
 # <details><summary>Hint: care</summary>
 #
-# `n == n` is no fact. And whatever has methods for `==` loses its hash, unless it says otherwise.
+# `n == n` is no fact. What is no int is none of a Size's business: for it the methods return
+# `NotImplemented`. (`n * 0.5` is an ordinary product then.) Whoever makes a plain number of a Size
+# (`plain`) relies on its value. So `plain` writes a fact, too: `s0 == 8`.
+#
+# A tuple's text has a comma behind each item, for `(s0,)` is a tuple and `(s0)` is none.
 #
 # </details>
 
@@ -652,9 +659,9 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same design, with
-#   unbacked symbols that may stay in a graph, constraints of `torch.export`, and a translation to a
-#   theorem prover for checking itself. Paper, section 5.
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same
+#   design. It also has the constraints of `torch.export`, and a translation to a theorem prover for
+#   checking itself. Paper, section 5.
 # * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic; what was learned is kept
 #   for the next process.
 # * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user

@@ -234,8 +234,8 @@ if run := report.recorded("cpu_paper_capture"):
 recorded_table("cpu_paper_capture", report.captures, "for how many models each mechanism works")
 
 # %% [markdown]
-# Look at the third column first. A mechanism that *cannot* says so. Only one of them is silently wrong, and
-# why stands in the next table:
+# Look at the third column first. A mechanism that *cannot* says so. One that is wrong says nothing. The
+# next table has the causes:
 
 # %%
 recorded_table("cpu_paper_capture", report.capture_causes, "the most frequent causes")

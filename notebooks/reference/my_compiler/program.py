@@ -97,7 +97,8 @@ class Memory:
         return {buffer for reads in others for buffer in reads} | self.outputs
 
     def take(self, buffer: Buffer) -> str:
-        """The text that gives memory to a buffer: a free one of its size, or a new one."""
+        """The expression that gives memory to a buffer: a free one of its size, seen in its shape,
+        or a new one."""
         self.owned.append(buffer)
         shape = text_of(tuple(buffer.shape))
         for other in self.free:

@@ -41,7 +41,7 @@ class Size(int):
 
 
 def plain(value: Any) -> Any:
-    """`value`, where only a number will do: the program relies on what a Size is in this call."""
+    """`value`, where only a number will do: that the program relies on it is a fact."""
     if not isinstance(value, Size):
         return value
     value.facts.append(f"{value.text} == {int(value)}")
