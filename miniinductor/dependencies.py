@@ -90,6 +90,7 @@ class Recorder(OpsHandler):
 
     origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
     buffer = ""  # whose body it is
+    device = torch.device("cpu")  # where that lies
     flat_reduction_index: sympy.Expr
 
     def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
@@ -159,6 +160,7 @@ def trace(buffer: ComputedBuffer) -> "LoopBody":
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
     recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
+    recorder.device = buffer.layout.device
     origin.value = ""
     with set_handler(recorder):
         run_body(buffer, x, r)

@@ -7,6 +7,8 @@
 In:   what a body computes of one loop's number and constants.  Out: an index expression, where all
       values of that loop, computed here as the kernel would, are a quotient or lie in equal steps.
 
+On a GPU the index is computed once for a line of elements (gpu/tile_plan.py), which was measured
+there; this was not.
 PyTorch: no counterpart; its kernels compute such an index for each element.
 """
 
@@ -20,6 +22,7 @@ import torch
 from ..dependencies import Recorder, Ref
 from ..extras.interpreter import evaluate
 from ..hooks import extends
+from ..lowerings.targets import recomputes
 from ..sizes.expressions import FloorDiv
 from ..sizes.symbols import Size
 from .known_indices import FollowingRecorder
@@ -51,6 +54,8 @@ class FloatRecorder(FollowingRecorder):
 
     def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
         result = super().to_dtype(x, dtype, src_dtype)
+        if recomputes(self.device):
+            return result
         if dtype in (torch.float32, torch.float64):
             values = self.varying.get(x) or self.of_loop(self.known.get(x))
             if values is not None:
