@@ -434,3 +434,20 @@ def test_a_backward_that_raises_does_so_when_it_is_asked(kind, backend):
             assert loss == 6
             with pytest.raises(kind, match="backward"):
                 loss.backward()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_view_of_a_leaf_made_inside_is_not_written(backend):
+    """Behind the write, which breaks the graph, the view has to be one of a leaf still."""
+
+    def run(x):
+        leaf = torch.ones(2, 2, requires_grad=True)
+        y = x.sin()
+        leaf.view(-1).mul_(3)
+        return y
+
+    x = torch.randn(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        run(x)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        minidynamo.compile(run, backend=backend)(x)

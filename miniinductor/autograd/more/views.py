@@ -97,6 +97,8 @@ class ViewPlanner(OutputPlanner):
         root, steps = self.made[id(leaf)]
         source = self.outer_source(root)
         if source is None:
+            if is_view_of_leaf(leaf):
+                raise CannotTrace("an output is a view of a leaf that was made inside")
             if self.is_own(leaf, root, steps):
                 return self.own_result(leaf, root)
             source = self.shared_result(root)
@@ -180,6 +182,12 @@ def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]
         "_is_view": tensor._is_view(),
         "a view of its source": is_view_of(tensor, source),
     }
+
+
+def is_view_of_leaf(tensor: torch.Tensor) -> bool:
+    """Is it a view of a leaf that requires gradients?  Eager lets nobody write to that."""
+    base = tensor._base
+    return base is not None and base.requires_grad and base.is_leaf
 
 
 def is_view_of(tensor: torch.Tensor, source: torch.Tensor) -> bool:
