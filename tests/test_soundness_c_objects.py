@@ -7,6 +7,7 @@ import functools
 import numbers
 import types
 import typing
+import weakref
 
 import pytest
 import torch
@@ -300,3 +301,20 @@ def test_modules_whose_name_is_no_text(name, monkeypatch):
     result = minidynamo.compile(f, backend="eager")(torch.ones(2))
     assert result[0].tolist() == [3, 3]
     assert result[1:] == (7 if name == "missing" else name, False)
+
+
+class Plain:
+    pass
+
+
+def test_reversed_of_a_proxy_says_what_its_object_lacks():
+    kept = Plain()
+
+    def run(x):
+        try:
+            return reversed(weakref.proxy(kept)), x
+        except AttributeError as error:
+            return str(error), x + 1
+
+    expected = run(torch.ones(2))[0]
+    assert minidynamo.compile(run, backend="eager")(torch.ones(2))[0] == expected

@@ -12,6 +12,7 @@ import math
 import operator
 import sys
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -196,8 +197,10 @@ class Builtins(Operations):
 def _reversed(tx, value, /):
     result = reversed_of.ask(type(value), tx, value)
     if result is None:
-        name = type_text(value.python_type())
-        tx.raise_(TypeError, f"'{name}' object is not reversible")
+        kind = value.python_type()
+        if kind in weakref.ProxyTypes:  # the object behind it says what is wrong
+            raise Break("reversed", "reversed() of a weak reference's proxy")
+        tx.raise_(TypeError, f"'{type_text(kind)}' object is not reversible")
     return result
 
 
