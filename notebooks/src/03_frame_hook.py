@@ -225,12 +225,13 @@ header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
 # %% [markdown]
-# The header says what comes in and what goes out, as each file of ours does. What differs between the
-# versions of CPython stands in one place:
+# The header says what comes in and what goes out, as each file of ours does. What CPython 3.12 and 3.13
+# call otherwise stands in a file of its own. Here is where a frame keeps its code, in both of them:
 
 # %%
-start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
-Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
+newer = (Path(minidynamo.__file__).parent / "extras" / "newer_pythons.h").read_text()
+start = newer.index("#if PY_VERSION_HEX >= 0x030D0000")
+Code(newer[start:newer.index("#endif", start) + 6], "c", "newer_pythons.h, its end")
 
 # %% [markdown]
 # `swap_code` is the whole trick: the frame gets another code object, and its instruction pointer is set
