@@ -128,6 +128,18 @@ class Call:
                 raise Break(KIND, f"a call that fails within a mode: {error}"[:200]) from None
         return note.seen
 
+    def given(self, output: OutputGraph, function: Any, kinds: Any, args: Any) -> list[Variable]:
+        """What a `__torch_function__` is given first: the function, classes and arguments."""
+        return [
+            output.wrap_pinned(function),
+            TupleVar([output.wrap_pinned(kind) for kind in kinds]),
+            TupleVar([self.variable_of(output, value) for value in args]),
+        ]
+
+    def named(self, output: OutputGraph, kwargs: dict[str, Any]) -> Variable:
+        values = {name: self.variable_of(output, value) for name, value in kwargs.items()}
+        return DictVar(named(values))
+
     def variable_of(self, output: OutputGraph, value: Any) -> Variable:
         """The variable of an argument that torch gives to a mode."""
         if isinstance(value, torch.Tensor):
@@ -159,18 +171,12 @@ def asked(tx: Frame, call: Call, seen: tuple[Any, Any, Any, Any]) -> Variable:
     """mode.__torch_function__(...) of the innermost mode, while that is set aside."""
     function, kinds, args, kwargs = seen
     output, modes = tx.output, modes_of(tx.output)
-    given: list[Variable] = [
-        output.wrap_pinned(function),
-        TupleVar([output.wrap_pinned(kind) for kind in kinds]),
-        TupleVar([call.variable_of(output, value) for value in args]),
-        ConstantVar(None),
-    ]
+    given = [*call.given(output, function, kinds, args), ConstantVar(None)]
     # A mode that is asked by another mode's `function(*args, **(kwargs or {}))` is given a dict.
     if kwargs is None and vars(output).get("modes_running"):
         kwargs = {}
     if kwargs is not None:
-        values = {name: call.variable_of(output, value) for name, value in kwargs.items()}
-        given[3] = DictVar(named(values))
+        given[3] = call.named(output, kwargs)
     mode = modes.pop()
     running = vars(output).get("modes_running", 0)
     vars(output)["modes_running"] = running + 1

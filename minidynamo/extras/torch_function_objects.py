@@ -34,7 +34,7 @@ from ..symbolic_eval.registry import rule
 from ..symbolic_eval.torch_rules import is_leaf
 from ..variables.base import RUNNING, Args, Named, Variable, extends
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, SequenceVar, TupleVar, named
+from ..variables.containers import SequenceVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.tensor_subclasses import Subclassed, guard_asked, is_asked, of_class, retyped
 from ..variables.objects import ObjectVar
@@ -115,14 +115,9 @@ def asked(tx: Frame, call: ObjectCall, seen: tuple[Any, Any, Any, Any]) -> Varia
     """The first answer: torch asks one object of each class, those of subclasses first."""
     function, kinds, args, kwargs = seen
     output = tx.output
-    given: list[Variable] = [
-        output.wrap_pinned(function),
-        TupleVar([output.wrap_pinned(kind) for kind in kinds]),
-        TupleVar([call.variable_of(output, value) for value in args]),
-    ]
+    given = call.given(output, function, kinds, args)
     if kwargs is not None:
-        values = {name: call.variable_of(output, value) for name, value in kwargs.items()}
-        given.append(DictVar(named(values)))
+        given.append(call.named(output, kwargs))
     for kind in kinds:
         objects = [v for _, v in call.stands_for.values() if v.python_type() is kind]
         result = objects[0].call_method(tx, NAME, list(given), {})

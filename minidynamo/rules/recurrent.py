@@ -7,9 +7,9 @@ Out:  the same, or a `Break`.
     return head(y[:, -1])       # ... and another one begins behind it
 
 torch's rule for gradients takes a step of time after another: hundreds of kernels where cuDNN has
-one, twice eager's time and minutes to compile.  Without gradients the call stays in the graph whole
-(miniinductor/extras/recurrent.py), as it does with fullgraph=True.  torch.compile breaks its graph
-at every recurrent module.
+one, twice eager's time and minutes to compile.  Without gradients the call stays in the graph
+whole (miniinductor/extras/recurrent.py); with them and fullgraph=True it stays, step by step.
+torch.compile breaks its graph at every recurrent module.
 """
 
 from typing import Any, cast
@@ -37,7 +37,7 @@ class StepsPolicy(SizePolicy):
 def leave_to_cudnn(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """The call as it is.  Raises `Break` where cuDNN learns."""
     if target in FUNCTIONS and not tx.output.policy.takes_steps and torch.is_grad_enabled():
-        if on_gpu_and_learning([*args, *kwargs.values()]):
+        if on_gpu_and_learning(tx, [*args, *kwargs.values()]):
             raise Break(KIND, f"{target.__name__} of cuDNN, with gradients", HINT)
     return target, args, kwargs
 
@@ -53,20 +53,21 @@ def keep_it(conversion: Conversion) -> bool:
     return True
 
 
-def on_gpu_and_learning(values: list[Variable]) -> bool:
-    tensors = [value.fake for value in flat(values) if isinstance(value, TensorVar)]
-    return on_gpu(tensors[0]) and any(tensor.requires_grad for tensor in tensors)
+def on_gpu_and_learning(tx: Any, values: list[Variable]) -> bool:
+    tensors = [value.fake for value in flat(tx, values) if isinstance(value, TensorVar)]
+    return any(map(on_gpu, tensors)) and any(tensor.requires_grad for tensor in tensors)
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
 
 
-def flat(values: list[Variable]) -> list[Variable]:
+def flat(tx: Any, values: list[Variable]) -> list[Variable]:
     """The values, with those of lists and tuples in their place."""
-    found = []
+    found: list[Variable] = []
     for value in values:
-        found += value.items if isinstance(value, SequenceVar) else [value]
+        value = value.realize(tx)
+        found += value.iterate(tx) if isinstance(value, SequenceVar) else [value]
     return found
 
 

@@ -220,7 +220,7 @@ def _refuse_loop(tx, reason):
     raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
 
 
-def dtype_of(x):
+def dtype_of(x: Any) -> torch.dtype:
     if not isinstance(x, TensorVar):
         raise Break("argument", f"{x} where a tensor is expected")  # plain Python says so
     return x.fake.dtype

@@ -61,7 +61,7 @@ class HalfBlocks(Halves):
         is_short = known is not None and known < BLOCK
         if not self.may_be_blocks(accumulators) or is_short and not in_vectors:
             return super().innermost(body, accumulators, start, end)
-        self.parts = [a.renamed("lane") for a in accumulators]
+        self.parts, self.elements = [a.renamed("lane") for a in accumulators], None
         lane = str(self.writer.plan.r[-1])
         run = f"{lane}_run"
         pragma = self.writer.simd(accumulators)

@@ -160,7 +160,7 @@ class Judge:
         """How far eager's results move when its parameters do, by one rounding each.  (Gradients
         through fifty batch norms move by per cents in float32, and by their whole size under
         bfloat16; with dropout, float64 cannot tell: it draws other numbers.)"""
-        parameters = list(step.model.parameters())
+        parameters = [p for p in step.model.parameters() if p.is_floating_point()]
         before = [parameter.detach().clone() for parameter in parameters]
         generator = torch.Generator().manual_seed(0)
         try:
