@@ -17,7 +17,8 @@ from .foreign import ours
 
 FOLDERS = ("more", "fakes", "autograd.more", "passes", "lowerings", "speed", "gpu", "extras")
 absent: list[str] = []  # dotted names
-known: list[str] = []  # the folders of both packages, whose files need each other
+# The folders of both packages: minidynamo's are loaded first, and some need files of these.
+known: list[str] = [f"miniinductor.{folder}" for folder in FOLDERS]
 
 
 def load_folders(package: str, folders: tuple[str, ...]) -> None:

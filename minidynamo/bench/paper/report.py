@@ -42,7 +42,7 @@ def commands_of(run: Row) -> str:
     """The commands of a run's sittings; of many the last, and how many came before."""
     sittings = run.get("sittings", [{"command": run["command"], "GPUs": 1}])
     if len(sittings) > 2:
-        return f"{spanned(sittings[-1]['command'])},\nthe last of {len(sittings)} sittings"
+        return f"{command_of(sittings[-1])},\nthe last of {len(sittings)} sittings"
     return ",\nthen\n".join(map(command_of, sittings))
 
 
