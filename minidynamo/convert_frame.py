@@ -116,7 +116,8 @@ class FrameCompiler:
             self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
             return None
         finally:
-            conversion.forget()
+            for end in hooks.ENDED:
+                end(conversion)
         if entry is None:
             self.skip(conversion, "no tensor operation to compile")
             return None

@@ -30,7 +30,6 @@ from . import config, graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
-from .graph_module import reserved_names
 from .graph_values import describe, holds_tensor
 from .sources import numbered
 from .symbolic_shapes import ShapeEnv
@@ -165,9 +164,12 @@ class OutputGraph(Builder):
         module has."""
         text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
         text = text if text and not text[0].isdigit() else "t_" + text
-        if text in reserved_names() or SIZE.fullmatch(text):
-            text += "_"
-        return numbered(text, self.names)
+        return numbered(text + "_" if self.is_reserved(text) else text, self.names)
+
+    def is_reserved(self, name: str) -> bool:
+        """Does this name mean something else in the generated module?  Those of sizes do; more in
+        extras/reserved_names.py."""
+        return SIZE.fullmatch(name) is not None
 
     def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder (kept before everything else) or get_attr node."""
@@ -270,20 +272,3 @@ class OutputGraph(Builder):
         meta["source_line"] = (file, line, text)
         node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
         return node
-
-    # ---- the end
-    def forget(self) -> None:
-        """Empty the tables that hold each other in cycles.  Otherwise the program's values would
-        live on until Python collects garbage, and some for ever: fake tensors hold the shape
-        environment through C++, where the collector sees no cycle."""
-        self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.root, self.frame = self.root, None, None
-        for table in (
-            self.memo,
-            self.pinned_memo,
-            self.by_fake,
-            self.sourced,
-            self.globals,
-            *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ()),
-        ):
-            table.clear()

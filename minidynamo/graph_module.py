@@ -8,9 +8,6 @@ Out:  what a backend gets: the module, and example inputs.
 Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
 """
 
-import builtins
-import functools
-import keyword
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,14 +20,6 @@ from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
-
-
-@functools.cache
-def reserved_names() -> set[str]:
-    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
-    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
-    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
-    return {"self", *words, *dir(module)}
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:

@@ -70,7 +70,7 @@ class Guard:
 
     @property
     def code(self) -> str:
-        return self.text(str)
+        return self.text(Source.name)
 
     def __str__(self) -> str:
         line = f"    # {self.line}" if self.line else ""

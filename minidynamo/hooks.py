@@ -39,6 +39,7 @@ HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = 
 
 COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
 SKIPPED: "list[Callable[[Conversion, Exception], None]]" = []  # told why a frame was given up
+ENDED: "list[Callable[[Conversion], None]]" = []  # told when the work on a frame is over
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------

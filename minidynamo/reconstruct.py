@@ -81,17 +81,12 @@ class Codegen:
     def store_fast(self, name: str) -> None:
         self.emit("STORE_FAST", name)
 
-    def push_call(self, function: Any, *args: Part) -> int:
-        """Push a fixed object and what it is called with; the number of arguments, of which
-        `emit.call_n` makes the call."""
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
         self.add(emit.callee(emit.load_const(function)))
         for arg in args:
             self.push(arg)
-        return len(args)
-
-    def call_object(self, function: Any, *args: Part) -> None:
-        """Call a fixed object."""
-        self.add(emit.call_n(self.push_call(function, *args)))
+        self.add(emit.call_n(len(args)))
 
     def push(self, part: Part) -> None:
         if isinstance(part, Variable):
@@ -182,12 +177,6 @@ class Codegen:
         """Note that `op` writes what was just pushed; `mutations` emits it, once the operands of
         all writes lie on the stack."""
         self.commits.append((op, arg))
-
-    def commit_call(self, function: Any, *args: Part) -> None:
-        """Push a call that writes, and note it."""
-        count = self.push_call(function, *args)
-        for instruction in reversed(emit.call_n(count) + emit.pop_top()):
-            self.commit(instruction.op, instruction.arg)
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
         """container[key] = value."""

@@ -113,21 +113,6 @@ class Source:
             node = node.base
         return node
 
-    def __repr__(self) -> str:
-        return self.name()
-
-
-def module_path(source: "Source | None") -> str:
-    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
-    parts = []
-    while source is not None:
-        table = source.base
-        if source.kind == "item" and table is not None and table.kind == "item":
-            if table.key == "_modules":
-                parts.append(str(source.key))
-        source = table
-    return ".".join(reversed(parts))
-
 
 class SourceTree:
     """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals

@@ -52,12 +52,6 @@ class Decision:
     proved: bool
     line: str
 
-    def __str__(self) -> str:
-        text = python_code(self.fact)
-        if self.proved:
-            text += "    (always)"
-        return f"{text}    # {self.line}" if self.line else text
-
 
 class ShapeEnv(Facts):
     """The symbols of one captured frame and what was assumed of them.  `where()` tells the line

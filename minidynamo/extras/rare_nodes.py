@@ -16,8 +16,6 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
-from miniinductor.more.swapped_tensors import let_go
-
 from .. import hooks
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
@@ -39,7 +37,7 @@ class UnknownSize(Break):
     """An op gives a tensor whose size only the run knows."""
 
 
-plain_failure, plain_forget = OutputGraph.failure, OutputGraph.forget
+plain_failure = OutputGraph.failure
 
 
 @extends(OutputGraph)
@@ -55,10 +53,6 @@ class CarefulGraph(OutputGraph):
         if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
             return Break("fake tensor", f"{describe(target)}: {error}")
         return plain_failure(self, target, error)
-
-    def forget(self) -> None:
-        plain_forget(self)
-        let_go(self.fake_mode)
 
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

@@ -155,6 +155,7 @@ class Variable(Fields):
             raise Break("reconstruct", f"writes to {self} cannot be repeated")
 
     def __repr__(self) -> str:
+        """What a message calls it; more/called.py knows better names."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
 
@@ -253,9 +254,6 @@ class Null(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")
-
-    def __repr__(self) -> str:
-        return "NULL"
 
 
 NULL = Null()

@@ -167,6 +167,10 @@ class Builder:
             self.sourced.append(known[0])
         return known[0]
 
+    def parameter_name(self, source: Source) -> str:
+        """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
+        return source.name()
+
     def guard_fixed(self, source: Source, value: Any) -> None:
         """At `source` lies this very object, or a constant like it."""
         if is_constant_value(value):

@@ -31,9 +31,6 @@ class ClassVar(RealVar):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the class {self.value.__qualname__}"
-
 
 def is_class(value: Any) -> bool:
     return issubclass(type(value), type)

@@ -56,9 +56,6 @@ class FunctionVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the function {self.name}"
-
 
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
@@ -72,9 +69,6 @@ class BoundMethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
 
-    def __repr__(self) -> str:
-        return f"the method {getattr(self.function, 'name', self.function)}"
-
 
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view,
@@ -87,9 +81,6 @@ class MethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the method .{self.name} of {self.instance}"
-
 
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
@@ -97,12 +88,6 @@ class CallableVar(RealVar):
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
-
-    def __repr__(self) -> str:
-        name = getattr(self.value, "__qualname__", None)
-        if name is None:  # no repr(): that may be Python, and the object half made
-            return f"a {type(self.value).__qualname__}"
-        return f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
 
 
 # ---- functions, methods and callables from outside

@@ -45,9 +45,6 @@ class PyModuleVar(RealVar):
     def other(self, tx: Frame, name: str) -> Variable:
         raise Break("attribute", f"{self}.{name}, which is not among its globals")
 
-    def __repr__(self) -> str:
-        return f"module {self.name()}"
-
 
 class GlobalsVar:
     """One module's globals: reads are guarded by name, writes are kept and replayed."""

@@ -140,10 +140,6 @@ class ObjectVar(Variable):
             return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
 
-    def __repr__(self) -> str:
-        where = "" if self.source is None or self.pinned else f" {self.source.name()}"
-        return f"{self.cls.__name__} object{where}"
-
 
 def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:
     """The `__dict__` of an object, read past a `__getattribute__` of its class."""

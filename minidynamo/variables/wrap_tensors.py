@@ -21,7 +21,6 @@ from miniinductor.sizes.printing import python_code
 from .. import config
 from ..exceptions import Break
 from ..guards import Guard
-from ..sources import module_path
 from .base import OutputGraph, Source
 from .registry import SHARED
 from .tensor import TensorVar
@@ -70,7 +69,7 @@ def wrap_parameter(
         guard_tensor(builder, value, kind, source)
     if torch.is_grad_enabled():
         builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
-    name = builder.unique_name(module_name(source))
+    name = builder.unique_name(builder.parameter_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
@@ -141,12 +140,3 @@ def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     check = f"{{0}}.stride() == ({', '.join(steps)}{comma})"
     sources = [builder.shape_env.table[symbol].sources[0] for symbol in symbols]
     builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
-
-
-def module_name(source: Any) -> str:
-    """ "h.0.weight" for a parameter's source."""
-    owner = source.base.base
-    while owner is not None and owner.kind in ("dict", "raw_dict"):
-        owner = owner.base
-    path = module_path(owner)
-    return f"{path}.{source.key}" if path else str(source.key)

@@ -27,6 +27,7 @@ from ..registry import SHARED
 from ..wrap_containers import pairs_of, wrapped
 from . import dictionary_keys  # noqa: F401  (guards an OrderedDict's keys)
 from .dictionaries import Items
+from .writing_calls import commit_call
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
@@ -144,6 +145,6 @@ class Contents(Codegen):
         if "inside" not in vars(self):
             self.inside = {id(variable.payload) for variable in self.output.sourced}
         if id(container) in self.inside:
-            self.commit_call(container.cls.__setitem__, container, key, value)
+            commit_call(self, container.cls.__setitem__, container, key, value)
         else:
             plain_item(self, container, key, value)

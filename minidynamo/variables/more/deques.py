@@ -20,6 +20,7 @@ from ..iterators import SequenceIterator, iterator_of
 from ..registry import SHARED
 from ..wrap_containers import wrapped
 from .container_methods import ListMethods, whole
+from .writing_calls import commit_call
 
 
 def replace_items(target: Any, contents: Any) -> None:
@@ -98,7 +99,7 @@ class DequeVar(ListMethods):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             helper = replace_items if self.resized else replace_each
-            cg.commit_call(helper, self, functools.partial(self.contents, cg))
+            commit_call(cg, helper, self, functools.partial(self.contents, cg))
 
 
 class DequeIterator(SequenceIterator):

@@ -17,6 +17,7 @@ from ..base import Codegen, Frame, OutputGraph, Variable, current, extends
 from ..constant import ConstantVar
 from ..containers import DictVar, DictViewVar
 from ..registry import RESULTS
+from .writing_calls import commit_call
 
 plain_replay = DictVar.replay
 
@@ -77,7 +78,7 @@ class MadeAgain(Items):
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
-            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
+            commit_call(cg, replace_dict, self, functools.partial(self.contents, cg))
         else:
             plain_replay(self, cg)
 

@@ -34,6 +34,7 @@ from ..registry import BY_VALUE, PINNED, SHARED
 from .asked_identity import note_key
 from .dictionaries import mapping
 from .type_names import type_text
+from .writing_calls import commit_call
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -223,7 +224,7 @@ class CellMethods(CellVar):
 
     def replay(self, cg: Codegen) -> None:
         if self.content is None:
-            cg.commit_call(empty, self)
+            commit_call(cg, empty, self)
         elif isinstance(self.cell, str):
             cg.value(self.content)
             cg.commit("STORE_DEREF", self.cell)

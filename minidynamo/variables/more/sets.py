@@ -26,6 +26,7 @@ from ..registry import RESULTS, SHARED
 from ..wrap_containers import wrap_key, wrapped
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
+from .writing_calls import commit_call
 
 ELEMENTS = (*HASHED_BY_IDENTITY, weakref.ref)
 
@@ -211,7 +212,7 @@ class SetVar(Container):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
-            cg.commit_call(write_set, self, TupleVar(writes))
+            commit_call(cg, write_set, self, TupleVar(writes))
 
     def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this
