@@ -9,15 +9,14 @@ Out:  a node in `graph` (executed once with fake tensors) and a variable for its
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
 Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
-placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`
-and `instruction` (at which byte of the root's code it ends).
+placeholders.  Each node's meta holds `example_value`, what it gave for fake tensors; where in the
+program it comes from is written down by extras/node_origins.py.
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
-import linecache
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -147,11 +146,6 @@ class OutputGraph(Builder):
             if getattr(table, name):
                 raise Break("module", "global module hooks are installed")
 
-    def calls_replaced(self, function: Any, goes_on: Callable[[Any], bool]) -> bool:
-        """Does torch's `function`, which the graph would call whole, find something of the
-        program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""
-        return False
-
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
         if found is None:
@@ -263,12 +257,6 @@ class OutputGraph(Builder):
         return self.describe_node(tx, node, result)
 
     def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
-        meta = node.meta
-        meta["example_value"] = result
-        meta["user_stack"] = stack = tx.user_stack()
-        meta["instruction"] = self.root.instruction_end()
-        file, line, function = stack[-1]
-        text = linecache.getline(file, line).strip()
-        meta["source_line"] = (file, line, text)
-        node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
+        """Where in the program it comes from: extras/node_origins.py."""
+        node.meta["example_value"] = result
         return node

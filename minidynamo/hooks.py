@@ -53,6 +53,7 @@ KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
 # (output, target, tensors that it was given, result) of one that has run with fake tensors
 AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
+GRAPHS: "list[Callable[[OutputGraph], None]]" = []  # told of a graph that is complete
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]

@@ -29,11 +29,11 @@ from ..exceptions import Break
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..reconstruct import Codegen
-from ..symbolic_inputs import symbols_of
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 from ..variables.symbolic import SYMBOLIC, SymVar
+from .unused_inputs import symbols_of
 
 
 class DataDependentDecision(Break, RuntimeError):

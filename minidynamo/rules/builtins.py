@@ -22,7 +22,7 @@ from ..foreign import ours
 from ..symbolic_eval.calls import computed, unknown
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS
-from ..symbolic_eval.registry import NONE, refused, rule, rules
+from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable, extends
 from ..variables.classes import ClassVar
@@ -45,6 +45,7 @@ from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
 from .class_statements import made_class
 from .unary_operators import UNARY
+from .refusals import refused
 
 EMPTY = TupleVar([])
 CALLS.update(

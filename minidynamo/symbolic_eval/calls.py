@@ -25,7 +25,7 @@ from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from .operations import on_host
 from .registry import RULES, callable_of_type, class_with_base, rules
-from .torch_rules import call_leaf, is_leaf
+from .torch_rules import is_leaf
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -49,7 +49,7 @@ def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variabl
     found = RULES.get(function)
     if found is not None:
         return found(tx, args, kwargs)
-    return call_leaf(tx, function, args, kwargs) if is_leaf(function) else None
+    return tx.call_leaf(function, args, kwargs) if is_leaf(function) else None
 
 
 def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:

@@ -92,6 +92,11 @@ class Operations:
         """A call that becomes a node of the graph."""
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
+    def call_leaf(self, function: Callable, args: Args, kwargs: Named) -> Variable:
+        """The call of a function that goes into the graph whole; extras/replaced_functions.py looks
+        whether it calls something of the program's."""
+        return self.node(function, args, kwargs)
+
     def check_size(self, name: str, *values: Any) -> None:
         """Refuse a call whose result would be a huge constant: plain Python makes it, see
         variables/more/bounds.py."""

@@ -229,23 +229,6 @@ def peek(variable: Variable) -> Variable:
     return variable
 
 
-class OpaqueVar(RealVar):
-    """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
-
-    broken: Break
-
-    def _refuse(self, *args: Variable) -> Any:
-        raise self.broken
-
-
-REFUSED = (
-    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
-    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
-)
-for _name in REFUSED:
-    setattr(OpaqueVar, _name, OpaqueVar._refuse)
-
-
 class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
     save."""

@@ -18,7 +18,7 @@ from ..exceptions import Break
 from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Lazy, OpaqueVar, Variable
+from .base import Lazy, Variable
 from .constant import ConstantVar, is_constant_value
 from .containers import DictVar
 from .lookup import can_change, trusted
@@ -92,16 +92,13 @@ class Builder:
         if known is not None:
             self.guard_alias(known[0], value, source)
             return known[0]
-        try:
-            variable = self.wrap_shared(value, source)
-        except Break as broken:
-            self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-            variable = OpaqueVar(value, broken, source=source)
+        variable = self.wrap_shared(value, source)
         self.memo[id(value)] = (variable, value)
         return variable
 
     def wrap_shared(self, value: Any, source: Source) -> Variable:
-        """The variable of an object that was not met before."""
+        """The variable of an object that was not met before; more/opaque.py has one for what cannot
+        be traced."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         rule: Rule = SHARED.of(value) or wrap_object
