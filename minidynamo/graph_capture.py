@@ -25,7 +25,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from miniinductor.fake_mode import FakeMode
 
-from . import config, graph_module, graph_values, hooks, symbolic_inputs
+from . import graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
@@ -105,7 +105,6 @@ class OutputGraph(Builder):
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.root: Any = None  # the outermost frame
-        self.steps = 0  # instructions traced so far
         self.generators: list[Any] = []  # made while tracing
         self.notes: dict[type, Any] = {}  # of coverage, see `noted`
 
@@ -116,14 +115,7 @@ class OutputGraph(Builder):
         return self.notes[kind]
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks: an analysis has so many."""
-        self.steps += 1
-        if self.steps > config.step_limit:
-            raise Break(
-                "limit",
-                f"more than {config.step_limit} instructions in the calls of one frame "
-                "(config.step_limit)",
-            )
+        """One instruction, or one step of something that walks; extras/limits.py counts them."""
 
     # ---- methods that lie in files of their own, where `self` is called `output`
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
@@ -183,11 +175,7 @@ class OutputGraph(Builder):
         return node
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        try:
-            return self.fake_mode.from_tensor(tensor, static_shapes=True)
-        except ours(AssertionError) as error:
-            # of a view, after its base changed (requires_grad_) while tracing
-            raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
+        return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     # ---- nodes
     def call_graph(

@@ -126,7 +126,6 @@ class GuardPrinter:
         # source -> the local or global of the check function that holds its value
         self.names = {pin: pin.key for pin in tree.pins.values()}
         self.names.update({node: places[name] for name, node in tree.locals.items()})
-        self.needs: dict[Source, bool] = {}  # what `needed` has answered in this section
         self.pair_nodes: set[Source] = set()  # sources of its guards on several sources
 
     def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
@@ -165,7 +164,6 @@ class GuardPrinter:
 
     # ---- printing
     def section(self, roots: list[Source], pair_guards: list[Guard]) -> None:
-        self.needs = {}
         self.pair_nodes = {node for guard in pair_guards for node in guard.source}
         for root in filter(self.needed, roots):
             name = self.names[root]
@@ -178,14 +176,8 @@ class GuardPrinter:
 
     def needed(self, node: Source) -> bool:
         """Is there anything to look at in this section, at `node` or below?"""
-        if not node.children and not node.guards:
-            return node in self.pair_nodes
-        found = self.needs.get(node)
-        if found is None:
-            below = [self.needed(child) for child in node.children.values()]
-            own = node in self.pair_nodes or bool(self.wanted(node))
-            found = self.needs[node] = own or any(below)
-        return found
+        own = node in self.pair_nodes or bool(self.wanted(node))
+        return own or any(map(self.needed, node.children.values()))
 
     def below(self, node: Source, name: str) -> None:
         """The guards of everything below `node`, whose value is called `name`.

@@ -108,6 +108,7 @@ class MemoPrinter(GuardPrinter):
         self.hooks: list[str] = []  # of dictionaries of which it only looks whether they are empty
         self.watched: dict[int, torch.Tensor] = {}  # id -> tensor whose layout the memo watches
         self.divided: dict[Source, dict[bool, list[Guard]]] = {}  # {does it last: its guards}
+        self.needs: dict[Source, bool] = {}  # what `needed` has answered in this section
         self.layouts_hidden = False  # does the memo look at layouts instead of the text?
         self.layout_count = 0  # arguments that have a memo of their own
 
@@ -201,6 +202,18 @@ class MemoPrinter(GuardPrinter):
             self.lines.append(f"{self.indent}if not memo.lie({tensors}): return False")
         read, hooks = ", ".join(self.read), ", ".join(self.hooks)
         self.lines.append(f"{self.indent}memo.remember([{read}], [{hooks}], {tensors})")
+
+    def section(self, roots: list[Source], pair_guards: list[Guard]) -> None:
+        self.needs = {}
+        super().section(roots, pair_guards)
+
+    def needed(self, node: Source) -> bool:
+        if not node.children and not node.guards:
+            return node in self.pair_nodes
+        found = self.needs.get(node)
+        if found is None:
+            found = self.needs[node] = super().needed(node)
+        return found
 
     def wanted(self, node: Source) -> list[Guard]:
         found = self.divided.get(node)

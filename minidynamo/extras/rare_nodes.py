@@ -18,6 +18,7 @@ from torch._subclasses import fake_tensor
 
 from .. import hooks
 from ..exceptions import Break
+from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..graph_values import describe
 from ..variables.base import Variable, extends
@@ -37,7 +38,7 @@ class UnknownSize(Break):
     """An op gives a tensor whose size only the run knows."""
 
 
-plain_failure = OutputGraph.failure
+plain_failure, plain_fake = OutputGraph.failure, OutputGraph.fake_of
 
 
 @extends(OutputGraph)
@@ -53,6 +54,13 @@ class CarefulGraph(OutputGraph):
         if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
             return Break("fake tensor", f"{describe(target)}: {error}")
         return plain_failure(self, target, error)
+
+    def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        try:
+            return plain_fake(self, tensor)
+        except ours(AssertionError) as error:
+            # of a view, after its base changed (requires_grad_) while tracing
+            raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

@@ -88,6 +88,10 @@ class Operations:
         """The constant, or container of constants, that a call gives when it is run now."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
+    def computed(self, function: Callable, args: Args, kwargs: Named, read: str) -> Any:
+        """The result of a pure call.  `read`: how the arguments become real, see `on_host`."""
+        return self.fold(on_host(function, args, kwargs, read))
+
     def node(self: Any, function: Callable, args: Any, kwargs: Any = None) -> Variable:
         """A call that becomes a node of the graph."""
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})

@@ -18,7 +18,7 @@ from ..exceptions import Break
 from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Lazy, Variable
+from .base import Added, Lazy, Variable
 from .constant import ConstantVar, is_constant_value
 from .containers import DictVar
 from .lookup import can_change, trusted
@@ -159,14 +159,19 @@ class Builder:
             items = {}
             for name, item in own.items():
                 items[name] = (ConstantVar(name), Lazy(item, source.item(name)))
-            fields = DictVar(items, source=source, real_keys=list(items))
+            fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
-            self.sourced.append(known[0])
         return known[0]
 
     def parameter_name(self, source: Source) -> str:
         """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
         return source.name()
+
+    def replayed(self, variable: Added) -> Added:
+        """The variable of an object from outside: what is written to it is repeated behind the
+        graph."""
+        self.sourced.append(variable)
+        return variable
 
     def guard_fixed(self, source: Source, value: Any) -> None:
         """At `source` lies this very object, or a constant like it."""

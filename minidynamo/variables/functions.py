@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
-from .constant import ConstantVar, is_constant_value
-from .registry import BY_VALUE, PINNED
+from .registry import BY_VALUE, PINNED, by_identity
 
 
 class CellVar(Variable):
@@ -99,30 +98,8 @@ C_CALLABLES = (
 )
 
 
-@BY_VALUE.rule(types.FunctionType)
-def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A Python function: one that lies in a fixed object is guarded by its identity; others by
-    their code, and by their defaults where those are used."""
-    if source.root().kind == "pinned":
-        if source.kind != "pinned":
-            builder.guard(source, "ID", "{0} is {pin}", value)
-        return builder.wrap_pinned(value)
-    known = builder.memo.get(id(value))
-    if known is None:
-        builder.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
-        builder.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
-        guard_defaults(builder, value, source)
-        known = builder.memo[id(value)] = (function_of(builder, value, source), value)
-    elif known[0].source is not source:
-        builder.guard_pair("{0} is {1}", source, known[0].source)
-    return known[0]
-
-
-def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
-    """As many defaults, for the same names: their values are guarded where they are used."""
-    names = list(function.__kwdefaults__ or ())
-    check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
-    builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
+# (more/made_functions.py: those that a program makes anew are guarded by their code alone.)
+BY_VALUE.rule(types.FunctionType)(by_identity)
 
 
 def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
@@ -142,14 +119,8 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
 def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     builder.guard_function(value)
     variable = function_of(builder, value, builder.tree.pinned(value))
-    variable.defaults = tuple(map(constant_at_once, variable.defaults))
     variable.source = None
     return variable
-
-
-def constant_at_once(default: Lazy) -> Variable:
-    """`guard_function` guards which tuple the defaults are: constants in it need no guard."""
-    return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 
 @PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)

@@ -158,6 +158,4 @@ def wrap_object(
         raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
     if kind.__dictoffset__ and own is not None:
         fields = fields_of(builder, value, source)
-    variable = variable_class(kind, value, fields, source=source)
-    builder.sourced.append(variable)
-    return variable
+    return builder.replayed(variable_class(kind, value, fields, source=source))

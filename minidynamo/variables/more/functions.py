@@ -30,7 +30,7 @@ from ..functions import (
 )
 from ..lookup import MISSING, lookup, trusted
 from ..tensor import TensorVar
-from ..registry import BY_VALUE, PINNED, SHARED
+from ..registry import BY_VALUE, PINNED, SHARED, by_identity
 from .asked_identity import note_key
 from .dictionaries import mapping
 from .type_names import type_text
@@ -387,6 +387,14 @@ def is_typing(value: Any) -> bool:
     """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
     aliases = (types.GenericAlias, typing._Final)
     return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+
+
+def is_of_typing(value: Any) -> bool:
+    """typing.List and the like."""
+    return issubclass(type(value), typing._Final)
+
+
+BY_VALUE.rule(test=is_of_typing, order=20)(by_identity)
 
 
 def is_fixed_callable(value: Any) -> bool:
