@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import hooks
 from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
@@ -56,7 +57,8 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_inputs_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
-    output.guard_absences()
+    for add in hooks.GUARDS:
+        add(output)
     pinned_sizes(output)  # raises if the backend needed the number of a size marked dynamic
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])

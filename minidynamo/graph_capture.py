@@ -29,7 +29,7 @@ from . import graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
-from .graph_values import describe, holds_tensor
+from .graph_values import holds_tensor
 from .sources import numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
@@ -203,7 +203,6 @@ class OutputGraph(Builder):
 
     def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors.  Raises `Break` where only the run can tell."""
-        self.shape_env.running = target
         dispatcher: Any = enable_python_dispatcher if self.symbol_nodes else contextlib.nullcontext
         try:
             with self.fake_mode, dispatcher():
@@ -217,14 +216,12 @@ class OutputGraph(Builder):
 
     def answer(self, tx: Any, op: str, target: Any, *others: Any) -> Variable:
         """The variable of a result that holds no tensor, see extras/rare_nodes.py."""
-        raise Break("op", f"{describe(target)} gives no tensor")
+        raise Break("op", f"{target} gives no tensor")
 
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain
         Python raises with its own message; or what extras/rare_nodes.py knows."""
-        text = str(error).strip().partition("\n")[0]
-        reason = f"{describe(target)} failed while tracing: {type(error).__name__}: {text}"
-        return Break("op failed", reason)
+        return Break("op failed", f"{target} failed while tracing: {error}")
 
     def add_node(
         self,

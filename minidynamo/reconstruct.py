@@ -21,7 +21,6 @@ from miniinductor.sizes.printing import python_code
 from . import frame_hook, hooks
 from .bytecode import Instruction, disassemble, emit
 from .bytecode.assembler import stack_effect
-from .exceptions import SkipFrame
 from .guards import NAMES
 from .originals import BUILTINS
 from .resume import closure_names
@@ -55,7 +54,6 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -113,15 +111,13 @@ class Codegen:
             variable.reconstruct(self)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif variable.shared:
-            if id(variable) in self.building:
-                raise SkipFrame("a container that contains itself")
-            self.building.add(id(variable))
-            variable.reconstruct(self)
-            self.building.discard(id(variable))
-            self.remember(variable)
         else:
-            variable.reconstruct(self)
+            self.rebuild(variable)
+            if variable.shared:
+                self.remember(variable)
+
+    def rebuild(self, variable: Variable) -> None:
+        variable.reconstruct(self)
 
     def remember(self, variable: Variable) -> None:
         name = self.temp()

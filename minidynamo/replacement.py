@@ -292,8 +292,6 @@ class Continuations:
                 kinds += [VALUE] * effect
         if kinds and not last.op.startswith(NO_RESULT):
             kinds[-1] = VALUE
-        if last.op == "BEFORE_WITH":
-            kinds[-2] = VALUE
         return kinds
 
     def call(self, where: int, kinds: list[str]) -> list[Instruction]:

@@ -101,6 +101,8 @@ class Source:
             return identifier(self.key[1])
         return self.expr(self.base.name() if self.base else None)
 
+    __repr__ = name
+
     def root(self) -> "Source":
         node = self
         while node.base is not None:

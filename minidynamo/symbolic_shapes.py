@@ -63,7 +63,6 @@ class ShapeEnv(Facts):
         self.decisions: list[Decision] = []  # every question once
         self._asked: set[sympy.Expr] = set()
         self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
-        self.running: Any = None  # the operation that runs on fake tensors now
 
     # ---- making symbols
     def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:

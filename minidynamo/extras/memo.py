@@ -26,9 +26,10 @@ from typing import Any
 import torch
 
 from ._guard_memo import Memo, use_torch
-from ..guards import FUNCTION_FIELDS, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
+from ..guards import FUNCTION_FIELDS, MODULE_TABLES, PRINTERS, Guard
 from ..sources import Source, SourceTree
-from ..variables.wrap_tensors import KNOWS_NAMES
+from .guard_tree import TreePrinter
+from .view_bits import KNOWS_NAMES
 
 # Kinds of guards of identity and of constants.  (NO_HOOKS: the memo looks whether they are empty.)
 FIXED = {"ID", "SAME", "EQ", "EQUALS", "MODULE", "NO_HOOKS"}
@@ -96,19 +97,18 @@ def is_of_layout_but_for_sizes(guard: Guard) -> bool:
 VALUE = "\0"  # in the conditions of one source: where its value is read
 
 
-class MemoPrinter(GuardPrinter):
+class MemoPrinter(TreePrinter):
     """Two sections: what lasts while nothing that was read on the way has been written, behind the
     memo; then the rest."""
 
-    def __init__(self, tree: SourceTree, places: dict[str, str]) -> None:
-        super().__init__(tree, places)
+    def __init__(self, tree: SourceTree, called: dict[str, str]) -> None:
+        super().__init__(tree, called)
         self.lasting: bool | None = None  # which section is printed; None: neither, yet
         self.known_lasting: dict[Source, bool] = {}
         self.read: list[str] = []  # names of what the memo looks at
         self.hooks: list[str] = []  # of dictionaries of which it only looks whether they are empty
         self.watched: dict[int, torch.Tensor] = {}  # id -> tensor whose layout the memo watches
         self.divided: dict[Source, dict[bool, list[Guard]]] = {}  # {does it last: its guards}
-        self.needs: dict[Source, bool] = {}  # what `needed` has answered in this section
         self.layouts_hidden = False  # does the memo look at layouts instead of the text?
         self.layout_count = 0  # arguments that have a memo of their own
 
@@ -202,18 +202,6 @@ class MemoPrinter(GuardPrinter):
             self.lines.append(f"{self.indent}if not memo.lie({tensors}): return False")
         read, hooks = ", ".join(self.read), ", ".join(self.hooks)
         self.lines.append(f"{self.indent}memo.remember([{read}], [{hooks}], {tensors})")
-
-    def section(self, roots: list[Source], pair_guards: list[Guard]) -> None:
-        self.needs = {}
-        super().section(roots, pair_guards)
-
-    def needed(self, node: Source) -> bool:
-        if not node.children and not node.guards:
-            return node in self.pair_nodes
-        found = self.needs.get(node)
-        if found is None:
-            found = self.needs[node] = super().needed(node)
-        return found
 
     def wanted(self, node: Source) -> list[Guard]:
         found = self.divided.get(node)

@@ -20,7 +20,6 @@ from .. import hooks
 from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
-from ..graph_values import describe
 from ..variables.base import Variable, extends
 from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
@@ -38,7 +37,15 @@ class UnknownSize(Break):
     """An op gives a tensor whose size only the run knows."""
 
 
-plain_failure, plain_fake = OutputGraph.failure, OutputGraph.fake_of
+plain_fake = OutputGraph.fake_of
+
+
+def describe(target: Any) -> str:
+    """What an op is called in a message."""
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    return str(name)
 
 
 @extends(OutputGraph)
@@ -53,7 +60,9 @@ class CarefulGraph(OutputGraph):
             )
         if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
             return Break("fake tensor", f"{describe(target)}: {error}")
-        return plain_failure(self, target, error)
+        text = str(error).strip().partition("\n")[0]
+        reason = f"{describe(target)} failed while tracing: {type(error).__name__}: {text}"
+        return Break("op failed", reason)
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
         try:

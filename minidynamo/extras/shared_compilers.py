@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 from ..convert_frame import FrameCompiler
+from ..variables.base import extends
 
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
@@ -37,4 +38,4 @@ def shared_compiler(cls: type[FrameCompiler], backend: Any, **options: Any) -> F
     return compiler
 
 
-setattr(FrameCompiler, "of", classmethod(shared_compiler))
+extends(FrameCompiler, "of")(classmethod(shared_compiler))

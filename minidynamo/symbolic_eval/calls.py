@@ -65,7 +65,7 @@ def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
 def called_now(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
     """A pure function of constants is computed."""
     if not is_pure(function):
-        raise unknown(function)
+        raise tx.unknown(function)
     for value in (*args, *kwargs.values()):
         if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
@@ -83,16 +83,6 @@ def is_pure(function: Any) -> bool:
         owner = getattr(function, "__self__", None)
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
     return module in PURE_MODULES
-
-
-def unknown(function: Any) -> Break:
-    """The break at a call that nobody knows."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
-    module = getattr(function, "__module__", None)
-    if module and module != "builtins":
-        name = f"{module}.{name}"
-    doing = "print after" if function is print else "move it out of"
-    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
 
 
 def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:

@@ -96,6 +96,10 @@ class Operations:
         """A call that becomes a node of the graph."""
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
+    def unknown(self, function: Callable) -> Break:
+        """The break at a call that nobody knows; more/called.py names it with its module."""
+        return Break("C function", f"the call of {getattr(function, '__name__', function)}()")
+
     def call_leaf(self, function: Callable, args: Args, kwargs: Named) -> Variable:
         """The call of a function that goes into the graph whole; extras/replaced_functions.py looks
         whether it calls something of the program's."""

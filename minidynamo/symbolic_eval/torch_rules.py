@@ -18,18 +18,9 @@ import torch
 
 from ..originals import LEAF_MODULES, made_by_torch
 
-_LEAVES: dict[int, Any] = {}
-
 
 def is_leaf(fn: Any) -> bool:
     """Does `fn` become one node?"""
-    known = _LEAVES.get(id(fn))
-    if known is not fn and _decide(fn):
-        known = _LEAVES[id(fn)] = fn  # an id that stays: the table holds `fn`
-    return known is fn
-
-
-def _decide(fn: Any) -> bool:
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     module = getattr(fn, "__module__", None) or ""

@@ -10,6 +10,7 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,8 +36,6 @@ class Builder:
     def __init__(self) -> None:
         self.tree = SourceTree()
         self.pair_guards: list[Guard] = []
-        # source of a dictionary -> {name that must stay absent: line that asked}
-        self.absent: dict[Source, dict[str, str]] = {}
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object met at a source
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         self.sourced: list[Variable] = []  # those whose writes are replayed
@@ -64,17 +63,9 @@ class Builder:
         source.guards[kind] = Guard(name, source, check, pins, self.line())
 
     def guard_absent(self, source: Source, name: str) -> None:
-        """The dictionary at `source` has no `name`, and must have none later."""
-        self.absent.setdefault(source, {}).setdefault(name, self.line())
-
-    def guard_absences(self) -> None:
-        """One guard for all the names that a dictionary must not have: modules are asked for
-        many."""
-        for source, names in self.absent.items():
-            if "KEYS" not in source.guards:
-                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
-                line = next(iter(names.values()))
-                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
+        """The dictionary at `source` has no `name`, and must have none later.  (extras/absences.py
+        makes one guard of all names.)"""
+        self.guard(source, ("ABSENT", name), "{pin} not in {0}", name)
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
@@ -162,6 +153,11 @@ class Builder:
             fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
         return known[0]
+
+    def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
+        """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves
+        out what cannot matter."""
+        return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in bits)
 
     def parameter_name(self, source: Source) -> str:
         """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""

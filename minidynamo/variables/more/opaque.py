@@ -34,8 +34,7 @@ REFUSED = (
     *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
     *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
 )
-for _name in REFUSED:
-    setattr(OpaqueVar, _name, OpaqueVar._refuse)
+extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
 
 
 @extends(Builder)
